@@ -36,6 +36,14 @@ class Series:
     about: bool = False
     """Some bucket has more ended tasks than were read; its rates are those of a part."""
 
+    @property
+    def began(self) -> datetime | None:
+        """The beginning of the first bucket with data; None: there is none."""
+        kinds = (self.ended, self.waiting, self.busy)
+        known = (at for at, values in enumerate(zip(*kinds, strict=True)) if values != (None, None, None))
+        first = next(known, None)
+        return None if first is None else self.buckets.starts[first]
+
 
 class History:
     """The history of one window. Points are immutable; a later read replaces them."""

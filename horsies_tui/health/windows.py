@@ -38,3 +38,10 @@ USUAL: Final = WINDOWS[2]
 def neighbour(window: Window, step: int) -> Window:
     """The next longer window (negative: shorter), or the same at either end."""
     return WINDOWS[min(max(WINDOWS.index(window) + step, 0), len(WINDOWS) - 1)]
+
+
+def fitting(age: timedelta | None) -> Window:
+    """The shortest window that shows all of so long a past, at most the usual one; None: there is no past yet."""
+    if age is None:
+        return USUAL
+    return next((window for window in WINDOWS[: WINDOWS.index(USUAL)] if age <= window.length), USUAL)

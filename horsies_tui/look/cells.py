@@ -56,6 +56,8 @@ class Cell:
     brief: str | None = None
     tones: tuple[Tone | None, ...] = ()
     """Of each of the last characters its own tone, for a strip of signs; all are one place wide."""
+    parts: tuple[tuple[str, Tone], ...] = ()
+    """The same text in several tones, for a column that is as wide as the text."""
 
 
 EMPTY: Final = Cell("")
@@ -111,6 +113,8 @@ class ColumnSet(Generic[RowT]):
     """The columns of a list in their order. Which of them are shown depends on the table's width only."""
 
     columns: tuple[Column[RowT], ...]
+    recedes: Callable[[RowT], bool] | None = None
+    """Which rows need no look: they are drawn in grey, so that the others stand out."""
     hidden: frozenset[str] = frozenset()
     """Keys that the operator has hidden; the other columns get their room, and no column takes their place."""
 

@@ -1,4 +1,4 @@
-"""A chart as lines that can be compared: current values as text, curves or bars, and the two scales."""
+"""A chart as lines that can be compared: values as text, curves or bars, the scale and the time axis."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
+
 from horsies_tui.look.lines import Piece, Span, span_pieces, words
-from horsies_tui.look.plot import Mark, plot
+from horsies_tui.look.plot import NOTHING, Fill, Mark, place_of, plot
 from horsies_tui.look.text import cut
-from horsies_tui.look.tones import Tone
+from horsies_tui.look.tones import AREA, Tone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line
 
 HEAD: Final = "chart--head"
 """The component class of a chart's first line if the cursor is on the chart."""
+AT: Final = "chart--at"
+"""The component class of the time that is read."""
 
-_SCALE: Final = 7
-"""Places left of the curves, for the highest value and zero."""
-_STEPS: Final = (1.0, 2.0, 5.0, 10.0)
+SCALE: Final = 7
+"""Places left of the curves, for the highest value, half of it, and zero."""
+_STEPS: Final = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
+"""Numbers whose halves are short, too."""
 _TIMES: Final = tuple(size * unit for unit in (1, 60, 3_600) for size in (1, 2, 5, 10, 20, 30))
 _SPARK: Final = 16
 LEAST: Final = 1e-9
@@ -32,10 +38,12 @@ _MOST: Final = 1e12
 """As seconds, the longest time that can be written; larger values are drawn as this."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-:=+*#"
+_PEAK_FROM: Final = 4
+"""The least height of curves beside whose highest point stands its value."""
 
 
 def round_up(value: float) -> float:
-    """To 1, 2 or 5 times a power of ten; zero becomes 1."""
+    """To 1, 2, 4, 6 or 8 times a power of ten; zero becomes 1."""
     if value < LEAST:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
@@ -55,6 +63,7 @@ class Curve:
     values: tuple[float | None, ...]
     tone: Tone
     now: str
+    fill: Fill = Fill.AREA
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", drawable(self.values))
@@ -64,7 +73,7 @@ class Curve:
 class Chart:
     """A chart's content. `write` formats a value of the scale, which reaches up to `top`, or as far as needed.
 
-    `rows` is the filter of the tasks that its newest values count.
+    The first curve matters most: it lies above the others.
     """
 
     title: str
@@ -74,8 +83,17 @@ class Chart:
     top: float | None = None
     round_up: Callable[[float], float] = round_up
     rows: str | None = None
+    """The filter of the tasks that its newest values count."""
+    rows_between: Callable[[datetime, datetime], str] | None = None
+    """The filter of the tasks of a part of the time."""
     newest: str = "now"
     """The time of the newest value: now, or the last minutes."""
+    nothing: str = "nothing is known of this time"
+    """Shown if no curve has a value."""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None for curve in self.curves for value in curve.values)
 
     @property
     def height(self) -> float:
@@ -84,66 +102,143 @@ class Chart:
         return self.top if self.top is not None and highest <= self.top else self.round_up(highest)
 
 
-def chart_lines(chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False) -> list[Line]:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The value that the operator reads instead of the newest one: its number, and its time as text."""
+
+    number: int
+    time: str
+
+
+def chart_lines(
+    chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False, reading: Reading | None = None
+) -> list[Line]:
     """The chart at this size."""
-    head, foot = _head(chart, width, glyphs, chosen=chosen), _foot(chart, width, glyphs)
-    return [head, *_canvas(chart, width, max(height - 2, 0), glyphs), foot][:height]
+    head = _head(chart, width, glyphs, chosen=chosen, reading=reading)
+    canvas = _canvas(chart, width, max(height - 2, 0), glyphs, reading)
+    return [head, *canvas, _foot(chart, width, glyphs, reading)][:height]
 
 
-def spark_line(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False) -> Line:
+def spark_line(
+    chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False, reading: Reading | None = None
+) -> Line:
     """The chart on one line: the text, then the first curve as bars."""
     room = min(_SPARK, width // 3)
     curve = chart.curves[0]
     bars = spark(curve.values, room, top=chart.top, ascii_only=glyphs.ascii)
-    head = _head(chart, width - room - 1, glyphs, chosen=chosen)
-    return (*head, Piece(bars + " ", room + 1, (curve.tone,)))
+    head = _head(chart, width - room - 1, glyphs, chosen=chosen, reading=reading)
+    if reading is None or room <= 0:
+        return (*head, Piece(bars + " ", room + 1, (curve.tone,)))
+    at = place_of(reading.number, len(curve.values), room)
+    parts = ((bars[:at], ()), (bars[at], (AT,)), (bars[at + 1 :] + " ", ()))
+    return (*head, *(Piece(text, len(text), (curve.tone, *more)) for text, more in parts if text))
 
 
-def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
-    """`finished/s 12.1 failed 0.2`; each name has the colour of its curve."""
+def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool, reading: Reading | None) -> Line:
+    """`finished/s 12.1  p95 0.2s`; each value has the colour of its curve."""
     over = (HEAD,) if chosen else ()
     sign = glyphs.cursor if chosen else " "
     spans = [Span(sign, Tone.ACCENT), words(f"{chart.title} ", Tone.MUTED, glyphs)]
     for number, curve in enumerate(chart.curves):
         name = f"{'  ' if number else ''}{curve.name} " if curve.name else "  " if number else ""
-        spans += [words(name, Tone.MUTED, glyphs), words(curve.now, curve.tone, glyphs)]
+        value = curve.now if reading is None else _value_at(chart, curve, reading.number, glyphs)
+        spans += [words(name, Tone.MUTED, glyphs), words(value, curve.tone, glyphs)]
     return tuple(span_pieces(tuple(spans), width, glyphs, over))
 
 
-def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    inner = width - _SCALE
+def _value_at(chart: Chart, curve: Curve, number: int, glyphs: Glyphs) -> str:
+    value = curve.values[number] if number < len(curve.values) else None
+    return glyphs.dash if value is None else chart.write(value)
+
+
+def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs, reading: Reading | None) -> list[Line]:
+    inner = width - SCALE
+    if inner <= 0 or height <= 0 or chart.is_empty:
+        return _nothing(chart, width, height, glyphs)
     top = chart.height
-    if inner <= 0 or height <= 0 or all(value is None for curve in chart.curves for value in curve.values):
-        return _nothing(width, height, glyphs)
-    grid = plot([curve.values for curve in chart.curves], inner, height, top=top, ascii_only=glyphs.ascii)
+    curves = [(curve.values, curve.fill) for curve in chart.curves]
+    grid = plot(curves, inner, height, top=top, ascii_only=glyphs.ascii)
+    _label_peak(grid, chart, glyphs)
+    labels = {0: chart.write(top), height - 1: "0"}
+    half, written = height // 2, chart.write(top / 2)
+    if height >= 3 and written not in labels.values():
+        labels[half] = written
+        _rule(grid[half], glyphs, "⠁" if height % 2 == 0 else "⠂")
+    at = None if reading is None else place_of(reading.number, len(chart.curves[0].values), inner)
     lines = []
     for number, marks in enumerate(grid):
-        label = chart.write(top) if number == 0 else "0" if number == height - 1 else ""
-        scale = Piece(cut(glyphs.text(label), _SCALE - 1, glyphs).rjust(_SCALE - 1) + " ", _SCALE, (Tone.MUTED,))
-        lines.append((scale, *_pieces(marks, chart)))
+        label = cut(glyphs.text(labels.get(number, "")), SCALE - 1, glyphs).rjust(SCALE - 1)
+        lines.append((Piece(f"{label} ", SCALE, (Tone.MUTED,)), *_pieces(marks, chart, at, glyphs)))
     return lines
 
 
-def _pieces(marks: Sequence[Mark], chart: Chart) -> list[Piece]:
+def _rule(marks: list[Mark], glyphs: Glyphs, dot: str) -> None:
+    """The line of half the highest value, where no curve is."""
+    for x, mark in enumerate(marks):
+        if mark is NOTHING:
+            marks[x] = Mark(("-" if x % 2 == 0 else " ") if glyphs.ascii else dot)
+
+
+def _label_peak(grid: list[list[Mark]], chart: Chart, glyphs: Glyphs) -> None:
+    """Write the highest value above its place; beside it if it is at the top, and nowhere if there is no room."""
+    width = len(grid[0])
+    value, number, at = max(
+        (value, -number, at)
+        for number, curve in enumerate(chart.curves)
+        for at, value in enumerate(curve.values)
+        if value is not None
+    )
+    text = glyphs.text(chart.write(value))
+    if len(grid) < _PEAK_FROM or value <= 0 or cell_len(text) != len(text) or len(text) > width:
+        return
+    x = place_of(at, len(chart.curves[-number].values), width)
+    line = next((y for y, marks in enumerate(grid) if marks[x].curve is not None), 0)
+    row = grid[max(line - 1, 0)]
+    start = min(max(x - len(text) // 2, 0), width - len(text))
+    starts = (start,) if line > 0 else (x + 2, x - len(text) - 1)
+    for first in starts:
+        if 0 <= first <= width - len(text) and all(mark is NOTHING for mark in row[first : first + len(text)]):
+            row[first : first + len(text)] = [Mark(char, -number) for char in text]
+            return
+
+
+def _pieces(marks: Sequence[Mark], chart: Chart, at: int | None, glyphs: Glyphs) -> list[Piece]:
+    styled = [(mark.char, _classes(mark, chart)) for mark in marks]
+    if at is not None:
+        char, classes = styled[at]
+        styled[at] = (glyphs.ended, (Tone.ACCENT,)) if marks[at].curve is None else (char, (*classes, AT))
     pieces = []
-    for curve, run in groupby(marks, lambda mark: mark.curve):
-        text = "".join(mark.char for mark in run)
-        pieces.append(Piece(text, len(text), () if curve is None else (chart.curves[curve].tone,)))
+    for classes, run in groupby(styled, lambda one: one[1]):
+        text = "".join(char for char, _ in run)
+        pieces.append(Piece(text, len(text), classes))
     return pieces
 
 
-def _nothing(width: int, height: int, glyphs: Glyphs) -> list[Line]:
+def _classes(mark: Mark, chart: Chart) -> tuple[str, ...]:
+    if mark.curve is None:
+        return () if mark is NOTHING else (Tone.MUTED,)
+    tone = chart.curves[mark.curve].tone
+    return (tone, AREA[tone]) if mark.inner else (tone,)
+
+
+def _nothing(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     blank = (Piece(" " * width, width),)
-    words = cut(" " * _SCALE + "nothing is known of this time", width, glyphs).ljust(width)
-    return [(Piece(words, width, (Tone.MUTED,)),) if number == height // 2 else blank for number in range(height)]
+    text = cut(" " * SCALE + glyphs.text(chart.nothing), width, glyphs).ljust(width)
+    return [(Piece(text, width, (Tone.MUTED,)),) if number == height // 2 else blank for number in range(height)]
 
 
-def _foot(chart: Chart, width: int, glyphs: Glyphs) -> Line:
-    """`1h ago ─────── now`."""
-    first, last = f"{' ' * _SCALE}{chart.span} ago ", f" {chart.newest}"
-    rule = glyphs.rule * max(width - len(first) - len(last) - 1, 0)
+def _foot(chart: Chart, width: int, glyphs: Glyphs, reading: Reading | None) -> Line:
+    """`1h ago ─────── now`, with the time that is read at its place."""
+    first, last = f"{' ' * SCALE}{chart.span} ago ", f" {chart.newest}"
+    rule = glyphs.rule * max(width - len(first) - len(last), 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
-    return (Piece(text, width, (Tone.MUTED,)),)
+    if reading is None or chart.is_empty or len(reading.time) > width - SCALE:
+        return (Piece(text, width, (Tone.MUTED,)),)
+    at = SCALE + place_of(reading.number, len(chart.curves[0].values), width - SCALE)
+    start = min(max(at - len(reading.time) // 2, SCALE), width - len(reading.time))
+    end = start + len(reading.time)
+    parts = ((text[:start], Tone.MUTED), (reading.time, Tone.ACCENT), (text[end:], Tone.MUTED))
+    return tuple(Piece(part, len(part), (tone,)) for part, tone in parts if part)
 
 
 def drawable(values: Sequence[float | None]) -> tuple[float | None, ...]:

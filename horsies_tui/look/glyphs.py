@@ -17,11 +17,14 @@ STATE_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "COMPLETED": ("✓", "+"),
     "FAILED": ("✗", "x"),
     "CANCELLED": ("⊘", "-"),
-    "EXPIRED": ("⌛", "!"),
+    "EXPIRED": ("†", "!"),
     "RETRY": ("↻", "~"),
-    "INTERRUPTED": ("⏸", "="),
+    "INTERRUPTED": ("‖", "="),
 }
-"""Of every task status and the two derived states: the usual sign, then its ASCII replacement."""
+"""Of every task status and the two derived states: the usual sign, then its ASCII replacement.
+
+No sign that is wide or coloured somewhere, as hourglasses and other emoji are.
+"""
 
 FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "READY": ("○", "o"),
@@ -156,7 +159,7 @@ def _twins() -> dict[int, str]:
     signs = (
         dict(STATE_GLYPHS.values()) | dict(FLOW_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
     )
-    signs |= dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)) | {"→": ">", "←": "<", "≈": "~", "‖": "|", "◌": "o"}
+    signs |= dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)) | {"→": ">", "←": "<", "≈": "~", "◌": "o"}
     for field in fields(Glyphs):
         if field.name != "ascii":
             signs.setdefault(getattr(UNICODE, field.name), getattr(ASCII, field.name))

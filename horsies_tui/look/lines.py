@@ -25,6 +25,8 @@ FOUND: Final = "story--found"
 
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
 """ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
+_APART: Final = 8
+"""Places between two differing parts of a line, from which on it is shorter to send each alone."""
 
 
 class Piece(NamedTuple):
@@ -71,33 +73,52 @@ def beside(parts: Iterable[Sequence[Line]], width: int, gap: int = 2) -> list[Li
 
 
 def row_line(
-    row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int, *, cursor: bool, marked: bool, struck: bool
+    row: RowT,
+    columns: Sequence[Placed[RowT]],
+    look: Look,
+    width: int,
+    *,
+    cursor: bool,
+    marked: bool,
+    struck: bool,
+    recedes: bool = False,
 ) -> Line:
-    """A row, `width` places wide."""
+    """A row, `width` places wide; one that recedes is grey."""
     here = (CURSOR,) if cursor else ()
     over = ((STRUCK,) if struck else ()) + here
     signs = (look.glyphs.cursor if cursor else " ") + (look.glyphs.mark if marked else " ")
     pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
     for placed in columns:
         cell = placed.column.cell(row, look)
+        if cell.parts and not recedes and placed.width == cell_len(cell.text):
+            pieces += [Piece(text, cell_len(text), (tone, *over)) for text, tone in cell.parts]
+            pieces.append(Piece(" " * GAP, GAP, over))
+            continue
         text = _cell_text(cell, placed, look.glyphs)
-        if cell.tones:
+        tone = Tone.MUTED if recedes else cell.tone
+        if cell.tones and not recedes:
             pieces += _strip(placed, text, cell.tones, width, over)
         else:
-            pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
+            pieces.append(_piece(placed, text, width, (tone, *over) if tone else over))
     line = filled(pieces, width, *over)
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 
 
-def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> Line:
-    """The line above the rows."""
+def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, at_end: str = "") -> Line:
+    """The line above the rows; `at_end` is written at its end if the titles leave room, at least without its blanks."""
     pieces = [Piece(" " * GUTTER, GUTTER, (TITLE,))]
     for placed in columns:
         column = placed.column
         title = column.brief if column.brief and cell_len(column.title) > placed.width else column.title
         text = fit(glyphs.text(title), placed.width, glyphs, right=column.right)
         pieces.append(_piece(placed, text, width, (TITLE,)))
-    return filled(pieces, width, TITLE)
+    line = filled(pieces, width, TITLE)
+    said = sum(piece.width for piece in line) - len(line[-1].text) + len(line[-1].text.rstrip())
+    for words in (at_end, at_end.replace(" ", "")):
+        if words and line[-1].width > cell_len(words) and said + 2 + cell_len(words) < width:
+            room = line[-1].width - cell_len(words) - 1
+            return (*line[:-1], line[-1]._replace(text=line[-1].text[:room], width=room), piece(f"{words} ", TITLE))
+    return line
 
 
 def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
@@ -112,7 +133,7 @@ def blank_line(width: int) -> Line:
 def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
     """The differing parts of two lines of the same width, as x and width; adjacent ones are joined."""
     if [piece.width for piece in before] != [piece.width for piece in after]:
-        yield _changed_as_a_whole(before, after)
+        yield from _changed_as_a_whole(before, after)
         return
     x = start = end = 0
     for old, new in zip(before, after, strict=True):
@@ -128,14 +149,18 @@ def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
-def _changed_as_a_whole(before: Line, after: Line) -> tuple[int, int]:
-    """One differing part of lines with different pieces: a chart that moves on leaves the text beside it."""
+def _changed_as_a_whole(before: Line, after: Line) -> Iterator[tuple[int, int]]:
+    """The differing parts of lines with different pieces: a chart that moves on leaves what is beside it."""
     old, new = ([(char, piece.classes) for piece in line for char in piece.text] for line in (before, after))
-    width = sum(piece.width for piece in after)
     places = [x for x, (one, other) in enumerate(zip(old, new, strict=False)) if one != other]
     if len(old) != len(new) or not places or not all(_EVEN.fullmatch(piece.text) for piece in (*before, *after)):
-        return 0, width
-    return places[0], places[-1] + 1 - places[0]
+        yield 0, sum(piece.width for piece in after)
+        return
+    first = places[0]
+    for here, following in pairwise((*places, len(new) + _APART)):
+        if following - here > _APART:
+            yield first, here + 1 - first
+            first = following
 
 
 def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:

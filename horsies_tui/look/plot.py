@@ -1,83 +1,150 @@
-"""Curves on a grid of characters, drawn by plotext: each character with the number of its curve."""
+"""Curves on a grid of characters: filled areas, bands and lines in braille dots, or in ASCII, with gaps as gaps."""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _BRAILLE: Final = 0x2800
-_DOTS: Final = 256
-_PLAIN: Final = ("*", "o")
+_DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""The bits of the dots of one character: four rows of two."""
+_FULL: Final = "⣿"
+_STIPPLE: Final = ((0, 0), (1, 2))
+"""The dots of a band: few enough that no terminal without colours confuses it with an area."""
+_EDGES: Final = "*o"
 """In ASCII each curve has its own sign."""
 
 
+class Fill(Enum):
+    """How a curve is drawn: also without colours two curves of one chart differ."""
+
+    AREA = auto()
+    """All dots below the curve."""
+    BAND = auto()
+    """The curve, and few dots below it: an area of another curve may lie in it."""
+    LINE = auto()
+    """The curve alone."""
+
+
 class Mark(NamedTuple):
-    """One character; `curve` is the number of its curve, or None."""
+    """One character; `curve` is the number of its curve, or None; `inner`: it lies below the curve."""
 
     char: str
     curve: int | None = None
+    inner: bool = False
 
 
 NOTHING: Final = Mark(" ")
 
 
-@cache
-def plotter() -> Any:
-    """plotext, imported at first use: the import takes 100 to 200 ms, half of them for its own manual."""
-    return import_module("plotext")
+class _Grid:
+    """`across` and `down` dots for each character."""
+
+    def __init__(self, width: int, height: int, *, ascii_only: bool) -> None:
+        self.across, self.down = (1, 1) if ascii_only else (2, 4)
+        self.columns, self.levels = width * self.across, height * self.down
+        self._ascii = ascii_only
+        self.cells = [[NOTHING] * width for _ in range(height)]
+
+    def put(self, x: int, level: int, curve: int, fill: Fill, *, inner: bool) -> None:
+        """Set the dot of this column, `level` dots above the lowest."""
+        down = self.levels - 1 - level
+        line, at = self.cells[down // self.down], x // self.across
+        if self._ascii:
+            char = ":" if fill is Fill.AREA else "."
+            line[at] = Mark(char if inner else _EDGES[curve % len(_EDGES)], curve, inner)
+            return
+        before = line[at]
+        dots = _DOTS[down % self.down][x % self.across]
+        # A line through an area stays visible without colours only if the dots around it go.
+        if fill is not Fill.LINE or before.curve == curve:
+            dots |= _dots(before.char)
+        line[at] = Mark(chr(_BRAILLE | dots), curve, inner)
 
 
 def plot(
-    curves: Sequence[Sequence[float | None]], width: int, height: int, *, top: float, ascii_only: bool
+    curves: Sequence[tuple[Sequence[float | None], Fill]], width: int, height: int, *, top: float, ascii_only: bool
 ) -> list[list[Mark]]:
-    """Lines from the top, each `width` marks. A gap in a curve is a gap in its line; later curves cover earlier ones.
+    """Lines from the top, each `width` marks; earlier curves lie over later ones. Values range from 0 to `top`."""
+    grid = _Grid(width, height, ascii_only=ascii_only)
+    drawn = [(number, fill, _levels(values, grid, top)) for number, (values, fill) in enumerate(curves)]
+    for wanted in (Fill.BAND, Fill.AREA):
+        for number, fill, levels in drawn:
+            if fill is wanted:
+                _fill(grid, number, fill, levels)
+    for number, fill, levels in reversed(drawn):
+        for x, level in _edge(levels):
+            grid.put(x, level, number, fill, inner=False)
+    return grid.cells
 
-    Values range from 0 at the bottom to `top`. Each curve is drawn alone, in 1 ms at 40x8, so that it keeps its colour.
+
+def _fill(grid: _Grid, number: int, fill: Fill, levels: Sequence[int | None]) -> None:
+    """All dots below the curve; whole characters at once, because most of an area is made of these."""
+    whole = Mark(":" if grid.across == 1 else _FULL, number, inner=True)
+    for first in range(0, len(levels), grid.across):
+        columns = levels[first : first + grid.across]
+        full = min(level or 0 for level in columns) // grid.down if fill is Fill.AREA else 0
+        for line in range(full):
+            grid.cells[-1 - line][first // grid.across] = whole
+        for x, level in enumerate(columns, first):
+            for below in range(full * grid.down, level or 0):
+                if fill is Fill.AREA or grid.across == 1 or _is_stippled(x, below):
+                    grid.put(x, below, number, fill, inner=True)
+
+
+def place_of(number: int, count: int, width: int) -> int:
+    """The character in which the middle of this value is drawn, of `count` values on `width` characters."""
+    return min(int((number + 0.5) * width / max(count, 1)), width - 1)
+
+
+def sampled(values: Sequence[float | None], columns: int) -> list[float | None]:
+    """One value per column, each value as wide as the others.
+
+    Several values in one column are their highest, so that no peak is lost; between two values lies a straight line.
     """
-    grid = [[NOTHING] * width for _ in range(height)]
-    for number, values in enumerate(curves):
-        sign = _PLAIN[number % len(_PLAIN)] if ascii_only else "braille"
-        for line, drawn in zip(grid, _drawn(values, width, height, top, sign), strict=False):
-            for x, char in enumerate(drawn[:width]):
-                if char != " ":
-                    line[x] = Mark(_over(char, line[x].char), number)
-    return grid
+    count = len(values)
+    if count >= columns:
+        parts = (values[at * count // columns : (at + 1) * count // columns] for at in range(columns))
+        return [max((value for value in part if value is not None), default=None) for part in parts]
+    return [_between(values, (at + 0.5) * count / columns) for at in range(columns)]
 
 
-def _drawn(values: Sequence[float | None], width: int, height: int, top: float, sign: str) -> list[str]:
-    plotext = plotter()
-    figure = plotext.figure
-    # Its limit is the size of the terminal that it finds: in a test there is none, elsewhere it may be another one.
-    plotext.terminal.limit(False, False)
-    figure.clear.all()
-    figure.theme("colorless")
-    figure.plot_size(width, height)
-    figure.axes(False)
-    for axis, limit in (("x", max(len(values) - 1, 1)), ("y", top)):
-        figure.ruler(axis).lim(0, limit)
-        figure.ruler(axis).frequency(0)
-    for places, known in _runs(values):
-        signal = figure.signal(places, known, marker=sign)
-        signal.lines()
-        figure.draw(signal)
-    lines: list[str] = figure.build().string(colorless=True).split("\n")
-    return lines[:height]
+def _between(values: Sequence[float | None], place: float) -> float | None:
+    """The value at a place; the middle of the first value is 0.5."""
+    here = values[int(place)]
+    if here is None:
+        return None
+    share = place - int(place) - 0.5
+    beside = int(place) + (1 if share > 0 else -1)
+    other = values[beside] if 0 <= beside < len(values) else None
+    return here if other is None else here + (other - here) * abs(share)
 
 
-def _runs(values: Sequence[float | None]) -> Iterator[tuple[list[int], list[float]]]:
-    """The parts of a curve without a gap."""
-    for is_gap, run in groupby(enumerate(values), lambda place: place[1] is None):
-        if not is_gap:
-            known = [(place, value) for place, value in run if value is not None]
-            yield [place for place, _ in known], [value for _, value in known]
+def _levels(values: Sequence[float | None], grid: _Grid, top: float) -> list[int | None]:
+    """The highest dot of each column: zero is the lowest one, because a column without a dot is a gap."""
+    most = grid.levels - 1
+    return [
+        None if value is None else min(max(round(value / top * most), 0), most)
+        for value in sampled(values, grid.columns)
+    ]
 
 
-def _over(char: str, below: str) -> str:
-    """Where two curves meet, the dots of both."""
-    dots = ord(char) - _BRAILLE, ord(below) - _BRAILLE
-    return chr(_BRAILLE + (dots[0] | dots[1])) if all(0 <= dot < _DOTS for dot in dots) else char
+def _edge(levels: Sequence[int | None]) -> Iterator[tuple[int, int]]:
+    """The dots of the curve itself; a step is drawn in the higher of its two columns."""
+    for x, level in enumerate(levels):
+        if level is None:
+            continue
+        beside = [levels[at] for at in (x - 1, x + 1) if 0 <= at < len(levels)]
+        lowest = min((other + 1 for other in beside if other is not None), default=level)
+        yield from ((x, dot) for dot in range(min(lowest, level), level + 1))
+
+
+def _is_stippled(x: int, level: int) -> bool:
+    return (x % 2, level % 4) in _STIPPLE
+
+
+def _dots(char: str) -> int:
+    return ord(char) - _BRAILLE if char >= chr(_BRAILLE) else 0

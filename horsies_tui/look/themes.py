@@ -1,10 +1,10 @@
-"""The three themes: dark and light in true colour, and the terminal's own sixteen colours."""
+"""The themes: ours in dark and light, the terminal's own sixteen colours, and those of Textual."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 _DARK: Final = Theme(
     name="horsies-dark",
@@ -86,7 +86,8 @@ _ANSI: Final = Theme(
     },
 )
 
-THEMES: Final = {theme.name: theme for theme in (_DARK, _LIGHT, _ANSI)}
+_TEXTUALS: Final = tuple(theme for theme in BUILTIN_THEMES.values() if not theme.ansi)
+THEMES: Final = {theme.name: theme for theme in (_DARK, _LIGHT, _ANSI, *_TEXTUALS)}
 DEFAULT: Final = _DARK.name
 ANSI: Final = _ANSI.name
 """For 16 colours and for NO_COLOR, then chosen before the App is built: Textual would turn true colours into greys."""

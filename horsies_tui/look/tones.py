@@ -29,6 +29,8 @@ class Tone(StrEnum):
 
 TONES: Final[frozenset[str]] = frozenset(Tone)
 """For COMPONENT_CLASSES of a widget that uses tones."""
+AREA: Final = {tone: f"area--{tone.partition('--')[2]}" for tone in Tone}
+"""The classes of what lies below a curve of this tone; for COMPONENT_CLASSES of a widget that draws curves."""
 
 
 def state_tone(state: str) -> Tone | None:
@@ -67,7 +69,7 @@ _COLOURS: Final = {
     Tone.CANCELLED: "$text-muted",
     Tone.EXPIRED: "$warning",
     Tone.RETRY: "$warning",
-    Tone.INTERRUPTED: "$accent",
+    Tone.INTERRUPTED: "$warning",
     Tone.MUTED: "$text-muted",
     Tone.STRONG: "$text",
     Tone.ACCENT: "$accent",
@@ -75,6 +77,18 @@ _COLOURS: Final = {
     Tone.WARNING: "$warning",
     Tone.BAD: "$error",
 }
+
+ORANGE: Final = {":dark": "#f08c3c", ":light": "#a13d00", ":ansi": "ansi_bright_red"}
+"""By the kind of theme, because no theme has a colour between a warning and an error: for what waits for a decision."""
+_AREA_SHARE: Final = 50
+"""Per cent of the curve's colour, the rest is the ground."""
+
+
+def area_css(widget: str) -> str:
+    """The rules for DEFAULT_CSS of a widget type with COMPONENT_CLASSES of AREA."""
+    rules = [f"{widget} > .{AREA[tone]} {{ color: {colour} {_AREA_SHARE}%; }}" for tone, colour in _COLOURS.items()]
+    rules += [f"{widget}:ansi > .{AREA[tone]} {{ color: {_COLOURS[tone]}; text-style: dim; }}" for tone in Tone]
+    return "\n".join(rules)
 
 
 def tone_css(widget: str) -> str:
@@ -84,6 +98,7 @@ def tone_css(widget: str) -> str:
     """
     rules = [f"{widget} > .{tone} {{ color: {colour}; }}" for tone, colour in _COLOURS.items()]
     rules.append(f"{widget} > .{Tone.STRONG} {{ text-style: bold; }}")
+    rules += [f"{widget}{ground} > .{Tone.INTERRUPTED} {{ color: {colour}; }}" for ground, colour in ORANGE.items()]
     # Sixteen colours have no grey that is readable on both black and white.
     rules += [f"{widget}:ansi > .{tone} {{ text-style: dim; }}" for tone in (Tone.MUTED, Tone.CANCELLED)]
     return "\n".join(rules)

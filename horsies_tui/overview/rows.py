@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +13,13 @@ from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that
 from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
 from horsies_tui.look.charts import Chart, Curve, drawable, round_up_time
+from horsies_tui.look.plot import Fill
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, count, length, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from horsies.views import Count, QueueRate, QueueRow
     from horsies_tui.health.glance import Glance
@@ -192,30 +194,56 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
     waits = None if glance is None else _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
     busy = None if glance is None else dash if glance.busy is None else _percent(glance.busy)
     about = "~" if series.about else ""
-    ended = rows_that_ended(series.buckets.first, series.buckets.end)
     newest = f"last {age(window.step)}"
 
     def curve(
-        name: str, values: tuple[float | None, ...], tone: Tone, write: Callable[[float], str], now: str | None = None
+        name: str,
+        values: tuple[float | None, ...],
+        tone: Tone,
+        write: Callable[[float], str],
+        now: str | None = None,
+        fill: Fill = Fill.AREA,
     ) -> Curve:
-        return Curve(name, values, tone, _said(values, write, dash) if now is None else now)
+        return Curve(name, values, tone, _said(values, write, dash) if now is None else now, fill)
 
-    def rate(name: str, values: tuple[float | None, ...], lately: float | None, tone: Tone, rows: str) -> Chart:
+    def chart(
+        title: str,
+        curves: tuple[Curve, ...],
+        write: Callable[[float], str],
+        rows: Callable[[datetime, datetime], str],
+        nothing: str,
+    ) -> Chart:
+        all_rows = rows(series.buckets.first, series.buckets.end)
+        return Chart(
+            title, curves, write, window.name, rows=all_rows, rows_between=rows, newest=newest, nothing=nothing
+        )
+
+    def rate(
+        name: str,
+        values: tuple[float | None, ...],
+        lately: float | None,
+        tone: Tone,
+        rows: Callable[[datetime, datetime], str],
+    ) -> Chart:
         shown = curve("", values, tone, per_second, _said((lately,), per_second, dash))
-        return Chart(name, (shown,), per_second, window.name, rows=rows, newest=newest)
+        return chart(name, (shown,), per_second, rows, "no task yet")
 
     def times(name: str, p95: tuple[float | None, ...], p50: tuple[float | None, ...]) -> Chart:
-        curves = curve("p95", p95, Tone.WARNING, _seconds), curve("p50", p50, Tone.RUNNING, _seconds)
-        return Chart(name, curves, _seconds, window.name, round_up=round_up_time, rows=ended, newest=newest)
+        curves = (
+            curve("p95", p95, Tone.WARNING, _seconds, fill=Fill.BAND),
+            curve("p50", p50, Tone.RUNNING, _seconds),
+        )
+        found = chart(name, curves, _seconds, rows_that_ended, f"no task ended in the last {window.name}")
+        return replace(found, round_up=round_up_time)
 
     waiting = curve("", series.waiting, Tone.CLAIMED, _whole, waits)
     share = curve("", series.busy, Tone.RUNNING, _percent, busy)
-    failed = rows_that_failed(series.buckets.first, series.buckets.end)
+    silent = f"no worker reported in the last {window.name}"
     return (
-        rate(f"{about}finished/s", series.ended, series.ended_lately, Tone.GOOD, ended),
-        rate(f"{about}failed/s", series.failed, series.failed_lately, Tone.BAD, failed),
-        Chart("waiting", (waiting,), _whole, window.name, rows=WAITING),
+        rate(f"{about}finished/s", series.ended, series.ended_lately, Tone.GOOD, rows_that_ended),
+        rate(f"{about}failed/s", series.failed, series.failed_lately, Tone.BAD, rows_that_failed),
+        Chart("waiting", (waiting,), _whole, window.name, rows=WAITING, nothing="no task yet"),
         times("wait", series.wait_p95, series.wait_p50),
         times("run", series.run_p95, series.run_p50),
-        Chart("busy", (share,), _percent, window.name, top=1.0, rows=NUMBERS["running"]),
+        Chart("busy", (share,), _percent, window.name, top=1.0, rows=NUMBERS["running"], nothing=silent),
     )

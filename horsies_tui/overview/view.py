@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -16,10 +15,9 @@ from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.alerts import Alert, Level, alerts
 from horsies_tui.health.rows import rows_of_number
 from horsies_tui.health.verdict import verdict
-from horsies_tui.health.windows import neighbour
+from horsies_tui.health.windows import fitting, neighbour
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.plot import plotter
-from horsies_tui.look.units import age
+from horsies_tui.look.units import age, zone_of
 from horsies_tui.overview.feed import OverviewFeed, OverviewSnapshot
 from horsies_tui.overview.rows import (
     ALERT_COLUMNS,
@@ -38,6 +36,7 @@ from horsies_tui.widgets.rows_view import set_height
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from textual.app import ComposeResult
     from textual.widget import Widget
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from horsies.operations.diagnose import Report
     from horsies_tui.feed.link import Link
     from horsies_tui.health.glance import Glance
+    from horsies_tui.health.history import Series
 
 ExpectedState: TypeAlias = OverviewSnapshot | RecoverySnapshot
 """What this view draws: the snapshots of its own feed, and the application's recovery report."""
@@ -58,6 +58,7 @@ _SHARE: Final = (0.4, 0.5)
 """The charts' share of the height: on a low screen, and on others."""
 _MOST_QUEUES: Final = 0.4
 """The queues' largest share of the height; they take as many lines as they have queues."""
+_NOTHING_YET: Final = "No charts yet: they begin with the first worker or task; {} looks further back."
 _CLASSES: Final = {Level.CRITICAL: "-critical", Level.DEGRADED: "-degraded", Level.NOTE: "-healthy"}
 
 
@@ -85,6 +86,9 @@ class OverviewView(ConsoleView[ExpectedState]):
         self._snapshot = OverviewSnapshot()
         self._report: Report | None = None
         self._alerts: tuple[Alert, ...] = ()
+        self._began: datetime | None = None
+        """Since when there are data, as far as it was read."""
+        self._window_chosen = False
         with Horizontal(id="verdict-line"):
             yield LineCell(id="verdict")
             yield LineCell(id="window")
@@ -94,8 +98,6 @@ class OverviewView(ConsoleView[ExpectedState]):
         yield NumberTable[Alert](ALERT_COLUMNS, glyphs=self._glyphs, id="alerts")
 
     def on_mount(self) -> None:
-        if self.app.size.width >= _NARROW:
-            self.run_worker(asyncio.to_thread(plotter))  # while the database is queried
         self._say_window(self._snapshot)
 
     def create_feed(self, link: Link, publish: Callable[[ExpectedState], None]) -> OverviewFeed:
@@ -127,8 +129,32 @@ class OverviewView(ConsoleView[ExpectedState]):
             before, self._snapshot = self._snapshot, snapshot
             self._say_window(snapshot)
             if snapshot.series is not None and (snapshot.series, snapshot.glance) != (before.series, before.glance):
-                self.charts.show(charts_of(snapshot.series, snapshot.window, self._glyphs.dash, snapshot.glance))
+                self._show_charts(snapshot.series)
         self._judge()
+
+    def _show_charts(self, series: Series) -> None:
+        if self._fit_window(series):
+            return  # the charts of the other window follow
+        charts = charts_of(series, self._snapshot.window, self._glyphs.dash, self._snapshot.glance)
+        nothing = _NOTHING_YET.format(key_for("overview.longer", self.screen, self._glyphs))
+        self.charts.show(charts, series.buckets, zone=zone_of(utc=self.console.utc), nothing=nothing)
+        self._arrange(len(self.queues.rows))
+
+    def _fit_window(self, series: Series) -> bool:
+        """Until the operator chooses a window, take one that the data fill: a young database has nothing of an hour."""
+        if self._window_chosen or not isinstance(self.feed, OverviewFeed):
+            return False
+        known = [moment for moment in (self._began, series.began) if moment is not None]
+        self._began = min(known, default=None)
+        window = fitting(None if self._began is None else self.now - self._began)
+        if window is self._snapshot.window:
+            return False
+        self.feed.look_at(window)
+        return True
+
+    def times_changed(self) -> None:
+        if self._snapshot.series is not None:
+            self._show_charts(self._snapshot.series)
 
     def _judge(self) -> None:
         snapshot = self._snapshot
@@ -189,7 +215,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         columns = _CHART_COLUMNS[width >= _NARROW]
         rows = -(-_CHARTS // columns)
         each = int(height * _SHARE[height >= _LOW]) // rows if width >= _NARROW else 1
-        set_height(self.charts, rows * (each if each >= LEAST_HEIGHT else 1))
+        set_height(self.charts, 1 if self.charts.is_empty else rows * (each if each >= LEAST_HEIGHT else 1))
         self.charts.stand_in(columns)
         set_height(self.queues, min(max(queues, 1) + 1, int(height * _MOST_QUEUES)))
 
@@ -211,7 +237,9 @@ class OverviewView(ConsoleView[ExpectedState]):
 
     def _move(self, step: int) -> None:
         part = self._part
-        if isinstance(part, ChartGrid | NumberTable):
+        if isinstance(part, ChartGrid):
+            part.read(step)
+        elif isinstance(part, NumberTable):
             part.move(step)
 
     def action_next_part(self) -> None:
@@ -235,6 +263,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self._look_at(1)
 
     def _look_at(self, step: int) -> None:
+        self._window_chosen = True
         if isinstance(self.feed, OverviewFeed):
             self.feed.look_at(neighbour(self._snapshot.window, step))
 
@@ -262,5 +291,5 @@ class OverviewView(ConsoleView[ExpectedState]):
     @on(ChartGrid.Opened)
     def _open_chart(self, message: ChartGrid.Opened) -> None:
         message.stop()
-        if message.chart.rows is not None:
-            self.console.show_tasks(message.chart.rows)
+        if message.rows is not None:
+            self.console.show_tasks(message.rows)

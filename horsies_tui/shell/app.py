@@ -48,6 +48,7 @@ from horsies_tui.tasks.view import TasksView
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.workers.view import WorkersView
 from horsies_tui.workflow.view import WorkflowView
 from horsies_tui.workflows.view import WorkflowsView
@@ -426,9 +427,14 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._draw_frame()
 
     def action_theme(self) -> None:
-        names = list(themes.THEMES)
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-        self.say(f'theme = "{self.theme}" in the config file keeps it')
+        def choose(name: str | None) -> None:
+            if name is not None:
+                self.theme = name
+                self.say(f'theme = "{name}" in the config file keeps it')
+
+        self.push_sheet(
+            PickOne("Theme", [Item(name, name) for name in themes.THEMES], self.theme, self._glyphs), choose
+        )
 
     async def action_back(self) -> None:
         view = self.stage.top

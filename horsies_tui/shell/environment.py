@@ -12,7 +12,28 @@ if TYPE_CHECKING:
 DARK: Final = "horsies-dark"
 LIGHT: Final = "horsies-light"
 ANSI: Final = "ansi"
-THEMES: Final = (DARK, LIGHT, ANSI)
+TEXTUALS: Final = [
+    "textual-dark",
+    "textual-light",
+    "nord",
+    "gruvbox",
+    "catppuccin-mocha",
+    "dracula",
+    "tokyo-night",
+    "monokai",
+    "flexoki",
+    "catppuccin-latte",
+    "catppuccin-frappe",
+    "catppuccin-macchiato",
+    "solarized-light",
+    "solarized-dark",
+    "rose-pine",
+    "rose-pine-moon",
+    "rose-pine-dawn",
+    "atom-one-dark",
+    "atom-one-light",
+]
+THEMES: Final = (DARK, LIGHT, ANSI, *TEXTUALS)
 """The names in look/themes.py, which must not be imported yet."""
 
 

@@ -79,7 +79,7 @@ def _rows(groups: TaskGroups, by: GroupBy) -> tuple[GroupRow, ...]:
 
 def _bar(row: GroupRow, look: Look) -> Cell:
     """Every group gets a bar of at least one place."""
-    return Cell(look.glyphs.running * max(round(row.share * _BAR), 1), Tone.ACCENT)
+    return Cell(look.glyphs.running * max(round(row.share * _BAR), 1), Tone.RUNNING)
 
 
 def _columns(by: GroupBy) -> ColumnSet[GroupRow]:

@@ -22,7 +22,7 @@ from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.menus import NO_GROUPS, group_menu, sort_menu, state_menu, time_prompt
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING
-from horsies_tui.tasks.words import empty_words, no_groups_words, tally, toggled
+from horsies_tui.tasks.words import empty_words, extent_of, no_groups_words, tally, toggled
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
@@ -364,7 +364,9 @@ class TasksView(FilteredView[TaskSnapshot]):
         now = self.now
         stick = self._need.follow
         empty = empty_words(snapshot, link.status, link.clock.now())
-        self._table.show(snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty)
+        self._table.show(
+            snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty, extent=extent_of(snapshot)
+        )
         if self._need.group_by is not None:
             words = no_groups_words(snapshot, self._need.group_by)
             self._groups.show_groups(snapshot.groups, self._need.group_by, now=now, empty=words)

@@ -8,6 +8,7 @@ from horsies.query.keys import EVERY_STATE
 from horsies.query.sense import states
 from horsies.views import Sort
 from horsies_tui.feed.status import not_connected
+from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
 from horsies_tui.widgets.counts_line import Tally
@@ -60,6 +61,15 @@ def tally(
         words=tuple(words),
         loud=_loud(snapshot, need, glyphs, frozen=frozen),
     )
+
+
+def extent_of(snapshot: TaskSnapshot) -> Extent:
+    """How the window lies in the whole list."""
+    before = snapshot.unseen if snapshot.at_start else None
+    if snapshot.at_start and snapshot.at_end:
+        return Extent(before)
+    total = None if snapshot.counts is None else snapshot.counts.total
+    return Extent(before, None if total is None else total.number, total is None or total.at_least)
 
 
 def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone: tzinfo | None) -> str:

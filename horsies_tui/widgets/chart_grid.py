@@ -1,4 +1,7 @@
-"""A grid of charts, or of one line per chart if there is little room; a chart is drawn when its data change."""
+"""A grid of charts, or of one line per chart if there is little room; a chart is drawn when its data change.
+
+One cursor chooses the chart, another one the time at which the values of all charts are read.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,20 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.charts import HEAD, Chart, chart_lines, spark_line
-from horsies_tui.look.lines import beside, blank_line
-from horsies_tui.look.tones import TONES, tone_css
+from horsies_tui.look.charts import AT, HEAD, SCALE, Chart, Reading, chart_lines, spark_line
+from horsies_tui.look.lines import beside, blank_line, words_line
+from horsies_tui.look.tones import AREA, TONES, area_css, tone_css
+from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime, tzinfo
 
     from textual import events
     from textual.binding import BindingType
 
+    from horsies.views import Buckets
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line
 
@@ -31,20 +37,21 @@ class ChartGrid(LineView, can_focus=True):
     """`columns` of charts, as high as there is room; with less than LEAST_HEIGHT each chart is one line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.CHART)]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {HEAD, *TONES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {AT, HEAD, *AREA.values(), *TONES}
     DEFAULT_CSS = f"""
     ChartGrid {{ height: auto; }}
-    ChartGrid > .{HEAD} {{ background: $block-cursor-background; }}
-    ChartGrid:ansi > .{HEAD} {{ text-style: reverse; }}
+    ChartGrid > .{HEAD}, ChartGrid > .{AT} {{ background: $block-cursor-background; }}
+    ChartGrid:ansi > .{HEAD}, ChartGrid:ansi > .{AT} {{ text-style: reverse; }}
     {tone_css("ChartGrid")}
+    {area_css("ChartGrid")}
     """
 
     @dataclass
     class Opened(Message):
-        """Enter on a chart, or a double click."""
+        """Enter on a chart, or a double click. `rows` is the filter of the tasks behind the values that are read."""
 
         grid: ChartGrid
-        chart: Chart
+        rows: str | None
 
         @property
         def control(self) -> ChartGrid:
@@ -54,9 +61,14 @@ class ChartGrid(LineView, can_focus=True):
         super().__init__(id=id)
         self._glyphs = glyphs
         self._charts: tuple[Chart, ...] = ()
+        self._buckets: Buckets | None = None
+        self._zone: tzinfo | None = None
+        self._nothing = ""
         self._columns = 1
         self._chosen = 0
-        self._drawn: dict[int, tuple[tuple[Chart, int, int, bool], list[Line]]] = {}
+        self._read_at: datetime | None = None
+        """The beginning of the bucket that is read; None: the newest values."""
+        self._drawn: dict[int, tuple[object, list[Line]]] = {}
         self.times_drawn = 0
         """How often a chart was drawn."""
 
@@ -64,9 +76,26 @@ class ChartGrid(LineView, can_focus=True):
     def chosen(self) -> Chart | None:
         return self._charts[self._chosen] if self._charts else None
 
-    def show(self, charts: Sequence[Chart]) -> None:
-        """Show these charts; those with unchanged data are not drawn again."""
-        self._charts = tuple(charts)
+    @property
+    def is_empty(self) -> bool:
+        """A sentence stands in place of the charts."""
+        return bool(self._nothing)
+
+    @property
+    def reading(self) -> Reading | None:
+        """What is read instead of the newest values, while its time is in the window."""
+        if self._buckets is None or self._read_at is None or not self.has_focus:
+            return None
+        number = self._buckets.index(self._read_at)
+        return None if number is None else Reading(number, time_of_day(self._read_at, self._zone))
+
+    def show(self, charts: Sequence[Chart], buckets: Buckets, *, zone: tzinfo | None, nothing: str = "") -> None:
+        """Show these charts of these buckets; those with unchanged data are not drawn again.
+
+        `nothing` replaces them if no chart has a value.
+        """
+        self._charts, self._buckets, self._zone = tuple(charts), buckets, zone
+        self._nothing = nothing if all(chart.is_empty for chart in charts) else ""
         self._chosen = min(self._chosen, max(len(charts) - 1, 0))
         self._redraw()
 
@@ -75,20 +104,38 @@ class ChartGrid(LineView, can_focus=True):
         self._columns = columns
         self._redraw()
 
-    def move(self, step: int) -> None:
-        """Move the cursor to the next chart, or the previous one."""
-        self._chosen = min(max(self._chosen + step, 0), max(len(self._charts) - 1, 0))
+    def read(self, step: int) -> None:
+        """Read the values of a later bucket (negative: an earlier one); after the last come the newest values again."""
+        if self._buckets is None:
+            return
+        now = self.reading
+        number = (self._buckets.count if now is None else now.number) + step
+        self._read_at = None if number >= self._buckets.count else self._buckets.starts[max(number, 0)]
         self._redraw()
 
     def action_open(self) -> None:
-        if self.chosen is not None:
-            self.post_message(self.Opened(self, self.chosen))
+        chart, reading, buckets = self.chosen, self.reading, self._buckets
+        if chart is None:
+            return
+        rows = chart.rows
+        if reading is not None and buckets is not None and chart.rows_between is not None:
+            start = buckets.starts[reading.number]
+            rows = chart.rows_between(start, start + buckets.step)
+        self.post_message(self.Opened(self, rows))
 
     def action_up(self) -> None:
-        self.move(-self._columns)
+        self._choose(-1)
 
     def action_down(self) -> None:
-        self.move(self._columns)
+        self._choose(1)
+
+    def _choose(self, step: int) -> None:
+        """The chart below (negative: above); after the last one of a column comes the first one of the next."""
+        count, columns = len(self._charts), self._columns
+        in_turn = [number for column in range(columns) for number in range(column, count, columns)]
+        if in_turn:
+            self._chosen = in_turn[min(max(in_turn.index(self._chosen) + step, 0), count - 1)]
+            self._redraw()
 
     def on_resize(self) -> None:
         self._redraw()
@@ -108,9 +155,15 @@ class ChartGrid(LineView, can_focus=True):
         number = row * self._columns + min(column, self._columns - 1)
         if number < len(self._charts):
             self._chosen = number
+            self._read_column(event.x - column * (width + _GAP) - SCALE, width - SCALE)
             self._redraw()
             if event.chain == 2:
                 self.action_open()
+
+    def _read_column(self, x: int, width: int) -> None:
+        """Read the values under the mouse."""
+        if self._buckets is not None and 0 <= x < width and self._room()[1] >= LEAST_HEIGHT:
+            self._read_at = self._buckets.starts[x * self._buckets.count // width]
 
     def _room(self) -> tuple[int, int]:
         """The size of one chart."""
@@ -122,24 +175,25 @@ class ChartGrid(LineView, can_focus=True):
         width, height = self._room()
         if width <= 0 or height <= 0 or not self._charts:
             return
-        lines: list[Line] = []
-        for first in range(0, len(self._charts), self._columns):
+        lines = [words_line(self._nothing, self._glyphs, self.size.width)] if self._nothing else []
+        for first in range(0, 0 if lines else len(self._charts), self._columns):
             numbers = range(first, min(first + self._columns, len(self._charts)))
             lines += beside([self._chart(number, width, height) for number in numbers], self.size.width, _GAP)
         missing = self.size.height - len(lines)
         self.draw_lines((lines + [blank_line(self.size.width)] * missing)[: self.size.height])
 
     def _chart(self, number: int, width: int, height: int) -> list[Line]:
-        key = (self._charts[number], width, height, self.has_focus and number == self._chosen)
+        reading = self.reading
+        chart, chosen = self._charts[number], self.has_focus and number == self._chosen
+        key = (chart, width, height, chosen, reading)
         before = self._drawn.get(number)
         if before is not None and before[0] == key:
             return before[1]
-        chart, _, _, chosen = key
         if height < LEAST_HEIGHT:
-            lines = [spark_line(chart, width, self._glyphs, chosen=chosen)]
+            lines = [spark_line(chart, width, self._glyphs, chosen=chosen, reading=reading)]
             lines += [blank_line(width)] * (height - 1)
         else:
-            lines = chart_lines(chart, width, height, self._glyphs, chosen=chosen)
+            lines = chart_lines(chart, width, height, self._glyphs, chosen=chosen, reading=reading)
         self.times_drawn += 1
         self._drawn[number] = (key, lines)
         return lines

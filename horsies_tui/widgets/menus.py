@@ -82,7 +82,15 @@ class MenuLines(Widget, can_focus=True):
         return len(self.items)
 
     def render(self) -> Text:
-        return Text("\n").join(self._line(index, item) for index, item in enumerate(self.items))
+        first, last = self._in_view
+        return Text("\n").join(self._line(index, self.items[index]) for index in range(first, last))
+
+    @property
+    def _in_view(self) -> tuple[int, int]:
+        """The lines around the cursor, if there is not room for all."""
+        height = self.content_size.height or len(self.items)
+        first = min(max(self._at - height // 2, 0), max(len(self.items) - height, 0))
+        return first, min(first + height, len(self.items))
 
     def action_down(self) -> None:
         self._move(self._at + 1)
@@ -110,8 +118,9 @@ class MenuLines(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        if at is not None and at.y < len(self.items):
-            self._move(at.y)
+        first, last = self._in_view
+        if at is not None and at.y < last - first:
+            self._move(first + at.y)
             self.action_switch()
 
     def _move(self, to: int) -> None:
@@ -146,7 +155,7 @@ class _Menu(Sheet[ResultT]):
     DEFAULT_CSS = """
     _Menu {
         align: left top;
-        & > #sheet { width: auto; min-width: 30; max-width: 100%; max-height: 100%; margin: 3 0 0 2; }
+        & > #sheet { width: auto; min-width: 30; max-width: 100%; max-height: 80%; margin: 3 0 0 2; }
         &.-narrow > #sheet { width: auto; }
     }
     """

@@ -10,8 +10,9 @@ from textual.message import Message
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Look, RowT
 from horsies_tui.look.glyphs import UNICODE, Glyphs
-from horsies_tui.look.lines import CURSOR, STRUCK, TITLE, Line, blank_line, row_line, title_line, words_line
-from horsies_tui.look.tones import TONES, tone_css
+from horsies_tui.look.lines import CURSOR, STRUCK, TITLE, Line, Piece, blank_line, row_line, title_line, words_line
+from horsies_tui.look.position import WHOLE, Extent, more_below, position, scrollbar
+from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.widgets.viewport import Viewport
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from horsies.config.recovery import RecoveryConfig
     from horsies_tui.look.cells import ColumnSet, Placed
 
+TRACK: Final = "row-table--track"
 Edge: TypeAlias = Literal["start", "end"]
 
 _WHEEL_ROWS: Final = 3
@@ -36,10 +38,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     """Rows below column titles. It has all loaded rows, a few hundred, and draws those in view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TABLE)]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, CURSOR, STRUCK, *TONES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, CURSOR, STRUCK, TRACK, *TONES}
     DEFAULT_CSS = f"""
     RowTable {{ height: 1fr; }}
     RowTable > .{TITLE} {{ color: $text-muted; }}
+    RowTable > .{TRACK} {{ color: $border; }}
     RowTable > .{STRUCK} {{ color: $text-muted; text-style: strike; }}
     RowTable > .{CURSOR} {{ background: $block-cursor-background; }}
     RowTable:ansi > .{TITLE} {{ text-style: dim; }}
@@ -127,6 +130,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._last_marked: str | None = None
         self._struck: frozenset[str] = frozenset()
         self._empty = ""
+        self._extent = WHOLE
         self._edge_posted: dict[Edge, str] = {}
         self._needs: dict[str, int] = {}
         """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
@@ -184,7 +188,12 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     @property
     def placed(self) -> tuple[Placed[RowT], ...]:
         """The columns as they are drawn."""
-        return self._columns.place(self.size.width, self._needs)
+        return self._columns.place(self._rows_width, self._needs)
+
+    @property
+    def _rows_width(self) -> int:
+        """The last place is the scrollbar's if not all rows are in view."""
+        return self.size.width - (self._view.height < self._extent.whole(len(self._view.rows)))
 
     def expect_others(self) -> None:
         """Other rows are requested: the widths of the columns follow their texts only."""
@@ -199,6 +208,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         stick: bool = False,
         empty: str = "",
         recovery: RecoveryConfig | None = None,
+        extent: Extent = WHOLE,
     ) -> None:
         """Show other rows, or the same at a later time; the cursor stays on its row and its line.
 
@@ -208,6 +218,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._look = Look(now, self._glyphs) if recovery is None else Look(now, self._glyphs, recovery)
         self._struck = struck
         self._empty = empty
+        self._extent = extent
         before = self._view.cursor_id, self._view.cursor
         self._measure(rows, self._look)
         self._view.take(rows, stick=stick)
@@ -362,17 +373,38 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         width, height = self.size
         if not width or not height:
             return []
-        columns = self.placed
-        lines = [title_line(columns, self._glyphs, width)]
+        columns, inner = self.placed, self._rows_width
+        lines = [self._title(columns, width)]
         if self._look is not None:
-            lines += [self._row_line(row, columns, self._look, width) for row in self._view.in_view]
+            lines += [self._row_line(row, columns, self._look, inner) for row in self._view.in_view]
+            if inner < width:
+                lines[1:] = self._with_scrollbar(lines[1:], height - 1)
         if not self._view.rows:
             lines += [words_line(words, self._glyphs, width) for words in self._empty.splitlines()]
         return lines[:height] + [blank_line(width)] * (height - len(lines))
 
+    def _title(self, columns: Sequence[Placed[RowT]], width: int) -> Line:
+        """The titles, and at the end of the line the position if there is room."""
+        view = self._view
+        if self._beside and not self.has_focus:
+            words = more_below(view.below, self._glyphs)
+        else:
+            index = view.cursor if view.cursor_id is not None else None
+            words = position(index, len(view.rows), self._extent, self._glyphs) if view.rows else ""
+        return title_line(columns, self._glyphs, width, words)
+
+    def _with_scrollbar(self, lines: list[Line], height: int) -> list[Line]:
+        view = self._view
+        thumb = scrollbar(view.top, view.height, len(view.rows), self._extent, height) or range(0)
+        signs = ("#", "|") if self._glyphs.ascii else ("┃", "│")
+        ends = (Piece(signs[0], 1, (Tone.MUTED,)), Piece(signs[1], 1, (TRACK,)))
+        return [(*line, ends[y not in thumb]) for y, line in enumerate(lines)]
+
     def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
         marked, struck = row.id in self._marks, row.id in self._struck
-        return row_line(row, columns, look, width, cursor=self._is_here(row), marked=marked, struck=struck)
+        recedes = self._columns.recedes is not None and self._columns.recedes(row)
+        here = self._is_here(row)
+        return row_line(row, columns, look, width, cursor=here, marked=marked, struck=struck, recedes=recedes)
 
     def _is_here(self, row: RowT) -> bool:
         """Whether the cursor is shown on this row."""

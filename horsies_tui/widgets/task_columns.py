@@ -119,6 +119,7 @@ TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
         Column("worker", "WORKER", _worker, 10, 13, grow=2, priority=3),
         Column("beat", "♥", _beat, 5, right=True),
         Column("error", "ERROR", _error, 5, 12, grow=3),
-    )
+    ),
+    recedes=lambda row: row.state in ("COMPLETED", "CANCELLED"),
 )
 """Where the state has only three places it is a sign; else it is sign and word."""

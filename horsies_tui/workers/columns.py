@@ -23,7 +23,8 @@ _NEARLY_FULL: Final = 90
 
 
 def _state(row: WorkerRow, look: Look) -> Cell:
-    return Cell(f"{sign(row.liveness, look.glyphs)} {row.liveness}", tone(row), sign(row.liveness, look.glyphs))
+    shown = None if row.liveness is Liveness.ALIVE else tone(row)  # of 200 workers that are well, none needs a look
+    return Cell(f"{sign(row.liveness, look.glyphs)} {row.liveness}", shown, sign(row.liveness, look.glyphs))
 
 
 def _bar(row: WorkerRow, look: Look) -> Cell:
@@ -91,8 +92,7 @@ def _version(row: WorkerRow, _look: Look) -> Cell:
 
 
 def _note(row: WorkerRow, look: Look) -> Cell:
-    quiet = row.liveness is Liveness.ALIVE and row.seen_by == "snapshot"
-    return Cell(note(row, look.now), Tone.MUTED if quiet else tone(row))
+    return Cell(note(row, look.now), Tone.MUTED if row.liveness is Liveness.ALIVE else tone(row))
 
 
 WORKER_COLUMNS: Final[ColumnSet[WorkerRow]] = ColumnSet(

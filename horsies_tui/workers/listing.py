@@ -9,6 +9,7 @@ from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views.worker_filter import matching
 from horsies_tui.feed.status import not_connected
+from horsies_tui.health.windows import fitting
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.widgets.chips_line import ChipsLine
@@ -44,10 +45,8 @@ _STORY, _HELD = 10, 8
 _LIST_STEP: Final = 4
 """The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 _LEAST_LIST: Final = 8
-_STORY_SHARE: Final = 2 / 3
-"""The share of the lines that a short list leaves free."""
-_MOST_STORY: Final = 22
-"""More lines would show nothing more."""
+_MOST_HELD: Final = 1 / 4
+"""The largest share of the screen of the tasks that a worker holds."""
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 
 
@@ -64,7 +63,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         &.-low > #story { height: 6; }
         &.-low > #held { height: 4; }
         &.-opened > #line, &.-opened > #filter, &.-opened > #rows { display: none; }
-        &.-opened > #story { height: 45%; max-height: 18; }
+        &.-opened > #story { height: 2fr; }
         &.-opened > #held { height: 1fr; }
         &.-old > RowTable { text-style: dim; }
     }
@@ -88,6 +87,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         self._held_at: datetime | None = None
         self._order = SteadyOrder()
         self._busy = False
+        self._window_chosen = False
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -168,6 +168,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         self._arrange_parts()
         if self._opened is not None:
             self._opened = next((row for row in snapshot.rows if row.id == self._opened.id), self._opened)
+        self._fit_window()
         self._look_at(self._looked_at)
 
     def _wanted(self, now: datetime) -> list[WorkerRow]:
@@ -189,9 +190,11 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if not (self.has_class("-low") or self._grouped or self._opened is not None):
             lines = max(-(-(len(self._shown) + 1) // _LIST_STEP) * _LIST_STEP, _LEAST_LIST)
             room = self.size.height - 2  # the filter and the summary
-            spare = max(room - lines - _STORY - _HELD, 0)
-            story = min(_STORY + round(spare * _STORY_SHARE), _MOST_STORY)
-            held = _HELD + spare - (story - _STORY)
+            # As many lines as the busiest worker needs: they stay when the cursor goes to another one.
+            most = max((row.in_flight for row in self._shown), default=0)
+            tasks = -(-(most + 1) // _LIST_STEP) * _LIST_STEP
+            held = min(max(tasks, _HELD), max(int(room * _MOST_HELD), _HELD))
+            story = max(room - lines - held, _STORY)
         set_height(self._story, story)
         set_height(self._held, held)
 
@@ -226,6 +229,12 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if self._snapshot.everyone:
             words.append("older ones too")
         self._line.show(summary(rows, self._glyphs) if rows else (), words)
+
+    def _fit_window(self) -> None:
+        """Until the operator chooses a window, take one that the oldest worker's past fills."""
+        told = [row.snapshot for row in self._snapshot.rows if row.snapshot is not None]
+        if told and not self._window_chosen:
+            self._ask(window=fitting(self._now - min(one.started_at for one in told)))
 
     def _show_one(self) -> None:
         row, one = self._looked_at, self._snapshot.one

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 
-from horsies_tui.look.charts import Chart, Curve, chart_lines, spark
+from horsies_tui.look.charts import AT, Chart, Curve, Reading, chart_lines, spark
 from horsies_tui.look.lines import Line, Piece, beside, blank_line, piece
+from horsies_tui.look.plot import Fill
 from horsies_tui.look.text import clean, fit
-from horsies_tui.look.tones import TONES, Tone, tone_css
+from horsies_tui.look.tones import AREA, TONES, Tone, area_css, tone_css
+from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.workers.words import facts, megabytes, sign
@@ -35,6 +37,8 @@ _FEW: Final = 3
 _CHART_WIDTH: Final = 34
 """The least width of a chart beside others."""
 _WIDE: Final = 160
+_TALL: Final = 7
+"""From this height of each on, charts stand below each other, as wide as there is room: a curve is read along it."""
 _GAP: Final = 2
 _MARGIN: Final = 1
 _LATELY: Final = 2
@@ -54,18 +58,43 @@ class Shown:
 
 
 class WorkerStory(LineView):
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
-    DEFAULT_CSS = "WorkerStory { height: auto; }\n" + tone_css("WorkerStory")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {AT, *AREA.values(), *TONES}
+    DEFAULT_CSS = f"""
+    WorkerStory {{ height: auto; }}
+    WorkerStory > .{AT} {{ background: $block-cursor-background; }}
+    WorkerStory:ansi > .{AT} {{ text-style: reverse; }}
+    {tone_css("WorkerStory")}
+    {area_css("WorkerStory")}
+    """
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._glyphs = glyphs
         self._shown: Shown | None = None
         self._drawn: dict[int, tuple[object, list[Line]]] = {}
+        self._read_at: datetime | None = None
+        """The beginning of the bucket that is read; None: the newest values."""
 
     def show(self, shown: Shown | None) -> None:
         self._shown = shown
         self._redraw()
+
+    def read(self, step: int) -> None:
+        """Read the values of a later bucket (negative: an earlier one); after the last come the newest values again."""
+        points = self._shown.points if self._shown is not None else None
+        if not points:
+            return
+        now = self._reading(points)
+        number = (len(points) if now is None else now.number) + step
+        self._read_at = None if number >= len(points) else points[max(number, 0)].start
+        self._redraw()
+
+    def _reading(self, points: Sequence[WorkerPoint]) -> Reading | None:
+        """What is read instead of the newest values, while its time is in the window."""
+        if self._read_at is None or self._shown is None:
+            return None
+        number = next((at for at, point in enumerate(points) if point.start == self._read_at), None)
+        return None if number is None else Reading(number, time_of_day(self._read_at, self._shown.zone))
 
     def on_resize(self, _event: events.Resize) -> None:
         self._redraw()
@@ -122,26 +151,31 @@ class WorkerStory(LineView):
             words = f"It told nothing of itself in the last {shown.window}; ] looks further back."
             return [(Piece(fit(words, width, self._glyphs), width, (Tone.MUTED,)),)]
         every = charts(shown.points, shown.window)
-        if width >= len(every) * _CHART_WIDTH and height >= LEAST_HEIGHT:
-            each = (width - _GAP * (len(every) - 1)) // len(every)
-            return beside([self._chart(number, chart, each, height) for number, chart in enumerate(every)], width, _GAP)
-        if height >= len(every) * LEAST_HEIGHT:
+        reading = self._reading(shown.points)
+        if height >= len(every) * _TALL or (width < len(every) * _CHART_WIDTH and height >= len(every) * LEAST_HEIGHT):
             each, more = divmod(height, len(every))
             return [
                 line
                 for number, chart in enumerate(every)
-                for line in self._chart(number, chart, width, each + (number < more))
+                for line in self._chart(number, chart, width, each + (number < more), reading)
             ]
+        if width >= len(every) * _CHART_WIDTH and height >= LEAST_HEIGHT:
+            each = (width - _GAP * (len(every) - 1)) // len(every)
+            parts = [self._chart(number, chart, each, height, reading) for number, chart in enumerate(every)]
+            return beside(parts, width, _GAP)
         lines = [self._spark(chart, width) for chart in every]
         first = height - len(every) + 1
-        return self._chart(0, every[0], width, first) + lines[1:] if first >= LEAST_HEIGHT else lines[:height]
+        if first < LEAST_HEIGHT:
+            return lines[:height]
+        return self._chart(0, every[0], width, first, reading) + lines[1:]
 
-    def _chart(self, number: int, chart: Chart, width: int, height: int) -> list[Line]:
-        """Drawn only if its data changed: plotext takes a millisecond per curve."""
-        key = (chart.title, chart.curves, chart.span, width, height)
+    def _chart(self, number: int, chart: Chart, width: int, height: int, reading: Reading | None) -> list[Line]:
+        """Drawn only if its data changed."""
+        key = (chart.title, chart.curves, chart.span, width, height, reading)
         before = self._drawn.get(number)
         if before is None or before[0] != key:
-            before = self._drawn[number] = key, chart_lines(chart, width, height, self._glyphs)
+            lines = chart_lines(chart, width, height, self._glyphs, reading=reading)
+            before = self._drawn[number] = key, lines
         return before[1]
 
     def _spark(self, chart: Chart, width: int) -> Line:
@@ -177,7 +211,7 @@ def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
             "busy",
             (
                 Curve("", busy, Tone.RUNNING, _now(busy, lambda number: f"{number:.0f}/{processes}")),
-                Curve("claimed", claimed, Tone.CLAIMED, _now(claimed, _count)),
+                Curve("claimed", claimed, Tone.CLAIMED, _now(claimed, _count), Fill.LINE),
             ),
             _count,
             span,
@@ -187,7 +221,7 @@ def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
         Chart(
             "memory",
             (
-                Curve("", whole, Tone.ACCENT, _now(whole, megabytes)),
+                Curve("", whole, Tone.CLAIMED, _now(whole, megabytes), Fill.BAND),
                 Curve("its own", own, Tone.MUTED, _now(own, megabytes)),
             ),
             megabytes,
@@ -220,7 +254,7 @@ def _highest(values: Sequence[float | None]) -> float:
 
 
 def _count(number: float) -> str:
-    return f"{number:.0f}"
+    return f"{number:g}"
 
 
 def _percent(number: float) -> str:

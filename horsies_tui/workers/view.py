@@ -142,6 +142,12 @@ class WorkersView(WorkerList):
     def action_longer(self) -> None:
         self._change_window(1)
 
+    def action_earlier(self) -> None:
+        self._story.read(-1)
+
+    def action_later(self) -> None:
+        self._story.read(1)
+
     def action_other_part(self) -> None:
         """Move the focus from the list to the tasks of the worker under the cursor, and back."""
         if not self._grouped and self._table.has_focus:
@@ -226,5 +232,6 @@ class WorkersView(WorkerList):
         self.take_focus()
 
     def _change_window(self, step: int) -> None:
+        self._window_chosen = True
         self._ask(window=neighbour(self._need.window, step))
         self._show_one()

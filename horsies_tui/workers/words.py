@@ -58,7 +58,7 @@ def _tone(liveness: Liveness, *, matters: bool) -> Tone:
         case Liveness.ALIVE:
             return Tone.GOOD
         case Liveness.DRAINING:
-            return Tone.ACCENT
+            return Tone.INTERRUPTED
         case Liveness.LATE:
             return Tone.WARNING
         case Liveness.LOST | Liveness.DIED:
@@ -167,7 +167,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     """All facts about one worker, the evidence first; for a lost one also what can be done."""
     found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
     if text := order(row, now):
-        found.append(Fact("drain", text, Tone.ACCENT))
+        found.append(Fact("drain", text, Tone.INTERRUPTED))
     found.append(Fact("tasks", in_flight(row), Tone.BAD if not row.lives and row.in_flight else None))
     if row.loss is not None:
         found.append(Fact("death", _death(row.loss, zone), Tone.BAD if row.loss.is_open else None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from horsies_tui.look.bars import bar_parts
 from horsies_tui.look.lines import Span, flow, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import length, moment_text, number, ticking
@@ -85,13 +86,16 @@ def _fact(name: str, value: str, context: HeadContext) -> Spans:
     return (Span(f"{name} ", Tone.MUTED), words(value, None, context.glyphs))
 
 
-def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> str:
-    """The shares that ended, run and wait; each has at least one place, and the bar is full only at the end."""
-    if not row.total:
-        return glyphs.waiting * places
-    done = row.done * places // row.total or min(row.done, 1)
-    running = min(max(round(row.running * places / row.total), min(row.running, 1)), places - done)
-    return glyphs.running * done + glyphs.claimed * running + glyphs.waiting * (places - done - running)
+def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> tuple[tuple[str, Tone], ...]:
+    """The shares of its nodes that ended well, failed, were skipped, run and wait."""
+    counts = (
+        (Tone.COMPLETED, row.completed),
+        (Tone.FAILED, row.failed),
+        (Tone.CANCELLED, row.skipped),
+        (Tone.RUNNING, row.running),
+        (Tone.PENDING, row.waiting),
+    )
+    return bar_parts(counts, places, glyphs)
 
 
 def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:

@@ -30,7 +30,8 @@ def _name(row: WorkflowRow, look: Look) -> Cell:
 
 
 def _bar(row: WorkflowRow, look: Look) -> Cell:
-    return Cell(progress_bar(row, _BAR, look.glyphs), state_tone(row.status))
+    parts = progress_bar(row, _BAR, look.glyphs)
+    return Cell("".join(text for text, _ in parts), parts=parts)
 
 
 def _done(row: WorkflowRow, _look: Look) -> Cell:
@@ -84,5 +85,6 @@ WORKFLOW_COLUMNS: Final[ColumnSet[WorkflowRow]] = ColumnSet(
         Column("run", "DURATION", _run, 5, whole=8, right=True, brief="TIME"),
         Column("definition", "DEFINITION", _definition, 10, 14, grow=1, priority=5),
         Column("trouble", "ERROR", _trouble, 5, 20, grow=3),
-    )
+    ),
+    recedes=lambda row: row.status in ("COMPLETED", "CANCELLED") and not row.failed,
 )

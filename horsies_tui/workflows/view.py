@@ -24,6 +24,7 @@ from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
 from horsies_tui.workflows.words import (
     FLOW_ORDER,
     empty_flows,
+    extent_of,
     flow_states_menu,
     flow_states_on,
     flow_tally,
@@ -190,7 +191,7 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
     def _show(self) -> None:
         snapshot, link = self._snapshot, self.console.link
         empty = empty_flows(snapshot, USUAL_FILTER, link.status, link.clock.now())
-        self._table.show(snapshot.rows, now=self.now, stick=self._follow, empty=empty)
+        self._table.show(snapshot.rows, now=self.now, stick=self._follow, empty=empty, extent=extent_of(snapshot))
         if self._land and not snapshot.loading and snapshot.filter_text == self._filter.text:
             self._land = False
             self._table.move_to(0)

@@ -8,6 +8,7 @@ from horsies.query import Term, WorkflowFilter
 from horsies.query.sense import states
 from horsies.query.values import Choice
 from horsies_tui.feed.status import not_connected
+from horsies_tui.look.position import Extent
 from horsies_tui.look.tones import state_tone
 from horsies_tui.look.units import count, moment_text
 from horsies_tui.widgets.counts_line import Tally, counted
@@ -71,6 +72,14 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool
         words=(_searched(snapshot),) if snapshot.searched is not None else (),
         loud="FROZEN" if frozen else "",
     )
+
+
+def extent_of(snapshot: WorkflowsSnapshot) -> Extent:
+    """How the rows lie in the whole list, whose first ones they are."""
+    total = None if snapshot.counts is None else snapshot.counts.total
+    if snapshot.at_end:
+        return Extent()
+    return Extent(0, None if total is None else total.number, total is None or total.at_least)
 
 
 def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now: datetime) -> str:

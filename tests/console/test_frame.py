@@ -116,13 +116,20 @@ async def test_times_change_between_utc_and_local(database: str, monkeypatch: py
         await until(pilot, lambda: "times in UTC" in lines(pilot)[-1])
 
 
-async def test_the_theme_goes_round(database: str) -> None:
-    async with console(options(database, theme="horsies-dark")) as pilot:
-        seen = []
-        for _ in range(3):
-            await pilot.press("ctrl+t")
-            seen.append(pilot.app.theme)
-        assert seen == ["horsies-light", "ansi", "horsies-dark"]
+async def test_a_theme_is_chosen_from_a_menu_that_scrolls(database: str) -> None:
+    async with console(options(database, theme="horsies-dark"), (80, 24)) as pilot:
+        for keys, theme in (
+            (("down",), "horsies-light"),
+            (("down",), "ansi"),
+            (("down", "down", "down"), "nord"),
+            (("up",) * 6, "atom-one-light"),
+        ):
+            await pilot.press("ctrl+t", *keys, "enter")
+            assert pilot.app.theme == theme
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: any("● " in line and "atom-one-light" in line for line in lines(pilot)), "its mark")
+        await pilot.press("escape")
+        assert pilot.app.theme == "atom-one-light"
 
 
 @pytest.mark.parametrize("key", ["question_mark", "exclamation_mark", "at", "colon", "5"])

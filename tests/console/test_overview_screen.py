@@ -70,12 +70,12 @@ async def test_it_opens_first_and_says_that_all_is_well(database: str, connectio
     async with console(database, **OVERVIEW) as screen:
         text = await screen.sees("Healthy: 2 workers, 0% busy, nothing waits.", "no alerts", "Nothing needs action")
         assert "1 Overview" in text.splitlines()[1]
-        await screen.sees("busy 0%", "window 1h [ ]")
+        await screen.sees("busy 0%", "window 5m [ ]")  # the workers have just started
 
 
 async def test_without_workers_and_tasks_it_does_not_pretend(database: str) -> None:
     async with console(database, **OVERVIEW) as screen:
-        await screen.sees("No worker is alive; nothing waits.", "No queue has tasks", "nothing is known of this time")
+        await screen.sees("No worker is alive; nothing waits.", "No queue has tasks", "No charts yet: they begin with")
 
 
 async def test_a_number_of_a_queue_opens_exactly_its_tasks(database: str, connection: asyncpg.Connection) -> None:
@@ -141,20 +141,67 @@ async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, c
     await ended(connection, 1200, within_s=7200)
     async with console(database, **OVERVIEW) as screen:
         text = await screen.sees("finished/s 0.", "wait p95 1.0s  p50 1.0s", "run p95 2.0s  p50 2.0s", "1h ago")
-        assert "⠤" in text or "⠒" in text or "⠉" in text
+        assert "⣿⣿⣿" in text
         await screen.press("right_square_bracket")
         await screen.sees("window 6h", "6h ago", "finished/s 0.")
         await screen.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
         text = await screen.sees("window 5m [ ]", "5m ago", "finished/s 0.")
-        assert "⠤" in text or "⠒" in text or "⠉" in text
+        assert "⣿⣿⣿" in text
+
+
+async def test_the_window_is_one_that_the_data_fill_until_the_operator_chooses(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("No charts yet", "window 1h [ ]")
+        await ended(connection, 12, within_s=600)
+        await screen.press("ctrl+r")
+        await screen.sees("window 30m [ ]", "30m ago", "finished/s 0.0")
+        await screen.press("right_square_bracket")
+        await screen.sees("window 1h [ ]", "1h ago")
+        await screen.press("ctrl+r")
+        await screen.sees("window 1h [ ]", "1h ago")
+
+
+async def test_an_arrow_reads_all_charts_at_another_time_and_opens_its_tasks(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await ended(connection, 5, within_s=1)
+    await ended(connection, 30, within_s=1, status="FAILED", error_code="'TIMEOUT'")
+    at = await connection.fetchval(
+        "UPDATE horsies_tasks SET failed_at = made.at, started_at = made.at - interval '3 s',"
+        " enqueued_at = now() - interval '2 h', created_at = now() - interval '2 h'"
+        " FROM (SELECT date_trunc('minute', now()) - interval '9 min 30 s' AS at) AS made"
+        " WHERE status = 'FAILED' RETURNING failed_at"
+    )
+    time = f"{at:%H:%M:%S}Z"
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("finished/s 0.", "run p95", "window 30m [ ]")
+        grid = screen.app.query_one(ChartGrid)
+        await screen.press("shift+tab")
+        await until(screen.pilot, lambda: grid.has_focus)
+        while grid.reading is None or grid.reading.time != time:
+            await screen.press("left")
+        text = await screen.sees(time, "finished/s 1.0", "failed/s 1.0", "run p95 3.0s  p50 3.0s", "│")
+        assert text.count(time) == 5  # not below the chart of busy processes, which has no data
+        await screen.press("down", "down", "enter")
+        await screen.sees(f"status:failed ended:{at:%Y-%m-%dT%H:%M:%SZ}..", "FOLLOW")
+        await until(screen.pilot, lambda: len(shown_ids(screen)) == 30)
+        await screen.press("1")
+        await until(screen.pilot, lambda: grid.has_focus or screen.app.query_one("#queues").has_focus)
+        if not grid.has_focus:
+            await screen.press("shift+tab")
+        await screen.press(*["right"] * 60)
+        assert grid.reading is None
+        await screen.sees("finished/s 0.", "run p95 2.0s")
 
 
 async def test_a_chart_opens_the_tasks_of_its_time(database: str, connection: asyncpg.Connection) -> None:
     await ended(connection, 4, within_s=60, status="FAILED", error_code="'TIMEOUT'")
     await ended(connection, 4, within_s=60)
     async with console(database, **OVERVIEW) as screen:
-        await screen.sees("finished/s")
-        await screen.press("shift+tab", "right", "enter")
+        await screen.sees("finished/s", "window 5m [ ]")
+        await screen.press("shift+tab", "down", "down", "enter")
         await screen.sees("status:failed ended:20", "FOLLOW")
         await until(screen.pilot, lambda: len(shown_ids(screen)) == 4)
 
@@ -172,7 +219,8 @@ async def test_a_chart_whose_data_stay_is_not_drawn_again(database: str, connect
         drawn = grid.times_drawn
         for _ in range(3):
             view.draw(view._snapshot)
-        grid.show(grid._charts)
+        assert grid._buckets is not None
+        grid.show(grid._charts, grid._buckets, zone=grid._zone)
         assert grid.times_drawn == drawn
         await screen.press("shift+tab")
         await until(screen.pilot, lambda: grid.has_focus)
@@ -211,7 +259,7 @@ async def test_it_is_there_again_when_one_comes_back_to_it(database: str, connec
         await screen.press("2")
         await screen.sees("FOLLOW")
         await screen.press("1")
-        await screen.sees("no worker is alive, 1 due", "window 1h")
+        await screen.sees("no worker is alive, 1 due", "window 30m")
 
 
 # A real cluster.

@@ -66,7 +66,8 @@ async def test_rows_that_arrive_above_do_not_move_the_screen():
         before = app.lines()
         app.table.show((*rows(5, first=500), *rows(100)), now=NOW)
         await pilot.pause()
-        assert app.lines() == before
+        assert [line.rstrip(" ┃│") for line in app.lines()[1:]] == [line.rstrip(" ┃│") for line in before[1:]]
+        assert (before[0].endswith(" 3 / 100"), app.lines()[0].endswith(" 8 / 105")) == (True, True)
         assert moves(app)[-1] == ("id-0002", 7, False, False)
 
 
@@ -200,7 +201,7 @@ async def test_columns_can_be_left_out():
     async with table() as (app, pilot):
         app.table.columns = COLUMNS.without(frozenset({"name"}))
         await pilot.pause()
-        assert app.lines()[0].split() == ["STATE", "ID", "AGE", "ERROR"]
+        assert app.lines()[0].split()[:-3] == ["STATE", "ID", "AGE", "ERROR"]
 
 
 async def test_a_row_that_matches_no_more_is_struck():

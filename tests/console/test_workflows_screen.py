@@ -385,7 +385,7 @@ async def test_pause_is_previewed_done_and_seen(database: str, connection: async
         await screen.press("P")
         await screen.sees("Pause 1 workflow", "1 will be paused", "ctrl+y")
         await screen.press("ctrl+y")
-        await screen.sees("1 paused", "⏸ paused")
+        await screen.sees("1 paused", "‖ paused")
     assert await connection.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", MONTH_END) == "PAUSED"
 
 

@@ -293,3 +293,11 @@ def test_of_an_age_that_ticks_only_the_last_digit_is_named():
     moved = (Piece("words ", 6), Piece("    ", 4), Piece("⠤", 1, (Tone.BAD,)), Piece("   ", 3))
     beside = (Piece("words ", 6), Piece("   ", 3), Piece("⠤", 1, (Tone.BAD,)), Piece("    ", 4))
     assert list(changed_spans(moved, beside)) == [(9, 2)]
+
+
+def test_changes_that_are_far_apart_are_sent_without_what_lies_between() -> None:
+    old = (Piece("⣿⣤", 2), Piece("." * 20, 20), Piece("⣤⣿", 2))
+    new = (Piece("⣤⣤", 2), Piece("." * 20 + "⣿", 21), Piece("⣿", 1))
+    assert list(changed_spans(old, new)) == [(0, 1), (22, 1)]
+    near = (Piece("⣤⣤", 2), Piece(".....⣿" + "." * 14, 20), Piece("⣤", 1), Piece("⣿", 1))
+    assert list(changed_spans(old, near)) == [(0, 8)]

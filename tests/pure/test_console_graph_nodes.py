@@ -13,9 +13,11 @@ from story_scene import stored
 from horsies.cli.payload import Masks
 from horsies.domain.plan import MAP_ITEMS
 from horsies.views import NodeView
+from horsies_tui.look.bars import bar_parts
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.lines import width_of
 from horsies_tui.look.text import cut_middle
+from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import OpenTask, OpenWorkflow
 from horsies_tui.story.payload import payload_of
 from horsies_tui.workflow.graph import Vertex, arrange
@@ -274,10 +276,24 @@ def test_a_bar_is_always_as_long_and_full_only_when_all_is_done(counts: list[int
     row = a_row(
         completed=completed, failed=failed, skipped=skipped, running=running, waiting=waiting, total=sum(counts)
     )
-    bar = progress_bar(row, 10, UNICODE)
+    bar = "".join(text for text, _ in progress_bar(row, 10, UNICODE))
     assert len(bar) == 10
-    assert (bar == "█" * 10) is (sum(counts) > 0 and running + waiting == 0)
-    assert ("█" in bar) is (row.done > 0)
+    assert (set(bar) <= set("━╳╌")) is (sum(counts) > 0 and running + waiting == 0)
+    assert {sign in bar for sign, count in zip("━╳╌┅", counts, strict=False) if count} <= {True}
+    assert {sign in bar for sign, count in zip("━╳╌┅", counts, strict=False) if not count} <= {False}
+
+
+def test_each_part_of_a_bar_has_its_own_sign_and_colour() -> None:
+    row = a_row(completed=48, failed=1, skipped=10, running=20, waiting=21, total=100)
+    assert progress_bar(row, 10, UNICODE) == (
+        ("━━━━", Tone.COMPLETED),
+        ("╳", Tone.FAILED),
+        ("╌", Tone.CANCELLED),
+        ("┅┅", Tone.RUNNING),
+        ("──", Tone.PENDING),
+    )
+    assert "".join(text for text, _ in progress_bar(row, 10, ASCII)) == "====x->>.."
+    assert bar_parts(((Tone.FAILED, 0),), 3, UNICODE) == (("───", Tone.PENDING),)
 
 
 def test_states_come_from_the_task_only_while_the_node_is_under_way() -> None:

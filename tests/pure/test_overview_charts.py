@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import example, given, settings, strategies as st
 
 from horsies.views import Buckets
 from horsies_tui.health.history import Series
-from horsies_tui.health.windows import USUAL
+from horsies_tui.health.windows import USUAL, WINDOWS, fitting
 from horsies_tui.look.charts import (
     Chart,
     Curve,
+    Reading,
     chart_lines,
     drawable,
     round_up,
@@ -24,8 +26,8 @@ from horsies_tui.look.charts import (
     squeezed,
 )
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.plot import plot
-from horsies_tui.look.tones import Tone
+from horsies_tui.look.plot import Fill, place_of, plot, sampled
+from horsies_tui.look.tones import AREA, Tone
 from horsies_tui.overview.rows import charts_of
 
 UNICODE, ASCII = glyphs(ascii_only=False), glyphs(ascii_only=True)
@@ -82,26 +84,131 @@ def test_all_charts_of_the_overview_can_be_drawn_whatever_was_measured(value: fl
         assert math.isfinite(chart.height)
 
 
-def test_a_gap_is_drawn_as_a_gap() -> None:
-    values = [5.0] * 20 + [None] * 20 + [5.0] * 20
-    grid = plot([values], 60, 4, top=10.0, ascii_only=False)
-    drawn = {x for line in grid for x, mark in enumerate(line) if mark.curve is not None}
-    assert drawn == {*range(20), *range(40, 60)}
+def drawn(*curves: tuple[list[float | None], Fill], width: int, height: int, plain: bool = False) -> list[str]:
+    grid = plot(curves, width, height, top=8.0, ascii_only=plain)
+    return ["".join(mark.char for mark in line) for line in grid]
+
+
+SLOPE: list[float | None] = [0.0, 2.0, 4.0, 6.0, 8.0, None, None, None, 3.0, 3.0]
+HALF = [value and value / 2 for value in SLOPE]
+
+
+def test_an_area_is_filled_below_its_curve_and_a_gap_is_a_gap() -> None:
+    assert drawn((SLOPE, Fill.AREA), width=10, height=3) == [
+        "   ⣠⣾     ",
+        "  ⣴⣿⣿   ⣀⣀",
+        "⣠⣾⣿⣿⣿   ⣿⣿",
+    ]
+
+
+def test_a_band_and_the_area_in_it_differ_in_their_dots() -> None:
+    assert drawn((SLOPE, Fill.BAND), (HALF, Fill.AREA), width=10, height=3) == [
+        "   ⡠⡚     ",
+        "  ⡔⣑⣴   ⣀⣀",
+        "⣠⣾⣾⣿⣿   ⣶⣶",
+    ]
+
+
+def test_a_line_through_an_area_is_seen_without_colours() -> None:
+    assert drawn((HALF, Fill.LINE), ([8.0] * 10, Fill.AREA), width=10, height=3) == [
+        "⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿",
+        "⣿⣿⣿⣀⠔⣿⣿⣿⣿⣿",
+        "⣀⠔⠊⣿⣿⣿⣿⣿⠒⠒",
+    ]
+
+
+def test_in_ascii_curves_differ_in_their_signs() -> None:
+    assert drawn((SLOPE, Fill.BAND), (HALF, Fill.AREA), width=10, height=4, plain=True) == [
+        "    *     ",
+        "  **o     ",
+        " *oo:   **",
+        "*o:::   ::",
+    ]
+
+
+def test_a_column_without_a_dot_is_a_gap_so_zero_has_one() -> None:
+    assert drawn(([0.0, None, 0.0], Fill.LINE), width=3, height=2) == ["   ", "⣀ ⣀"]
+
+
+def test_a_gap_is_as_wide_as_the_time_without_data() -> None:
+    values: list[float | None] = [5.0] * 20 + [None] * 20 + [5.0] * 20
+    grid = plot([(values, Fill.AREA)], 60, 4, top=10.0, ascii_only=False)
+    assert {x for line in grid for x, mark in enumerate(line) if mark.curve is not None} == {*range(20), *range(40, 60)}
+
+
+def part_of(values: Sequence[float | None], at: int, width: int) -> Sequence[float | None]:
+    return values[at * len(values) // width : (at + 1) * len(values) // width]
+
+
+@given(VALUES, st.integers(1, 70))
+def test_no_peak_is_lost_and_nothing_is_drawn_where_nothing_is_known(values: list[float | None], width: int) -> None:
+    known = drawable(values)
+    found = sampled(known, width) if known else []
+    if len(known) >= width:
+        assert [value for value in found if value is not None] == [
+            max(part) for at in range(width) if (part := [one for one in part_of(known, at, width) if one is not None])
+        ]
+    else:
+        assert [value is None for value in found] == [
+            known[int((at + 0.5) * len(known) / width)] is None for at in range(len(found))
+        ]
 
 
 def test_the_highest_stands_at_the_top_and_nothing_at_the_bottom() -> None:
-    grid = plot([[0.0] * 5 + [10.0] * 5], 10, 4, top=10.0, ascii_only=True)
+    grid = plot([([0.0] * 5 + [10.0] * 5, Fill.LINE)], 10, 4, top=10.0, ascii_only=True)
     assert grid[0][9].char == "*"
     assert grid[3][0].char == "*"
     assert {mark.char for mark in grid[3][6:]} == {" "}
 
 
-def test_each_curve_keeps_its_colour_and_the_later_lies_above() -> None:
+def test_each_curve_keeps_its_colour_and_the_first_lies_above() -> None:
     chart = a_chart([8.0] * 30, [2.0] * 30)
-    tones = [piece.classes for line in chart_lines(chart, 40, 8, UNICODE)[1:-1] for piece in line]
-    assert tones.count((Tone.WARNING,)) == tones.count((Tone.RUNNING,)) == 1
-    grid = plot([[5.0] * 10, [5.0] * 10], 10, 4, top=10.0, ascii_only=False)
-    assert {mark.curve for line in grid for mark in line} == {None, 1}
+    tones = {piece.classes for line in chart_lines(chart, 40, 8, UNICODE)[1:-1] for piece in line}
+    assert {(Tone.WARNING,), (Tone.RUNNING,), (Tone.RUNNING, AREA[Tone.RUNNING])} <= tones
+    level = ([5.0] * 10, Fill.AREA)
+    grid = plot([level, level], 10, 4, top=10.0, ascii_only=False)
+    assert {mark.curve for line in grid for mark in line if not mark.inner} == {None, 0}
+
+
+def texts(chart: Chart, width: int, height: int, reading: Reading | None = None) -> list[str]:
+    lines = chart_lines(chart, width, height, UNICODE, reading=reading)
+    return ["".join(piece.text for piece in line).rstrip() for line in lines]
+
+
+BUSY = Chart("busy", (Curve("", (1.0, 2.0, 6.0, 2.0, 1.0, None, 1.0, 1.0), Tone.RUNNING, "1"),), whole, "1h")
+
+
+def test_a_chart_has_its_peak_its_half_its_scale_and_its_time() -> None:
+    assert texts(BUSY, 31, 8) == [
+        " busy 1",
+        "     6        ⣶ 6",
+        "             ⣼⣿⣧",
+        "            ⣰⣿⣿⣿⣆",
+        "     3 ⠁⠁⠁⠁⢠⣿⣿⣿⣿⣿⡄⠁⠁⠁⠁⠁⠁⠁⠁⠁⠁⠁⠁⠁",
+        "       ⣀⣀⣤⣾⣿⣿⣿⣿⣿⣿⣿⣷⣤⣀⣀   ⣀⣀⣀⣀⣀⣀",
+        "     0 ⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿   ⣿⣿⣿⣿⣿⣿",
+        "       1h ago ───────────── now",
+    ]
+
+
+def test_the_value_at_a_time_is_read_there() -> None:
+    read = texts(BUSY, 31, 8, Reading(2, "12:00:00Z"))
+    assert read[0] == " busy 6"
+    assert "12:00:00Z" in read[-1]
+    at = 7 + place_of(2, 8, 24)
+    middle = read[-1].index("12:00:00Z") + 4
+    assert abs(middle - at) <= 1
+    assert texts(BUSY, 31, 8, Reading(5, "12:03:00Z"))[0] == " busy –"
+    gap = chart_lines(BUSY, 31, 8, UNICODE, reading=Reading(5, "12:03:00Z"))
+    assert all(any(piece == ("│", 1, (Tone.ACCENT,)) for piece in line) for line in gap[1:-1])
+
+
+@pytest.mark.parametrize(
+    ("age", "name"), [(None, "1h"), (0, "5m"), (300, "5m"), (301, "30m"), (1_801, "1h"), (9_999_999, "1h")]
+)
+def test_the_window_is_one_that_the_data_fill(age: int | None, name: str) -> None:
+    assert fitting(None if age is None else timedelta(seconds=age)).name == name
+    assert fitting(None) in WINDOWS
 
 
 def test_a_chart_without_data_says_so() -> None:
@@ -113,11 +220,11 @@ def test_a_chart_without_data_says_so() -> None:
 def test_the_scale_ends_at_a_number_that_can_be_read(value: float) -> None:
     top = round_up(value)
     assert value <= top * (1 + 1e-6)
-    assert top <= 2.5 * value * (1 + 1e-6)
-    assert f"{top:e}"[0] in "125"
+    assert top <= 2 * value * (1 + 1e-6)
+    assert f"{top:e}"[0] in "12468"
 
 
-@pytest.mark.parametrize(("seconds", "top"), [(0.0, 1.0), (0.03, 0.05), (1.1, 2), (31, 60), (1_000, 1_200), (1e6, 1e6)])
+@pytest.mark.parametrize(("seconds", "top"), [(0.0, 1.0), (0.03, 0.04), (1.1, 2), (31, 60), (1_000, 1_200), (1e6, 1e6)])
 def test_a_scale_of_time_ends_at_what_a_clock_has(seconds: float, top: float) -> None:
     assert round_up_time(seconds) == pytest.approx(top)
 

@@ -21,14 +21,14 @@ _STATES: Final = {
     "COMPLETED": ("✓", "+", "green"),
     "FAILED": ("✗", "x", "red"),
     "CANCELLED": ("⊘", "-", "dim"),
-    "EXPIRED": ("⌛", "!", "yellow"),
+    "EXPIRED": ("†", "!", "yellow"),
     "RETRY": ("↻", "~", "yellow"),
-    "INTERRUPTED": ("⏸", "=", "magenta"),
+    "INTERRUPTED": ("‖", "=", "bright_red"),
     # Of workflows and their nodes; no list shows them beside a task state with the same glyph.
     "READY": ("○", "o", ""),
     "ENQUEUED": ("◔", "o", "cyan"),
     "SKIPPED": ("⊘", "-", "dim"),
-    "PAUSED": ("⏸", "=", "magenta"),
+    "PAUSED": ("‖", "=", "bright_red"),
     # Of runs of a schedule whose task is not stored any more.
     "PRUNED": ("∅", "_", "dim"),
 }

@@ -48,7 +48,7 @@ _NoMouse = Annotated[
 _Theme = Annotated[
     str | None,
     typer.Option(
-        help="`horsies-dark`, `horsies-light` or `ansi`, the terminal's own colours.",
+        help="`horsies-dark`, `horsies-light`, `ansi` (the terminal's own colours) or one of Textual's, as `nord`.",
         show_default=False,
         rich_help_panel=_TERMINAL,
     ),
