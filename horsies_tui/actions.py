@@ -144,6 +144,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("chart.down", ("down", "j"), "down", "To the chart below.", palette=False),
     Action("overview.left", ("left", "h"), "left", "The number, or the chart, to the left.", palette=False),
     Action("overview.right", ("right", "l"), "right", "The number, or the chart, to the right.", palette=False),
+    *_keys_of(Scope.OVERVIEW, verbs_for("queue")),
     Action("overview.next_part", ("tab",), "next part", "Queues, alerts, charts: to the next of them.", footer=True),
     Action("overview.previous_part", ("shift+tab",), "part before", "To the part before.", palette=False),
     Action("overview.shorter", ("left_square_bracket",), "shorter", "Charts of a shorter time.", footer=True),
