@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from horsies.query.activity_keys import ACTIVITY
 from horsies.query.completing import Completion, completions
 from horsies.query.filters import (
+    ActivityFilter,
     TaskConditions,
     TaskFilter,
     WorkerFilter,
@@ -14,16 +16,18 @@ from horsies.query.filters import (
 )
 from horsies.query.keys import KEYS, TASKS
 from horsies.query.language import Condition, Key, Language, Term
-from horsies.query.parser import parse, parse_workers, parse_workflows
+from horsies.query.parser import parse, parse_activity, parse_workers, parse_workflows
 from horsies.query.problems import FilterError, Problem
 from horsies.query.worker_keys import WORKERS
 from horsies.query.workflow_keys import WORKFLOWS
 
 __all__ = [
+    "ACTIVITY",
     "KEYS",
     "TASKS",
     "WORKERS",
     "WORKFLOWS",
+    "ActivityFilter",
     "Completion",
     "Condition",
     "FilterError",
@@ -39,6 +43,7 @@ __all__ = [
     "completions",
     "parameters",
     "parse",
+    "parse_activity",
     "parse_workers",
     "parse_workflows",
     "workflow_parameters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.query.filters import TaskFilter, WorkerFilter, WorkflowFilter
+from horsies.query.filters import ActivityFilter, TaskFilter, WorkerFilter, WorkflowFilter
 from horsies.query.language import BARE, Filter, Kind, Term
 from horsies.query.problems import FilterError, Problem, Unreadable, nearest
 from horsies.query.reading import read
@@ -38,6 +38,11 @@ def parse_workflows(text: str) -> WorkflowFilter:
 def parse_workers(text: str) -> WorkerFilter:
     """The same for workers."""
     return _parse(text, WorkerFilter)
+
+
+def parse_activity(text: str) -> ActivityFilter:
+    """The same for operations and what changed."""
+    return _parse(text, ActivityFilter)
 
 
 def _parse(text: str, kind: type[FilterT]) -> FilterT:

@@ -1,5 +1,6 @@
 """Reads for the CLI and the console: bounded, served by an index, paged by keyset, returned as frozen dataclasses."""
 
+from horsies.views.activity import Change, Changes, OperationPage, OperationRow, changes, newest_action, operation_page
 from horsies.views.audit import AuditCursor, AuditPage, AuditRow, audit_page
 from horsies.views.buckets import Buckets
 from horsies.views.cluster import ClusterStatus, cluster_status
@@ -87,6 +88,8 @@ __all__ = [
     "AuditPage",
     "AuditRow",
     "Buckets",
+    "Change",
+    "Changes",
     "Clock",
     "ClusterPoint",
     "ClusterStatus",
@@ -99,6 +102,8 @@ __all__ = [
     "NodeLink",
     "NodeStory",
     "NodeView",
+    "OperationPage",
+    "OperationRow",
     "ParentLink",
     "QueueRate",
     "QueueRow",
@@ -120,6 +125,7 @@ __all__ = [
     "WorkflowStory",
     "WorkflowValue",
     "audit_page",
+    "changes",
     "cluster_series",
     "cluster_status",
     "count_parts",
@@ -128,7 +134,9 @@ __all__ = [
     "find_task",
     "find_workflow",
     "matching",
+    "newest_action",
     "node_story",
+    "operation_page",
     "queue_rates",
     "queue_rows",
     "task_counts",
