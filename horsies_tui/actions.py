@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +36,7 @@ class Scope(StrEnum):
     WORKFLOW = "workflow"
     GRAPH = "graph"
     FLOWS = "flows"
+    ACTIVITY = "activity"
     VERBS = "verbs"
     SHEET = "sheet"
     PREVIEW = "preview"
@@ -96,6 +97,7 @@ TOGETHER: Final = (
     (Scope.APP, Scope.TABLE, Scope.WORKFLOWS, Scope.FLOWS),
     (Scope.APP, Scope.WORKFLOW, Scope.GRAPH, Scope.FLOWS),
     (Scope.APP, Scope.WORKFLOW, Scope.STORY, Scope.FLOWS),
+    (Scope.APP, Scope.TABLE, Scope.ACTIVITY),
     (Scope.SHEET, Scope.PREVIEW),
     (Scope.SHEET, Scope.ARGUMENTS),
     (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
@@ -186,6 +188,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("workers.everyone", ("w",), "older ones", "Show those too that are gone for over an hour."),
     Action("workers.columns", ("c",), "columns", "Choose the columns."),
     Action("workers.copy", ("y",), "copy", "Copy the id of the worker, or of its task."),
+    *(replace(action, footer=True) for action in _keys_of(Scope.ACTIVITY, verbs_for("operation"))),
+    Action("activity.filter", ("slash",), "filter", "What to show: by whom, which verb, what kind, when.", footer=True),
+    Action("activity.night", ("n",), "last night", "From yesterday 18:00 until today 8:00.", footer=True),
+    Action("activity.kinds", ("t",), "kinds", "Operations only, changes only, or both.", footer=True),
+    Action("activity.tasks", ("l",), "its tasks", "The task list, with the tasks of the line.", footer=True),
+    Action("activity.columns", ("c",), "columns", "Choose the columns."),
+    Action("activity.copy", ("y",), "copy", "Copy the command of the operation."),
     Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
     Action("tasks.follow", ("f",), "follow", "Keep the newest in view.", footer=True),
     Action("tasks.sort", ("s",), "sort", "Change the order.", footer=True),
@@ -240,6 +249,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.workers", ("3",), "workers", "Which workers are alive, and what each does.", run="show('workers')"),
     Action("app.workflows", ("4",), "workflows", "Workflows, and how far they are.", run="show('workflows')"),
     Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
+    Action("app.activity", ("7",), "activity", "Who did what, and what happened.", run="show('activity')"),
     Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
     Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),

@@ -63,6 +63,14 @@ class Tabs(Widget):
             self.refresh()
 
     def render(self) -> Text:
+        """With three blanks between the titles, or as many as there is room for."""
+        for gap in (3, 2, 1):
+            line = self._line(" " * gap)
+            if line.cell_len - gap <= self.content_size.width:
+                break
+        return line
+
+    def _line(self, gap: str) -> Text:
         line, self._ends = Text(no_wrap=True, overflow="crop"), []
         for tab in self._tabs:
             active = tab.name == self._active
@@ -72,7 +80,7 @@ class Tabs(Widget):
             if count := self._badges.get(tab.name):
                 line.append(self._badge(count), self.get_component_rich_style("tabs--badge", partial=True))
             self._ends.append(line.cell_len)
-            line.append("   ")
+            line.append(gap)
         return line
 
     def _badge(self, count: int) -> str:

@@ -212,6 +212,26 @@ async def test_ends_alike_are_one_line_and_only_what_went_wrong_by_itself_is_tol
     assert len(await happened(conn, "kind:task")) == len(await happened(conn, "kind:change")) == 4
 
 
+async def test_what_operators_have_ended_is_told_once_as_their_operation(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    for number in range(3):
+        await insert(connection, f"t{number}")
+    for verb, task_id in (("cancel", "t0"), ("fail", "t1")):
+        await apply(connection, await preview(connection, VERBS["task", verb], Selection.of_ids([task_id])), OPS, None)
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status) VALUES ('w1', 'order', 'RUNNING'), ('w2', 'order', 'RUNNING')"
+    )
+    await apply(connection, await preview(connection, VERBS["workflow", "cancel"], Selection.of_ids(["w1"])), OPS, None)
+    assert await happened(conn) == []
+    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED', failed_at = now() WHERE id = 't2'")
+    await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED', completed_at = now() WHERE id = 'w2'")
+    assert {row[:3] for row in await happened(conn)} == {
+        ("task", "cancelled", "demo.add"),
+        ("workflow", "cancelled", "order"),
+    }
+
+
 async def test_the_same_failures_keep_their_id_while_more_of_them_are_counted(
     conn: asyncpg.Connection, connection: asyncpg.Connection
 ) -> None:

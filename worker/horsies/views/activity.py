@@ -160,11 +160,13 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
     found: list[Change] = []
     reached = None
     if _wants_changes(wanted, "task"):
-        ends = await conn.fetch(statement(__name__, "activity_task_ends"), _MOST_ENDS, since, until, _MOST_GROUPS)
+        text = _by_itself("activity_task_ends", "activity_task_by_itself", audited=here.actions)
+        ends = await conn.fetch(text, _MOST_ENDS, since, until, _MOST_GROUPS)
         found += map(_task_end, ends)
         reached = aware(ends[0]["reached"]) if ends else None
     if _wants_changes(wanted, "workflow"):
-        ends = await conn.fetch(statement(__name__, "activity_workflow_ends"), _MOST_WORKFLOWS, since, until)
+        text = _by_itself("activity_workflow_ends", "activity_workflow_by_itself", audited=here.actions)
+        ends = await conn.fetch(text, _MOST_WORKFLOWS, since, until)
         found += map(_workflow_end, ends)
     if _wants_changes(wanted, "worker"):
         found += await _of_workers(conn, since, until, here.now)
@@ -188,9 +190,14 @@ async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime
             Liveness.STOPPED: "stopped",
         }
         if (what := ends.get(row.liveness)) is not None:
-            held = f"still has {row.held} tasks" if row.held else ""
+            held = f"still has {row.held:,} task{'s'[: row.held - 1]}" if row.held else ""
             found.append(Change("worker", what, row.name, row.id, row.seen_at, row.seen_at, held))
     return [change for change in found if change.at >= since and (until is None or change.at < until)]
+
+
+def _by_itself(ends: str, condition: str, *, audited: bool) -> str:
+    """The statement of these ends, without those that the audit has."""
+    return statement(__name__, ends, by_itself=statement(__name__, condition) if audited else "")
 
 
 def _task_end(row: Any) -> Change:

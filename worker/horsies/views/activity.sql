@@ -65,7 +65,7 @@ SELECT id FROM horsies_operator_actions ORDER BY acted_at DESC, id DESC LIMIT 1
 -- views/activity.py; reads only: tasks that failed, were cancelled or expired, of each the newest by
 -- ix_horsies_tasks_unsuccessful, counted by name and error code within ten minutes
 -- ($1 tasks of each status at most, $2 not before, $3 before, $4 groups at most)
--- What an operator has failed stands in the audit.
+-- What an operator has ended stands in the audit.
 WITH ended AS (
     SELECT status, id, task_name, error_code, at
       FROM unnest(ARRAY['FAILED', 'CANCELLED', 'EXPIRED']) AS wanted (state)
@@ -84,19 +84,32 @@ SELECT status, task_name, error_code, min(at) AS began_at, max(at) AS at, count(
        (SELECT at FROM reached) AS reached
   FROM ended
  WHERE error_code IS DISTINCT FROM 'OPERATOR_FAILED'
+   /* by_itself */
  GROUP BY status, task_name, error_code, floor(extract(epoch FROM at) / 600)
  ORDER BY max(at) DESC
  LIMIT $4::integer
+
+-- name: activity_task_by_itself
+-- fragment of `activity_task_ends`; reads only: an operator's statement writes the end and the audit row at one time
+   AND NOT EXISTS (SELECT FROM horsies_operator_actions
+                    WHERE target_kind = 'task' AND target_id = ended.id AND outcome = 'applied' AND acted_at = at)
+
+-- name: activity_workflow_by_itself
+-- fragment of `activity_workflow_ends`; reads only: a transaction writes the end and the audit row
+   AND NOT EXISTS (SELECT FROM horsies_operator_actions
+                    WHERE target_kind = 'workflow' AND target_id IN (newest.id, newest.root_workflow_id)
+                      AND outcome = 'applied' AND acted_at BETWEEN at - interval '5 s' AND at + interval '5 s')
 
 -- name: activity_workflow_ends
 -- views/activity.py; reads only: workflows that failed or were cancelled, of those that were started last
 -- ($1 workflows at most, $2 not before, $3 before)
 SELECT id, name, status, at
-  FROM (SELECT id, name, status, COALESCE(completed_at, updated_at, created_at) AS at
+  FROM (SELECT id, name, status, root_workflow_id, COALESCE(completed_at, updated_at, created_at) AS at
           FROM horsies_workflows
          WHERE status IN ('FAILED', 'CANCELLED')
          ORDER BY created_at DESC, id DESC LIMIT $1::integer) newest
  WHERE at >= $2::timestamptz AND at < COALESCE($3::timestamptz, 'infinity')
+   /* by_itself */
  ORDER BY at DESC
 
 -- name: activity_recoveries
