@@ -11,7 +11,7 @@ import typer
 
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
 
-_SCREENS = ("overview", "tasks", "workers", "workflows", "recovery")
+_SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "activity")
 
 
 _TERMINAL = "The terminal"

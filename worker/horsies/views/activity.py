@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies.query import ActivityFilter
 
 _MOST_TIMES: Final = 2_000
-"""Times of batches that one page walks through: 15 ms. An operation on 100,000 tasks has 200 of them."""
+"""Times of batches that one page walks through, three probes each. An operation on 100,000 tasks has 200 of them."""
 _EVERY_ROW: Final = 2_000_000_000
 _MOST_ENDS: Final = 1_000
 """Tasks of each status whose ends are read."""
