@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +37,7 @@ class Scope(StrEnum):
     GRAPH = "graph"
     FLOWS = "flows"
     SCHEDULES = "schedules"
+    ACTIVITY = "activity"
     VERBS = "verbs"
     SHEET = "sheet"
     PREVIEW = "preview"
@@ -98,6 +99,7 @@ TOGETHER: Final = (
     (Scope.APP, Scope.WORKFLOW, Scope.STORY, Scope.FLOWS),
     (Scope.APP, Scope.TABLE, Scope.SCHEDULES),
     (Scope.APP, Scope.STORY, Scope.SCHEDULES),
+    (Scope.APP, Scope.TABLE, Scope.ACTIVITY),
     (Scope.SHEET, Scope.PREVIEW),
     (Scope.SHEET, Scope.ARGUMENTS),
     (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
@@ -146,6 +148,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("chart.down", ("down", "j"), "down", "To the next chart.", palette=False),
     Action("overview.left", ("left", "h"), "left", "The number, or in charts the time, before.", palette=False),
     Action("overview.right", ("right", "l"), "right", "The number, or in charts the time, after.", palette=False),
+    *_keys_of(Scope.OVERVIEW, verbs_for("queue")),
     Action("overview.next_part", ("tab",), "next part", "Queues, alerts, charts: to the next of them.", footer=True),
     Action("overview.previous_part", ("shift+tab",), "part before", "To the part before.", palette=False),
     Action("overview.shorter", ("left_square_bracket",), "shorter", "Charts of a shorter time.", footer=True),
@@ -196,6 +199,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("schedules.previous_row", ("left_square_bracket",), "prev", "The schedule above in the list.", footer=True),
     Action("schedules.next_row", ("right_square_bracket",), "next", "The schedule below in the list.", footer=True),
     Action("schedules.copy", ("y",), "copy", "Copy the name of the schedule, or the id of the run."),
+    *(replace(action, footer=True) for action in _keys_of(Scope.ACTIVITY, verbs_for("operation"))),
+    Action("activity.filter", ("slash",), "filter", "What to show: by whom, which verb, what kind, when.", footer=True),
+    Action("activity.night", ("n",), "last night", "From yesterday 18:00 until today 8:00.", footer=True),
+    Action("activity.kinds", ("t",), "kinds", "Operations only, changes only, or both.", footer=True),
+    Action("activity.tasks", ("l",), "its tasks", "The task list, with the tasks of the line.", footer=True),
+    Action("activity.columns", ("c",), "columns", "Choose the columns."),
+    Action("activity.copy", ("y",), "copy", "Copy the command of the operation."),
     Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
     Action("tasks.follow", ("f",), "follow", "Keep the newest in view.", footer=True),
     Action("tasks.sort", ("s",), "sort", "Change the order.", footer=True),
@@ -255,6 +265,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.workflows", ("4",), "workflows", "Workflows, and how far they are.", run="show('workflows')"),
     Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
     Action("app.schedules", ("6",), "schedules", "What is sent when, and how it ended.", run="show('schedules')"),
+    Action("app.activity", ("7",), "activity", "Who did what, and what happened.", run="show('activity')"),
     Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
     Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),

@@ -117,6 +117,8 @@ class ConsoleView(Widget, Generic[SnapshotT]):
     can_focus = True
 
     TITLE: ClassVar[str] = ""
+    CHOOSES_OPERATIONS: ClassVar[bool] = False
+    """Undo takes back the operation that is chosen here, not the last one that was done from this console."""
 
     @dataclass
     class Arrived(Message, bubble=False):

@@ -103,7 +103,7 @@ def _drains(line: QueueLine, look: Look) -> Cell:
         case Course.EMPTY:
             return Cell(look.glyphs.dash, Tone.MUTED)
         case Course.PAUSED:
-            return Cell("paused", Tone.WARNING)
+            return _paused(line.queue, look)
         case Course.GROWS:
             return Cell(f"growing {per_second(line.outlook.growth_per_s)}/s", Tone.BAD, "growing")
         case Course.STANDS:
@@ -116,6 +116,13 @@ def _drains(line: QueueLine, look: Look) -> Cell:
             if left.total_seconds() > _AT_ONCE_S:
                 return Cell(f"clear in {length(left)}", None, length(left))
             return Cell("steady", Tone.MUTED) if _waits_long(line, look) else Cell("at once")
+
+
+def _paused(queue: QueueRow, look: Look) -> Cell:
+    """Since when, by whom and why; without the reason where there is no room for it."""
+    since = "" if queue.paused_at is None else f" {age(look.now - queue.paused_at)}"
+    who = f"paused{since} by {queue.paused_by}" if queue.paused_by else f"paused{since}"
+    return Cell(f"{who}: {queue.paused_reason}", Tone.WARNING, who) if queue.paused_reason else Cell(who, Tone.WARNING)
 
 
 def _waits_long(line: QueueLine, look: Look) -> bool:

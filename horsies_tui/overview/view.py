@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from textual import on
 from textual.containers import Horizontal
 
 from horsies.operations.formatting import counted
+from horsies.operations.selection import Selection
+from horsies.operations.verb import QueueVerb
+from horsies.operations.verbs import VERBS
 from horsies.views import RATES_OVER
-from horsies_tui.actions import Scope, bindings
+from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.alerts import Alert, Level, alerts
 from horsies_tui.health.rows import rows_of_number
 from horsies_tui.health.verdict import verdict
 from horsies_tui.health.windows import fitting, neighbour
+from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import age, zone_of
 from horsies_tui.overview.feed import OverviewFeed, OverviewSnapshot
 from horsies_tui.overview.rows import (
     ALERT_COLUMNS,
+    ALL,
     QUEUE_COLUMNS,
     QUEUE_NUMBERS,
     QueueLine,
@@ -39,9 +44,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.widget import Widget
 
     from horsies.operations.diagnose import Report
+    from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
     from horsies_tui.health.glance import Glance
     from horsies_tui.health.history import Series
@@ -65,7 +72,10 @@ _CLASSES: Final = {Level.CRITICAL: "-critical", Level.DEGRADED: "-degraded", Lev
 class OverviewView(ConsoleView[ExpectedState]):
     """Its parts take the focus: queues, alerts, charts."""
 
-    BINDINGS = bindings(Scope.OVERVIEW)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(Scope.OVERVIEW),
+        *bindings_of("verbs.undo", "verbs.outcome"),
+    ]
 
     DEFAULT_CSS = """
     OverviewView {
@@ -220,6 +230,23 @@ class OverviewView(ConsoleView[ExpectedState]):
         set_height(self.queues, min(max(queues, 1) + 1, int(height * _MOST_QUEUES)))
 
     # Actions of the operator.
+
+    def intent(self, verb: str) -> Intent | None:
+        """Pause and resume act on the queue under the cursor."""
+        line = self.queues.cursor_row
+        if not self.queues.has_focus or line is None:
+            self.console.say(f"{verb}: no queue is chosen; an arrow key in the list of queues chooses one")
+        elif not line.queue.name:
+            self.console.say(f"{verb} does not apply to {ALL!r}, which is their sum; choose one queue")
+        else:
+            return Intent(VERBS["queue", verb], Selection.of_ids([line.queue.name]))
+        return None
+
+    def fits(self, action: Action) -> bool:
+        line, verb = self.queues.cursor_row if self.queues.has_focus else None, action.record
+        if not isinstance(verb, QueueVerb):
+            return True
+        return line is not None and bool(line.queue.name) and (line.queue.paused_at is not None) is verb.for_paused
 
     def take_focus(self) -> None:
         self.queues.focus()

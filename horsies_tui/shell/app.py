@@ -24,6 +24,7 @@ from textual.command import CommandPalette
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
 from horsies_tui.actions import Action, Scope, bindings, live_actions
+from horsies_tui.activity.view import ActivityView
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.look import themes
@@ -75,6 +76,7 @@ TABS: Final = (
     Tab("4", "workflows", "Workflows"),
     Tab("5", "recovery", "Recovery"),
     Tab("6", "schedules", "Schedules"),
+    Tab("7", "activity", "Activity"),
 )
 VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
     "overview": OverviewView,
@@ -85,6 +87,7 @@ VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
     "workflow": WorkflowView,
     "recovery": RecoveryView,
     "schedules": SchedulesView,
+    "activity": ActivityView,
 }
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
 """The class that every screen gets from this width on, in columns; style sheets and views test for it."""

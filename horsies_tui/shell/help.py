@@ -33,6 +33,7 @@ TITLES: Final = {
     Scope.STORY: "Its story",
     Scope.WORKERS: "Workers",
     Scope.RECOVERY: "Recovery",
+    Scope.ACTIVITY: "Activity",
     Scope.WORKFLOWS: "Workflows",
     Scope.WORKFLOW: "Workflow",
     Scope.FLOWS: "Acting on workflows: each opens a preview first",

@@ -49,7 +49,7 @@ class OperationFlow:
             self._show_last(view)
         elif reason := self._console.why_no_writes():
             self._console.say_error(f"cannot {verb.replace('-', ' ')}, {reason}")
-        elif intent := self._undoing() if verb == UNDO.name else view.intent(verb):
+        elif intent := self._undoing() if verb == UNDO.name and not view.CHOOSES_OPERATIONS else view.intent(verb):
             self._open(intent, view)
 
     def _undoing(self) -> Intent | None:

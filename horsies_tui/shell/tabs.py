@@ -65,6 +65,14 @@ class Tabs(Widget):
             self.refresh()
 
     def render(self) -> Text:
+        """With three blanks between the titles, or as many as there is room for."""
+        for gap in (3, 2, 1):
+            line = self._line(" " * gap)
+            if line.cell_len - gap <= self.content_size.width:
+                break
+        return line
+
+    def _line(self, gap: str) -> Text:
         line, self._ends = Text(no_wrap=True, overflow="crop"), []
         room = self.content_size.width - sum(cell_len(tab.title) + len(tab.key) + 1 for tab in self._tabs)
         room -= sum(cell_len(self._badge(count)) for count in self._badges.values() if count)

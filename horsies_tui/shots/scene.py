@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOMENT: Final = datetime(2026, 11, 18, 12, 4, 31, 400_000, tzinfo=UTC)
 
-_PARTS: Final = ("shop.sql", "flows.sql", "cluster.sql", "schedules.sql", "settle.sql")
+_PARTS: Final = ("shop.sql", "flows.sql", "cluster.sql", "schedules.sql", "settle.sql", "activity.sql")
 _REASON: Final = "made for the pictures"
 _NAME: Final = "app"
 

@@ -28,6 +28,7 @@ _ONE_SCHEDULE: Final = (
     press("enter"),
     sees("past"),
 )
+_ACTIVITY: Final = {"screen": "activity"}
 _LIMITED: Final = {"filter": "status:failed error:RATE_LIMITED"}
 _MARK_TWO: Final = press("j", "space", "j", "space")
 
@@ -118,6 +119,14 @@ SHOTS: Final = (
     Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),
     *_everywhere("recovery", _DESK),
     Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),
+    *_everywhere(
+        "activity", _ACTIVITY, sees("CARD_DECLINED", "changes"), press(*"jjjjjjjjjjjj"), sees("error:RATE_LIMITED")
+    ),
+    Shot(
+        "activity-operation",
+        options=_ACTIVITY,
+        steps=(press("t"), sees("0 changes", "45 applied"), press("enter"), sees("BEFORE", "45 applied")),
+    ),
     Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "ctrl+y"))),
     Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 52"))),
     Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),

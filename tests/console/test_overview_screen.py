@@ -19,6 +19,7 @@ from task_steps import Screen, console
 from verb_steps import until
 
 from horsies.domain.ids import new_task_id
+from horsies.operations.actor import Actor
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.tasks.view import TasksView
@@ -134,6 +135,57 @@ async def test_a_paused_queue_is_told_by_the_recovery_report_and_in_its_line(
         await screen.sees("queue mail is paused, 1 due", "by ops@bastion", "paused")
         await screen.press("tab", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == {"due-1"})
+
+
+async def paused(conn: asyncpg.Connection) -> list[str]:
+    rows = await conn.fetch("SELECT queue_name FROM horsies_queue_state WHERE paused_at IS NOT NULL")
+    return [row["queue_name"] for row in rows]
+
+
+async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused_it_and_why(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await alive(connection, "web-1", queues="{mail,pay}")
+    await send(connection, "due-1", queue_name="'mail'", age_s=10)
+    async with console(database, (160, 40), **OVERVIEW) as screen:
+        await screen.sees("all queues", " mail ", " pay ")
+        await screen.press("P")
+        await screen.sees("pause does not apply to 'all queues', which is their sum")
+        await screen.press("down", "P")
+        await screen.sees("Pause 1 queue", "1 will be paused", "horsies queues pause mail", "reason")
+        await screen.press(*"moves", "ctrl+y")
+        text = await screen.sees("1 paused", "paused ", ": moves", "queue mail is paused, 1 due")
+        row = next(line for line in text.splitlines() if line.split()[1:2] == ["mail"])
+        assert f"by {Actor.current().os_user}@" in row
+        assert await paused(connection) == ["mail"]
+        await screen.press("escape", "U")
+        await screen.sees("Resume 1 queue", "1 will go on")
+        await screen.press("ctrl+y")
+        await screen.sees("1 resumed")
+        await screen.loses("queue mail is paused")
+        assert await paused(connection) == []
+        await screen.press("z")
+        await screen.sees("Undo 1 queue", "ctrl+y")
+        await screen.press("ctrl+y")
+        await screen.sees("queue mail is paused, 1 due")
+        assert await paused(connection) == ["mail"]
+
+
+async def test_the_footer_offers_for_a_queue_only_the_verb_that_applies(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await alive(connection, "web-1", queues="{mail,pay}")
+    await connection.execute("INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('pay', now())")
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("all queues", " pay ")
+        assert {"P pause", "U resume"}.isdisjoint(screen.text.splitlines()[-1].split("  "))
+        await screen.press("down")
+        await screen.sees("P pause")
+        await screen.press("down")
+        await screen.sees("U resume")
+        assert "P pause" not in screen.text.splitlines()[-1]
+        await screen.press("tab", "P")
+        await screen.sees("pause: no queue is chosen")
 
 
 async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, connection: asyncpg.Connection) -> None:

@@ -13,8 +13,8 @@ from task_rows import fill
 from task_steps import console
 from textual.app import App
 
-SCREENS = ("overview", "tasks", "workers", "workflows", "recovery")
-_LETTERS = "abcdefghijklmnoprstuvwxyzABCDEFGHIJKLMNOPRSTUVWXYZ12345"
+SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "activity")
+_LETTERS = "abcdefghijklmnoprstuvwxyzABCDEFGHIJKLMNOPRSTUVWXYZ123457"
 """Without q, which leaves."""
 _OTHERS = (
     *("enter", "escape", "tab", "shift+tab", "space", "up", "down", "left", "right", "home", "end", "pageup"),

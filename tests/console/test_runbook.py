@@ -276,9 +276,26 @@ async def test_a_view_that_cannot_be_read_names_the_place_and_reads_again(
         await screen.loses("does not exist")
 
 
+async def test_last_night_is_shown_and_not_what_happened_since(database: str, connection: asyncpg.Connection) -> None:
+    section = SECTIONS["what happened last night"]
+    await send(connection, "night", "noon")
+    await connection.execute(
+        "UPDATE horsies_tasks SET status = 'FAILED', error_code = upper(id), failed_at = date_trunc('day', now())"
+        " - CASE id WHEN 'night' THEN interval '1 h' ELSE interval '12 h' END"
+    )
+    async with console(database, (160, 45), **options_of(section)) as screen:
+        await screen.sees("LIVE")
+        await press(screen, keys_of(section), "")
+        await screen.sees("since:", "NIGHT")
+        await screen.loses("NOON")
+
+
 PLAYED_ALONE = {
-    "a task waits, and it is not clear why", "the status cell says STALE or DOWN", "the status cell says FAILED",
-}  # fmt: skip
+    "a task waits, and it is not clear why",
+    "what happened last night",
+    "the status cell says STALE or DOWN",
+    "the status cell says FAILED",
+}
 
 
 def test_every_section_is_played_and_every_key_of_it_is_a_key() -> None:

@@ -293,16 +293,53 @@ async def test_the_audit_has_one_line_for_an_operation_and_one_for_each_row_on_d
 
 async def test_the_audit_is_read_page_by_page(connection: asyncpg.Connection) -> None:
     await failed(connection, "f1", "f2", "f3")
-    await horsies("tasks", "requeue", "--filter", "*", "--yes")
-    first = await horsies("audit", "ls", "--limit", "2")
-    assert "2 tasks+" in first.out
+    operation = (await horsies("tasks", "requeue", "--filter", "*", "--yes", "--json")).json["operation_id"]
+    first = await horsies("audit", "ls", "--operation", operation, "--limit", "2")
+    assert len(first.out.splitlines()) == 3
     more = first.err.split()
     assert more[:4] == ["more:", "horsies", "audit", "ls"]
     rest = await horsies(*more[2:], "--json")
     assert [row["target_id"] for row in rest.json["actions"]] == ["f1"]
     assert rest.json["next"] is None
+    await horsies("tasks", "cancel", "f1", "--yes", "--reason", "wrong")
+    newest = await horsies("audit", "ls", "--limit", "1")
+    assert row_of(newest.out, "wrong")[4:7] == ["cancel", "f1", "1"]
+    older = await horsies(*newest.err.split()[2:], "--json")
+    assert [(row["operation_id"], row["applied"]) for row in older.json["operations"]] == [(operation, 3)]
     assert (await horsies("audit", "ls", "--after", "yesterday")).code == 2
+    assert (await horsies("audit", "ls", "--task", "f1", "--after", "2026-11-18T12:00:00Z")).code == 2
     assert (await horsies("audit", "ls", "--task", "a", "--queue", "b")).code == 2
+
+
+async def test_operations_are_listed_with_true_totals_by_person_verb_and_time(connection: asyncpg.Connection) -> None:
+    await failed(connection, *(f"f{number}" for number in range(60)))
+    await horsies("tasks", "requeue", "--filter", "*", "--yes", "--reason", "all")
+    await horsies("queues", "pause", "default", "--yes")
+    await connection.execute(
+        "UPDATE horsies_operator_actions SET acted_at = acted_at - interval '1 d', os_user = 'ann', os_host = 'laptop'"
+        " WHERE verb = 'pause'"
+    )
+    listed = await horsies("audit", "ls")  # 50 lines at most: the 60 rows of the first operation are one
+    assert row_of(listed.out, "requeue")[4:9] == ["requeue", "60", "tasks", "60", "applied"]
+    role = await connection.fetchval("SELECT current_user")
+    assert row_of(listed.out, "ann@laptop")[-2] == role
+    whole = (await horsies("audit", "ls", "--json")).json
+    assert [(row["verbs"], row["applied"], row["db_role"], row["undone"]) for row in whole["operations"]] == [
+        (["requeue"], 60, role, 0),
+        (["pause"], 1, role, 0),
+    ]
+    for words, verbs in (
+        (["--by", "ann"], [["pause"]]),
+        (["--by", "*@laptop"], [["pause"]]),
+        (["--verb", "req*"], [["requeue"]]),
+        (["--since", "1h"], [["requeue"]]),
+        (["--since", "2d", "--by", "ann", "--verb", "requeue"], []),
+    ):
+        found = (await horsies("audit", "ls", "--json", *words)).json["operations"]
+        assert [row["verbs"] for row in found] == verbs, words
+    assert "no operation like that is on record" in (await horsies("audit", "ls", "--by", "eve")).out
+    assert (await horsies("audit", "ls", "--since", "yesterday")).code == 2
+    assert (await horsies("audit", "ls", "--by", "ann", "--task", "f1")).code == 2
 
 
 async def test_status_tells_the_cluster_at_a_glance(connection: asyncpg.Connection) -> None:

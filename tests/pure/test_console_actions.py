@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
+from horsies.cli.tui import _SCREENS
 from horsies.domain.errors import ConfigurationError
 from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, bindings
+from horsies_tui.activity.view import ActivityView
 from horsies_tui.keys import key_label, key_name
+from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
-from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.shell.app import TABS, ConsoleApp
 from horsies_tui.shell.help import TITLES
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shell.picker import Picker
@@ -37,6 +40,8 @@ OWNERS: dict[Scope, type] = {
     Scope.WORKFLOW: WorkflowView,
     Scope.GRAPH: GraphView,
     Scope.FLOWS: WorkflowView,
+    Scope.ACTIVITY: ActivityView,
+    Scope.OVERVIEW: OverviewView,
     Scope.VERBS: TasksView,
     Scope.SHEET: Sheet,
     Scope.PICKER: Picker,
@@ -75,9 +80,13 @@ def test_label_and_help_fit_their_columns_and_keys_are_keys(action: Action) -> N
     assert [key_name(key) for key in action.keys] == list(action.keys)
 
 
+def test_each_tab_can_be_opened_by_the_command_line() -> None:
+    assert {tab.name for tab in TABS} == set(_SCREENS)
+
+
 def test_what_writes_is_a_capital_and_undo_is_the_only_other_one() -> None:
     others = {action.id for action in ACTIONS if action.writes and not all(key.isupper() for key in action.keys)}
-    assert others == {"verbs.undo", "outcome.undo"}
+    assert others == {"verbs.undo", "activity.undo", "outcome.undo"}
 
 
 def test_bindings_carry_the_id_by_which_a_user_moves_them() -> None:

@@ -11,13 +11,17 @@ from database_server import DatabaseServer, uuid7
 from statements import statement
 from view_steps import cost, every_id, reader, wanted
 
+from horsies.query import parse_activity
 from horsies.views import (
     GROUPINGS,
     Cursor,
     Sort,
     audit_page,
+    changes,
     cluster_status,
     matching,
+    newest_action,
+    operation_page,
     queue_rows,
     search,
     task_counts,
@@ -219,6 +223,19 @@ async def test_a_page_of_the_audit_trail_is_bounded(conn: asyncpg.Connection) ->
     operation = await conn.fetchval("SELECT operation_id FROM horsies_operator_actions WHERE target_id = 't-4' LIMIT 1")
     whole, entries = await cost(conn, lambda: audit_page(conn, operation_id=operation))
     assert (whole, entries < 20_000) == (0, True)
+
+
+@pytest.mark.parametrize("text", ["", "by:ops", "verb:none", "kind:queue", "none", "since:1h", "until:6h -verb:fail"])
+async def test_a_page_of_operations_and_of_changes_is_bounded_whatever_the_filter(
+    conn: asyncpg.Connection, text: str
+) -> None:
+    asked = parse_activity(text)
+    whole, entries = await cost(conn, lambda: operation_page(conn, asked, count_up_to=1_000))
+    assert (whole, entries < 10_000) == (0, True), entries
+    whole, entries = await cost(conn, lambda: changes(conn, asked))
+    assert (whole, entries < 10_000) == (0, True), entries
+    whole, entries = await cost(conn, lambda: newest_action(conn))
+    assert (whole, entries < 20) == (0, True), entries
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

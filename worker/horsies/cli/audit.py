@@ -25,6 +25,9 @@ def ls(
     schedule: Annotated[str | None, _about("--schedule", "NAME", "What was done to one schedule.")] = None,
     workflow: Annotated[str | None, _about("--workflow", "ID", "What was done to one workflow.")] = None,
     node: Annotated[str | None, _about("--node", "WORKFLOW:INDEX", "What was done to one node of a workflow.")] = None,
+    since: Annotated[str | None, _about("--since", "TIME", "So long ago at most, or since a day or time: 12h.")] = None,
+    by: Annotated[str | None, _about("--by", "WHO", "By this user, user@host, host or database role.")] = None,
+    verb: Annotated[str | None, _about("--verb", "VERB", "Operations with this verb, for example requeue.")] = None,
     limit: LimitOption = 50,
     after: AfterOption = None,
     as_json: JsonOption = False,
@@ -32,16 +35,23 @@ def ls(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """List operator actions, newest first: one line for each operation, or all rows of the one that is named.
+    """List operator actions, newest first: one line for each operation with its totals, or each row of what is named.
 
-    `--json` prints `now`, `actions` (each row with its state before and after) and `next`, the cursor of the next page
-    or null.
+    `--json` prints `now`, `operations` (or for what is named `actions`, each row with its state before and after) and
+    `next`, the cursor of the next page or null.
     """
-    from horsies.cli.audit_list import list_audit
+    from horsies.cli.audit_list import list_actions, list_operations
 
     targets = {"task": task, "worker": worker, "queue": queue, "schedule": schedule, "workflow": workflow, "node": node}
     given = [(kind, name) for kind, name in targets.items() if name is not None]
     if len(given) > 1:
         raise typer.BadParameter("give one of --task, --worker, --queue, --schedule, --workflow and --node")
     target = given[0] if given else None
-    list_audit(choose_existing(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)
+    narrowed = {key: text for key, text in {"since": since, "by": by, "verb": verb}.items() if text is not None}
+    choice = choose_existing(database_url, context)
+    if operation is None and target is None:
+        list_operations(choice, narrowed, limit=limit, after=after, as_json=as_json)
+    elif narrowed:
+        raise typer.BadParameter(f"--{next(iter(narrowed))} chooses operations; leave it out where one thing is named")
+    else:
+        list_actions(choice, operation, target, limit=limit, after=after, as_json=as_json)

@@ -1,13 +1,11 @@
-"""`horsies audit ls`: one line for an operation, or one for each of its rows."""
+"""`horsies audit ls`: one line for each operation, or for each audit row of what is named."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
@@ -17,28 +15,60 @@ from horsies.cli.operation_ids import operation_of
 from horsies.cli.payload import Masks
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.views import AuditCursor, audit_page, find_task, find_workflow
+from horsies.query import ActivityFilter, Term
+from horsies.query.problems import Unreadable
+from horsies.query.values import Glob, read_moment
+from horsies.views import AuditCursor, audit_page, find_task, find_workflow, operation_page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
 
     from horsies.cli.reading import Connection, Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.views import AuditPage, AuditRow
+    from horsies.views import AuditPage, AuditRow, OperationPage, OperationRow
 
 _COLUMNS: Final = (
-    Column("WHEN", rank=4),
+    Column("WHEN", rank=5),
     Column("AGO", right=True),
     Column("WHO", least=10, rank=3),
     Column("VERB"),
     Column("WHAT", least=18),
     Column("OUTCOME", least=20, rank=1),
     Column("REASON", least=10, rank=2),
+    Column("ROLE", least=6, rank=4),
     Column("OPERATION"),
 )
+CursorT = TypeVar("CursorT", datetime, AuditCursor)
+_NO_AUDIT: Final = "this database keeps no audit yet: `horsies db upgrade` makes a place for it"
 
 
-def list_audit(
+def list_operations(
+    choice: DatabaseChoice, narrowed: Mapping[str, str], *, limit: int, after: str | None, as_json: bool
+) -> None:
+    """`narrowed`: the values of --since, --by and --verb that were given."""
+    wanted = ActivityFilter(tuple(_term(key, text) for key, text in narrowed.items()))
+    before = None if after is None else _cursor(after, _moment)
+
+    async def work(session: Session) -> OperationPage:
+        return await operation_page(session.connection, wanted, limit=limit, before=before)
+
+    page = read(choice, "audit ls", work)
+    next_cursor = None if page.next is None else _written(page.next)
+    if as_json:
+        print_json({"now": page.now, "operations": page.rows, "next": next_cursor})
+        return
+    screen = Screen.of(sys.stdout)
+    if not page.recorded:
+        say(_NO_AUDIT)
+    elif page.rows:
+        for line in table(_COLUMNS, [_cells_of_operation(row, page.now, screen) for row in page.rows], screen):
+            say(line)
+    elif next_cursor is None:
+        say("no operator action is on record" if not narrowed else "no operation like that is on record")
+    _say_more([f"--{key}={text}" for key, text in narrowed.items()], next_cursor, screen)
+
+
+def list_actions(
     choice: DatabaseChoice,
     operation: str | None,
     target: tuple[str, str] | None,
@@ -47,7 +77,7 @@ def list_audit(
     after: str | None,
     as_json: bool,
 ) -> None:
-    cursor = None if after is None else _read_cursor(after)
+    cursor = None if after is None else _cursor(after, _place)
 
     async def work(session: Session) -> tuple[AuditPage, list[str]]:
         """The page, and the options for the next one."""
@@ -60,58 +90,71 @@ def list_audit(
         return page, options
 
     page, options = read(choice, "audit ls", work)
-    next_cursor = None if page.next is None else _write_cursor(page.next)
+    next_cursor = None if page.next is None else f"{_written(page.next.acted_at)}/{page.next.id}"
     if as_json:
         actions = Masks.of().on(plain(page.rows))  # the state before may contain a result
         print_json({"now": page.now, "actions": actions, "next": next_cursor})
         return
     screen = Screen.of(sys.stdout)
-    for line in _lines(page, screen, each=operation is not None or target is not None):
-        say(line)
+    if not page.recorded:
+        say(_NO_AUDIT)
+    elif page.rows:
+        for line in table(_COLUMNS, [_cells_of_row(row, page.now, screen) for row in page.rows], screen):
+            say(line)
+    else:
+        say("no operator action of that kind is on record")
+    _say_more(options, next_cursor, screen)
+
+
+def _say_more(options: list[str], next_cursor: str | None, screen: Screen) -> None:
     if next_cursor is not None:
         line = f"more: {shlex.join(['horsies', 'audit', 'ls', *options, '--after', next_cursor])}"
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 
 
-def _lines(page: AuditPage, screen: Screen, *, each: bool) -> list[str]:
-    if not page.recorded:
-        return ["this database keeps no audit yet: `horsies db upgrade` makes a place for it"]
-    if not page.rows:
-        return ["no operator action is on record" if not each else "no operator action of that kind is on record"]
-    groups = [[row] for row in page.rows] if each else [list(group) for _, group in groupby(page.rows, _SAME)]
-    return table(_COLUMNS, [_cells(group, page, screen) for group in groups], screen)
-
-
-_SAME: Final = attrgetter("operation_id", "verb", "target_kind")
-
-
-def _cells(group: Sequence[AuditRow], page: AuditPage, screen: Screen) -> list[Cell | str]:
-    first = group[0]
-    cut_off = page.next is not None and group[-1] is page.rows[-1] and len(group) > 1
-    one = short(first.target_id, screen) if first.target_kind in ("task", "workflow") else first.target_id
+def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> list[Cell | str]:
+    what = rows(row.targets, row.kinds[0] if len(row.kinds) == 1 else "target")
+    parts = [f"{number(row.applied)} applied"]
+    parts += [f"{number(row.refused)} refused"] if row.refused else []
+    parts += [f"{number(row.undone)} taken back"] if row.undone else []
     return [
-        f"{first.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
-        ago(first.acted_at, page.now),
-        f"{first.os_user}@{first.os_host}",
-        first.verb,
-        one if len(group) == 1 else f"{rows(len(group), first.target_kind)}{'+' if cut_off else ''}",
-        _outcome(group),
-        first.reason or "",
-        short(str(first.operation_id), screen),
+        f"{row.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
+        ago(row.acted_at, now),
+        row.who,
+        row.verb,
+        what if row.targets > 1 else _target(row.kinds[0], row.target_id, screen),
+        Cell(", ".join(parts), "red" if row.refused else ""),
+        row.reason or "",
+        row.db_role,
+        short(str(row.operation_id), screen),
     ]
 
 
-def _outcome(group: Sequence[AuditRow]) -> Cell:
-    refused = [row for row in group if row.outcome != "applied"]
-    if len(group) == 1:
-        row = group[0]
-        words = row.outcome if row.outcome == "applied" else f"{row.outcome}: {row.detail or ''}"
-        return Cell(f"{words}, taken back" if row.undone_by else words, "red" if refused else "")
-    undone = sum(row.undone_by is not None for row in group)
-    parts = [f"{number(len(group) - len(refused))} applied"]
-    parts += [f"{number(len(refused))} refused"] if refused else []
-    parts += [f"{number(undone)} taken back"] if undone else []
-    return Cell(", ".join(parts), "red" if refused else "")
+def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[Cell | str]:
+    applied = row.outcome == "applied"
+    words = row.outcome if applied else f"{row.outcome}: {row.detail or ''}"
+    return [
+        f"{row.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
+        ago(row.acted_at, now),
+        f"{row.os_user}@{row.os_host}",
+        row.verb,
+        _target(row.target_kind, row.target_id, screen),
+        Cell(f"{words}, taken back" if row.undone_by else words, "" if applied else "red"),
+        row.reason or "",
+        row.db_role,
+        short(str(row.operation_id), screen),
+    ]
+
+
+def _target(kind: str, target_id: str, screen: Screen) -> str:
+    return short(target_id, screen) if kind in ("task", "workflow") else target_id
+
+
+def _term(key: str, text: str) -> Term:
+    try:
+        return Term(key, (read_moment(text.lower()) if key == "since" else Glob(text),))
+    except Unreadable as error:
+        raise typer.BadParameter(f"--{key}: {error.message}") from None
 
 
 async def _whole(connection: Connection, kind: str, name: str) -> tuple[str, str]:
@@ -123,16 +166,24 @@ async def _whole(connection: Connection, kind: str, name: str) -> tuple[str, str
     return kind, found if isinstance(found, str) else unshortened(name)
 
 
-def _write_cursor(cursor: AuditCursor) -> str:
-    return f"{cursor.acted_at.isoformat().replace('+00:00', 'Z')}/{cursor.id}"
+def _written(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
-def _read_cursor(text: str) -> AuditCursor:
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return moment
+
+
+def _place(text: str) -> AuditCursor:
+    time, number_of_row = text.split("/")
+    return AuditCursor(_moment(time), int(number_of_row))
+
+
+def _cursor(text: str, read_as: Callable[[str], CursorT]) -> CursorT:
     try:
-        time, number_of_row = text.split("/")
-        moment = datetime.fromisoformat(time)
-        if moment.tzinfo is None:
-            raise ValueError("no time zone")
-        return AuditCursor(moment, int(number_of_row))
+        return read_as(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from horsies.cli.formatting import unshortened
 from horsies.operations.target import OperationError
-from horsies.views import audit_page
+from horsies.query import ActivityFilter
+from horsies.views import operation_page
 
 if TYPE_CHECKING:
     from horsies.cli.reading import Connection
@@ -24,7 +25,7 @@ async def operation_of(connection: Connection, text: str) -> UUID:
             return UUID(wanted)
         except ValueError as error:
             raise _unknown(text) from error
-    page = await audit_page(connection, limit=_SEARCHED)
+    page = await operation_page(connection, ActivityFilter(), limit=_SEARCHED, count_up_to=1)
     fitting = {row.operation_id for row in page.rows if wanted and str(row.operation_id).endswith(wanted)}
     if len(fitting) != 1:
         raise _unknown(text)

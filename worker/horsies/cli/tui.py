@@ -11,7 +11,7 @@ import typer
 
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
 
-_SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules")
+_SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
 
 
 _TERMINAL = "The terminal"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from horsies.query.activity_keys import ACTIVITY
 from horsies.query.completing import Completion, completions
 from horsies.query.filters import (
+    ActivityFilter,
     ScheduleFilter,
     TaskConditions,
     TaskFilter,
@@ -15,18 +17,20 @@ from horsies.query.filters import (
 )
 from horsies.query.keys import KEYS, TASKS
 from horsies.query.language import Condition, Key, Language, Term
-from horsies.query.parser import parse, parse_schedules, parse_workers, parse_workflows
+from horsies.query.parser import parse, parse_activity, parse_schedules, parse_workers, parse_workflows
 from horsies.query.problems import FilterError, Problem
 from horsies.query.schedule_keys import SCHEDULES
 from horsies.query.worker_keys import WORKERS
 from horsies.query.workflow_keys import WORKFLOWS
 
 __all__ = [
+    "ACTIVITY",
     "KEYS",
     "SCHEDULES",
     "TASKS",
     "WORKERS",
     "WORKFLOWS",
+    "ActivityFilter",
     "Completion",
     "Condition",
     "FilterError",
@@ -42,6 +46,7 @@ __all__ = [
     "WorkflowFilter",
     "completions",
     "parse",
+    "parse_activity",
     "parse_schedules",
     "parse_workers",
     "parse_workflows",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
+from horsies.query.activity_keys import ACTIVITY
 from horsies.query.conditions import Conditions, conditions_of, statuses_of
 from horsies.query.keys import TASKS
 from horsies.query.language import Filter
@@ -36,6 +37,11 @@ class WorkerFilter(Filter):
 @dataclass(frozen=True, slots=True)
 class ScheduleFilter(Filter):
     language: ClassVar[Language] = SCHEDULES
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityFilter(Filter):
+    language: ClassVar[Language] = ACTIVITY
 
 
 @dataclass(frozen=True, slots=True)

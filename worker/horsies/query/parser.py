@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.query.filters import ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
+from horsies.query.filters import ActivityFilter, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 from horsies.query.language import BARE, Filter, Kind, Term
 from horsies.query.problems import FilterError, Problem, Unreadable, nearest
 from horsies.query.reading import read
@@ -43,6 +43,11 @@ def parse_workers(text: str) -> WorkerFilter:
 def parse_schedules(text: str) -> ScheduleFilter:
     """The same for schedules."""
     return _parse(text, ScheduleFilter)
+
+
+def parse_activity(text: str) -> ActivityFilter:
+    """The same for operations and what changed."""
+    return _parse(text, ActivityFilter)
 
 
 def _parse(text: str, kind: type[FilterT]) -> FilterT:

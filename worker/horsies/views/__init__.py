@@ -1,5 +1,6 @@
 """Reads for the CLI and the console: bounded, served by an index, paged by keyset, returned as frozen dataclasses."""
 
+from horsies.views.activity import Change, Changes, OperationPage, OperationRow, changes, newest_action, operation_page
 from horsies.views.audit import AuditCursor, AuditPage, AuditRow, audit_page
 from horsies.views.buckets import Buckets
 from horsies.views.cluster import ClusterStatus, cluster_status
@@ -100,6 +101,8 @@ __all__ = [
     "AuditPage",
     "AuditRow",
     "Buckets",
+    "Change",
+    "Changes",
     "Clock",
     "ClusterPoint",
     "ClusterStatus",
@@ -114,6 +117,8 @@ __all__ = [
     "NodeLink",
     "NodeStory",
     "NodeView",
+    "OperationPage",
+    "OperationRow",
     "ParentLink",
     "QueueRate",
     "QueueRow",
@@ -141,6 +146,7 @@ __all__ = [
     "WorkflowStory",
     "WorkflowValue",
     "audit_page",
+    "changes",
     "cluster_series",
     "cluster_status",
     "count_parts",
@@ -149,8 +155,10 @@ __all__ = [
     "find_task",
     "find_workflow",
     "matching",
+    "newest_action",
     "next_runs",
     "node_story",
+    "operation_page",
     "queue_rates",
     "queue_rows",
     "schedule_rows",

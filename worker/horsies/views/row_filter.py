@@ -43,7 +43,7 @@ class Fields(Generic[RowT]):
 
     def _holds(self, term: Term, row: RowT, now: datetime) -> bool:
         if term.key == BARE:
-            return any(_is_part(value, text) for value in term.values for text in self.bare(row))
+            return any(is_part(value, text) for value in term.values for text in self.bare(row))
         if term.key == "has":
             # All wanted values must hold; none of the excluded ones may.
             found = (self.has[value.word](row) for value in term.values if isinstance(value, Choice))
@@ -68,7 +68,7 @@ def _is(value: Value, text: str) -> bool:
     return isinstance(value, Glob) and _pattern(value).fullmatch(text) is not None
 
 
-def _is_part(value: Value, text: str) -> bool:
+def is_part(value: Value, text: str) -> bool:
     return isinstance(value, Glob) and _pattern(value).search(text) is not None
 
 

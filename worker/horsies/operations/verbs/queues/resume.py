@@ -26,6 +26,7 @@ VERB = QueueVerb(
     example="horsies queues resume mail",
     key="U",
     hint="Let a paused queue, or workflow, go on.",
+    footer=True,
     on_recovery=True,
     for_paused=True,
     effect=_effect,

@@ -1,0 +1,1 @@
+"""The activity screen: what operators did, beside what failed, started, stopped or was recovered by itself."""

@@ -1,0 +1,140 @@
+"""The feed of the activity screen: operations and changes, and the targets of the operation under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.query import ActivityFilter
+from horsies.views import audit_page, changes, newest_action, operation_page
+from horsies_tui.feed.loop import Feed, Read
+from horsies_tui.feed.pace import Pace, Rhythm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from uuid import UUID
+
+    from horsies.store.connect import Connection
+    from horsies.views import AuditRow, Changes, OperationPage
+    from horsies_tui.feed.link import Link
+
+ACTIONS_EVERY: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
+"""Audit rows send no notification. As long as there is no new one, a read is one probe of an index."""
+CHANGES_EVERY: Final = Rhythm(tick_s=5.0, poll_s=5.0, reconcile_s=5.0, slow_factor=20.0)
+"""With thousands of failures a day one read has 3,000 tasks, as a plan test counts: some 20 ms."""
+_PAUSE_S: Final = 0.12
+"""Operations that the cursor passes quickly are not read."""
+MOST_OPERATIONS: Final = 100
+COUNT_UP_TO: Final = 1_000
+"""Audit rows of each operation that are counted for the list; the command line counts them all."""
+MOST_TARGETS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OneOperation:
+    """The targets of one operation, with their states before and after."""
+
+    id: UUID
+    rows: tuple[AuditRow, ...]
+    more: bool
+    """There are more than these."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivitySnapshot:
+    """What was read last; `loading` until both parts are those of the filter."""
+
+    operations: OperationPage | None = None
+    changes: Changes | None = None
+    read_at: datetime | None = None
+    one: OneOperation | None = None
+    loading: bool = True
+    slow_s: float | None = None
+    error: str | None = None
+
+
+class ActivityFeed(Feed[ActivitySnapshot]):
+    NAME = "activity"
+
+    def __init__(self, link: Link, publish: Callable[[ActivitySnapshot], None]) -> None:
+        super().__init__(link, publish, ActivitySnapshot())
+        self._filter = ActivityFilter()
+        self._selected: UUID | None = None
+        self._known: tuple[int | None, ActivityFilter] | None = None
+        """The newest audit row, and the filter, of the operations that were read."""
+        self._newest: int | None = None
+        self._one_at: tuple[UUID | None, int | None] = None, None
+        """The operation whose targets were read, and the newest audit row at that time: it may have undone some."""
+        self._done: set[str] = set()
+        """The parts that were read since the filter changed."""
+        self._operations = Read(
+            "operations",
+            self._query(lambda: self._filter, self._read_operations, lambda page: self._read_of(operations=page)),
+            Pace(ACTIONS_EVERY),
+            on=lambda _channel, _payload: False,
+        )
+        self._changes = Read(
+            "changes",
+            self._query(lambda: self._filter, changes, lambda found: self._read_of(changes=found)),
+            Pace(CHANGES_EVERY),
+            on=lambda _channel, _payload: False,
+        )
+        self._one = Read(
+            "one operation",
+            self._query(lambda: self._selected, _read_one, self._read_it),
+            Pace(ACTIONS_EVERY),
+            on=lambda _channel, _payload: False,
+            wanted=self._misses_one,
+        )
+        self._reads = (self._operations, self._changes, self._one)
+
+    def ask(self, wanted: ActivityFilter) -> None:
+        """Show what matches this filter from now on."""
+        self._filter, self._known = wanted, None
+        self._done.clear()
+        self._supersede()
+        self.refresh()
+        self._publish(loading=True)
+
+    def select(self, operation_id: UUID | None) -> None:
+        """Read the targets of this operation."""
+        if operation_id != self._selected:
+            self._selected = operation_id
+            self._one.not_before = self._now() + _PAUSE_S
+            self._one.pace.renew()
+            self._wake.set()
+
+    def refresh(self) -> None:
+        self._known = None
+        super().refresh()
+
+    def _misses_one(self) -> bool:
+        return self._selected is not None and self._one_at != (self._selected, self._newest)
+
+    def _read_it(self, one: OneOperation) -> dict[str, Any]:
+        self._one_at = one.id, self._newest
+        return {"one": one}
+
+    def _has_all(self) -> bool:
+        one = self.snapshot.one
+        return super()._has_all() and (self._selected is None or (one is not None and one.id == self._selected))
+
+    def _read_of(self, **part: Any) -> dict[str, Any]:
+        self._done |= part.keys()
+        return {**part, "loading": len(self._done) < 2, "read_at": self._link.clock.now()}
+
+    async def _read_operations(self, conn: Connection, wanted: ActivityFilter) -> OperationPage:
+        newest = await newest_action(conn)
+        page = self.snapshot.operations
+        if page is None or self._known != (newest, wanted):
+            page = await operation_page(conn, wanted, limit=MOST_OPERATIONS, count_up_to=COUNT_UP_TO)
+            self._known, self._newest = (newest, wanted), newest
+        return page
+
+
+async def _read_one(conn: Connection, operation_id: UUID | None) -> OneOperation | None:
+    if operation_id is None:
+        return None
+    page = await audit_page(conn, operation_id=operation_id, limit=MOST_TARGETS)
+    return OneOperation(operation_id, page.rows, page.next is not None)

@@ -1,0 +1,304 @@
+"""The activity screen on a real database: who did what, what happened beside it, and the undo of any operation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from feed_steps import send
+from task_steps import Screen, console
+from verb_steps import OPS, until
+
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
+from horsies_tui.activity.view import ActivityView
+from horsies_tui.tasks.view import TasksView
+from horsies_tui.workers.view import WorkersView
+from horsies_tui.workflow.view import WorkflowView
+
+if TYPE_CHECKING:
+    from horsies.operations.preview import TargetKind
+
+ACTIVITY: Any = {"screen": "activity"}
+
+
+async def did(conn: asyncpg.Connection, kind: TargetKind, verb: str, *ids: str, reason: str | None = None) -> str:
+    """An operation of ops@bastion, done by another console."""
+    outcome = await apply(conn, await preview(conn, VERBS[kind, verb], Selection.of_ids(ids)), OPS, reason)
+    return str(outcome.operation_id)
+
+
+async def failed(conn: asyncpg.Connection, *ids: str, ago_s: int = 60, code: str = "TIMEOUT") -> None:
+    for task_id in ids:
+        at = f"now() - {ago_s} * interval '1 s'"
+        await send(conn, task_id, status="'FAILED'", failed_at=at, error_code=f"'{code}'", retry_count="2")
+
+
+def line_with(text: str, word: str) -> str:
+    return next(line for line in text.splitlines() if word in line)
+
+
+def listed(screen: Screen) -> set[str]:
+    """The ids in the task list."""
+    return {row.id for row in screen.app.query_one(TasksView)._table.rows}
+
+
+async def copied(screen: Screen, key: str) -> str:
+    await screen.press(key)
+    await until(screen.pilot, lambda: screen.app.clipboard != "", "something is copied")
+    return screen.app.clipboard
+
+
+async def test_it_teaches_what_will_be_here_while_nothing_has_happened(database: str) -> None:
+    async with console(database) as screen:
+        await screen.press("7")
+        await screen.sees("Nothing has happened here yet", "what operators do", "0 operations", "0 changes")
+        assert "7 Activity" in screen.text.splitlines()[1]
+
+
+async def test_operations_stand_beside_what_happened_by_itself_newest_first(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f1", "f2", "f3", ago_s=120)
+    await send(connection, "t1", queue_name="'mail'")
+    await did(connection, "queue", "pause", "mail", reason="the provider moves house")
+    await did(connection, "task", "requeue", "f1", "f2", reason="it answers again")
+    async with console(database, (160, 40), **ACTIVITY) as screen:
+        text = await screen.sees("2 operations by 1 person", "requeue", "pause", "failed")
+        rows = [line for line in text.splitlines()[5:12] if "Z " in line]
+        assert ["requeue" in rows[0], "pause" in rows[1], "✗ failed" in rows[2]] == [True] * 3
+        assert all(word in rows[0] for word in ("ops@bastion", "2 tasks", "2 applied", "it answers again"))
+        assert all(word in rows[1] for word in ("queue mail", "applied", "the provider moves house"))
+        assert all(word in rows[2] for word in ("–", "task demo.add", "TIMEOUT"))
+        role = await connection.fetchval("SELECT current_user")
+        await screen.sees(f"ops@bastion, in the database as {role}", "horsies tasks requeue f1 f2 --reason")
+
+
+async def test_a_new_operation_appears_by_itself_and_the_cursor_stays_on_its_line(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f1", "f2")
+    await did(connection, "task", "requeue", "f1", reason="first")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("first", "failed")
+        view = screen.app.query_one(ActivityView)
+        await screen.press("down")
+        chosen = view._table.cursor_id
+        await did(connection, "task", "cancel", "f1", reason="second")
+        await screen.sees("second", "2 operations")
+        assert view._table.cursor_id == chosen
+        assert view._table.cursor_index == 2
+
+
+async def test_an_operation_opens_with_its_targets_before_and_after(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f1", "f2", "f3")
+    frozen = await preview(connection, VERBS["task", "requeue"], Selection.of_ids(["f1", "f2", "f3"]))
+    await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED' WHERE id = 'f3'")
+    await apply(connection, frozen, OPS, "it answers again")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("2 applied, 1 refused")
+        await screen.press("enter")
+        text = await screen.sees("BEFORE → AFTER", "FAILED, try 3 → PENDING, try 3", "refused")
+        assert "COMPLETED" in line_with(text, "▲ refused")
+        assert "by ops" not in text.splitlines()[2]
+        await screen.press("G", "enter")
+        await screen.sees("demo.add", "f1", "timeline")
+        await screen.press("escape")
+        await screen.sees("BEFORE → AFTER")
+        await screen.press("l")
+        await until(
+            screen.pilot, lambda: {row.id for row in screen.app.query_one(TasksView)._table.rows} >= {"f1", "f2"}
+        )
+        await screen.press("escape", "escape", "escape")
+        await screen.sees("2 applied, 1 refused")
+
+
+async def test_undo_takes_back_the_operation_under_the_cursor_and_says_so_in_its_line(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f1", "f2")
+    await send(connection, "t1", queue_name="'mail'")
+    await did(connection, "task", "requeue", "f1", "f2", reason="too early")
+    await did(connection, "queue", "pause", "mail", reason="another one")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("too early", "another one", "z undo", "0 changes")
+        await screen.press("down", "z")
+        await screen.sees("Undo 2 tasks", "2 will be taken back")
+        await screen.press(*"oops", "ctrl+y")
+        text = await screen.sees("2 taken back", "oops", "3 operations")
+        assert "undo" in line_with(text, "oops")
+        await until(screen.pilot, lambda: "undone" in line_with(screen.text, "too early"), "it is undone")
+        states = await connection.fetch("SELECT status FROM horsies_tasks WHERE id LIKE 'f%'")
+        assert {row["status"] for row in states} == {"FAILED"}
+        assert await connection.fetchval("SELECT paused_at IS NOT NULL FROM horsies_queue_state")
+
+
+async def test_the_undo_of_a_pause_by_another_person_lets_the_queue_go_on(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "t1", queue_name="'mail'")
+    await did(connection, "queue", "pause", "mail", reason="another one")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("another one", "z undo")
+        await screen.press("z")
+        await screen.sees("Undo 1 queue", "1 will be taken back", "ctrl+y")
+        await screen.press("ctrl+y")
+        await screen.sees("1 taken back", "undone")
+        assert await connection.fetchval("SELECT paused_at FROM horsies_queue_state") is None
+
+
+async def test_what_no_operator_did_cannot_be_undone_and_the_footer_does_not_offer_it(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f1")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("TIMEOUT", "no operator did it")
+        assert "z undo" not in screen.text
+        await screen.press("z")
+        await screen.sees("undo: no operation is chosen")
+
+
+async def test_its_command_is_copied(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1")
+    await did(connection, "task", "requeue", "f1", reason="it's back")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("it's back", "command", "requeue f1")
+        assert await copied(screen, "y") == "horsies tasks requeue f1 --reason 'it'\"'\"'s back'"
+
+
+async def test_filters_by_person_verb_kind_and_time(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1", "f2")
+    await send(connection, "t1", queue_name="'mail'")
+    await did(connection, "queue", "pause", "mail", reason="long ago")
+    await connection.execute(
+        "UPDATE horsies_operator_actions SET acted_at = now() - interval '5 h', os_user = 'ann', os_host = 'laptop'"
+    )
+    await did(connection, "task", "requeue", "f1", reason="just now")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("long ago", "just now", "✗ failed")
+        for text, seen, gone in (
+            ("by:ann", ["long ago"], ["just now", "✗ failed"]),
+            ("verb:requeue", ["just now"], ["long ago", "✗ failed"]),
+            ("kind:change", ["✗ failed"], ["long ago", "just now"]),
+            ("kind:task", ["just now", "✗ failed"], ["long ago"]),
+            ("since:1h", ["just now", "✗ failed"], ["long ago"]),
+            ("until:1h", ["long ago"], ["just now", "✗ failed"]),
+            ("TIMEOUT", ["✗ failed"], ["just now", "long ago"]),
+        ):
+            await screen.filter(text)
+            await until(
+                screen.pilot,
+                lambda seen=seen, gone=gone: (  # type: ignore[misc]
+                    all(word in screen.text for word in seen) and not any(word in screen.text for word in gone)
+                ),
+                text,
+            )
+        await screen.filter("by:nobody")
+        await screen.sees("Nothing that happened matches. esc clears the filter.")
+        await screen.press("escape")
+        await screen.sees("long ago", "just now", "✗ failed")
+        await screen.filter("verbs:requeue")
+        await screen.sees("did you mean")
+
+
+async def test_what_happened_last_night_takes_two_keys(database: str, connection: asyncpg.Connection) -> None:
+    now = await connection.fetchval("SELECT now()")
+    morning = now.replace(hour=8, minute=0, second=0, microsecond=0)
+    night = (morning - timedelta(days=1)).replace(hour=23)
+    await send(connection, "f1", status="'FAILED'", failed_at=f"'{night}'", error_code="'TIMEOUT'")
+    await send(connection, "f2", status="'FAILED'", failed_at=f"'{night - timedelta(hours=9)}'", error_code="'NOON'")
+    async with console(database) as screen:
+        await screen.press("7", "n")
+        await screen.sees("TIMEOUT", f"since:{morning - timedelta(days=1):%Y-%m-%d}T18:00:00Z")
+        await screen.loses("NOON")
+
+
+@pytest.mark.parametrize("key", ["t"])
+async def test_a_key_shows_operations_only_then_changes_only_then_both(
+    database: str, connection: asyncpg.Connection, key: str
+) -> None:
+    await failed(connection, "f1", "f2")
+    await did(connection, "task", "requeue", "f1", reason="just now")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("just now", "✗ failed")
+        await screen.press(key)
+        await screen.sees("kind:operation", "just now")
+        await screen.loses("✗ failed")
+        await screen.press(key)
+        await screen.sees("kind:change", "✗ failed")
+        await screen.loses("just now")
+        await screen.press(key)
+        await screen.sees("just now", "✗ failed")
+        await screen.loses("/ kind:")
+
+
+async def test_a_line_opens_what_it_is_about(database: str, connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, worker_started_at)"
+        " VALUES ('web-3-9-ef', now() - interval '2 min', 'web-3', 9, 8, 8, 8, '{mail}', now() - interval '3 d')"
+    )
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status, completed_at)"
+        " VALUES ('w1', 'month_end', 'FAILED', now() - interval '1 min')"
+    )
+    noon = "date_trunc('hour', now()) - interval '55 min'"
+    for number in range(3):
+        at = f"{noon} + {number} * interval '1 s'"
+        await send(connection, f"f{number}", status="'FAILED'", failed_at=at, error_code="'TIMEOUT'")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("workflow month_end", "▲ lost", "web-3:9", "×3")
+        await screen.press("enter")
+        await until(screen.pilot, lambda: screen.app.stage.top.id == "workflow")
+        assert screen.app.query_one(WorkflowView).display
+        await screen.press("escape", "down", "enter")
+        await until(screen.pilot, lambda: screen.app.stage.name_shown == "workers")
+        await screen.sees("id:web-3-9-ef")
+        await until(screen.pilot, lambda: len(screen.app.query_one(WorkersView)._table.rows) == 1)
+        await screen.press("7", "G", "enter")
+        await until(screen.pilot, lambda: screen.app.stage.name_shown == "tasks")
+        await until(
+            screen.pilot, lambda: {row.id for row in screen.app.query_one(TasksView)._table.rows} == {"f0", "f1", "f2"}
+        )
+
+
+async def test_a_frozen_screen_stands_still_and_shows_what_it_missed_when_it_goes_on(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f1", "f2")
+    await did(connection, "task", "requeue", "f1", reason="first")
+    async with console(database, **ACTIVITY) as screen:
+        await screen.sees("first", "1 change")
+        await screen.press("p")
+        await screen.sees("FROZEN")
+        await did(connection, "task", "requeue", "f2", reason="second")
+        await screen.press("enter")
+        await screen.sees("BEFORE → AFTER", "f1")  # what is newly requested is still read
+        await screen.press("escape")
+        assert "second" not in screen.text
+        await screen.press("p")
+        await screen.sees("second", "2 operations")
+
+
+async def test_at_80x24_all_seven_words_and_the_story_are_there(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1", "f2")
+    await did(connection, "task", "requeue", "f1", "f2", reason="just now")
+    async with console(database, (80, 24), **ACTIVITY) as screen:
+        text = await screen.sees("ops@bastion", "requeue", "2 tasks", "2 applied", "just now")
+        assert "7 Activity" in text.splitlines()[1]
+        assert max(map(len, text.splitlines())) <= 80
+
+
+async def test_a_read_only_console_shows_all_and_undoes_nothing(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1")
+    await did(connection, "task", "requeue", "f1", reason="just now")
+    async with console(database, read_only=True, **ACTIVITY) as screen:
+        await screen.sees("just now", "requeue")
+        assert "z undo" not in screen.text
+        await screen.press("z")
+        await screen.sees("cannot undo, read-only")

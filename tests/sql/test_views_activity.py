@@ -1,0 +1,291 @@
+"""What happened: operations with their totals, whatever their size; and what ended or began by itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from operation_steps import OPS, undo
+from view_steps import insert, reader
+
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
+from horsies.query import ActivityFilter, FilterError, parse_activity
+from horsies.views import Change, changes, newest_action, operation_page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+EVERYTHING = ActivityFilter()
+
+
+@pytest.fixture
+async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(database)
+    yield connected
+    await connected.close()
+
+
+async def acted(conn: asyncpg.Connection, rows: int = 1, *, ago_s: float = 60, **columns: Any) -> UUID:
+    """One operation; every 500 rows have the time of their statement, a second later than those before."""
+    given = {"verb": "requeue", "target_kind": "task", "os_user": "ops", "os_host": "bastion", "reason": "", **columns}
+    operation: UUID = await conn.fetchval("SELECT gen_random_uuid()")
+    places = ", ".join(f"${at}" for at in range(4, 4 + len(given)))
+    await conn.execute(
+        f"INSERT INTO horsies_operator_actions (operation_id, acted_at, target_id, outcome, {', '.join(given)})"
+        " SELECT $1, now() - ($3::float8 - n / 500) * interval '1 s', 't' || n,"
+        f" CASE WHEN n % 10 = 9 THEN 'refused' ELSE 'applied' END, {places}"
+        "   FROM generate_series(0, $2 - 1) n",
+        operation,
+        rows,
+        ago_s,
+        *given.values(),
+    )
+    return operation
+
+
+async def found(conn: asyncpg.Connection, text: str, **options: Any) -> list[UUID]:
+    page = await operation_page(conn, parse_activity(text), **options)
+    return [row.operation_id for row in page.rows]
+
+
+async def test_an_operation_on_many_tasks_hides_no_older_one_and_its_totals_are_whole(conn: asyncpg.Connection) -> None:
+    old = await acted(conn, 1, ago_s=3_600, verb="pause", target_kind="queue", os_user="ann")
+    large = await acted(conn, 5_000, ago_s=600, reason="rate limit was lifted")
+    new = await acted(conn, 3, ago_s=5, verb="fail")
+    page = await operation_page(conn, EVERYTHING)
+    assert [row.operation_id for row in page.rows] == [new, large, old]
+    row = page.rows[1]
+    assert (row.applied, row.refused, row.undone, row.at_least) == (4_500, 500, 0, False)
+    assert (row.verb, row.kinds, row.who, row.reason) == ("requeue", ("task",), "ops@bastion", "rate limit was lifted")
+    assert row.db_role == await conn.fetchval("SELECT current_user")
+    assert row.acted_at - row.began_at == timedelta(seconds=9)
+    assert page.next is None
+    some = (await operation_page(conn, EVERYTHING, count_up_to=1_000)).rows[1]
+    assert (some.targets, some.at_least) == (1_000, True)
+
+
+async def test_operations_at_once_are_all_found_and_pages_repeat_none(conn: asyncpg.Connection) -> None:
+    made = [await acted(conn, 700, ago_s=60 - number / 10) for number in range(7)]
+    made += [await acted(conn, 1, ago_s=30 + number) for number in range(8)]
+    twins = await conn.fetch(
+        "INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)"
+        " VALUES (gen_random_uuid(), now() - interval '9 s', 'fail', 'task', 'a', 'applied'),"
+        "        (gen_random_uuid(), now() - interval '9 s', 'fail', 'task', 'b', 'applied') RETURNING operation_id"
+    )
+    made += [row["operation_id"] for row in twins]
+    seen: list[UUID] = []
+    before = None
+    while True:
+        page = await operation_page(conn, EVERYTHING, limit=3, before=before)
+        assert len(page.rows) <= 4  # two of the same microsecond are not divided
+        seen += [row.operation_id for row in page.rows]
+        before = page.next
+        if before is None:
+            break
+    assert sorted(seen) == sorted(made)
+
+
+async def test_filters_of_operations_agree_with_their_rows(conn: asyncpg.Connection) -> None:
+    ann = await acted(conn, 2, ago_s=7_200, os_user="ann", os_host="laptop", verb="pause", target_kind="queue")
+    ops = await acted(conn, 600, ago_s=1_800, reason="provider is back")
+    node = await acted(conn, 1, ago_s=60, verb="skip", target_kind="node")
+    role = await conn.fetchval("SELECT current_user")
+    expected = {
+        "": [node, ops, ann],
+        "by:ann": [ann],
+        "by:ann@laptop": [ann],
+        "by:lap*": [ann],
+        "-by:ann": [node, ops],
+        f"by:{role}": [node, ops, ann],
+        f"-by:{role}": [],
+        "by:an": [],
+        "verb:requeue,skip": [node, ops],
+        "-verb:requeue": [node, ann],
+        "kind:queue": [ann],
+        "kind:operation": [node, ops, ann],
+        "kind:operation,queue": [node, ops, ann],
+        "-kind:queue": [node, ops],
+        "kind:change": [],
+        "-kind:operation": [],
+        "since:1h": [node, ops],
+        "until:10m": [ops, ann],
+        "since:1h until:10m": [ops],
+        "provider": [ops],
+        "-provider": [node, ann],
+        str(node)[-8:]: [node],
+        "by:ops verb:skip": [node],
+        "by:ann verb:skip": [],
+    }
+    assert {text: await found(conn, text) for text in expected} == expected
+    assert await found(conn, "kind:node", before=await conn.fetchval("SELECT now() - interval '5 min'")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("kind:tasks", "task"), ("who:ops", "by"), ("since:soon", "duration"), ("bi:ops", "by")]
+)
+def test_a_word_that_is_wrong_is_said_with_the_right_one(text: str, hint: str) -> None:
+    with pytest.raises(FilterError, match=hint):
+        parse_activity(text)
+
+
+async def test_an_undo_is_an_operation_and_is_counted_at_what_it_took_back(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    for number in range(3):
+        await insert(connection, f"t{number}", status="'FAILED'", failed_at="now()")
+    requeue = VERBS["task", "requeue"]
+    done = await apply(connection, await preview(connection, requeue, Selection.of_ids(["t0", "t1", "t2"])), OPS, None)
+    first = await newest_action(conn)
+    await connection.execute("UPDATE horsies_tasks SET priority = 1, claimed_at = now() WHERE id = 't2'")
+    back = await undo(connection, done.operation_id, OPS, "wrong ones")
+    assert await newest_action(conn) != first
+    page = await operation_page(conn, EVERYTHING)
+    rows = {row.operation_id: row for row in page.rows}
+    assert (rows[done.operation_id].applied, rows[done.operation_id].undone) == (3, len(back.applied))
+    assert len(back.applied) == 2
+    assert rows[back.operation_id].verb == "undo"
+
+
+async def test_the_undo_of_a_pause_is_called_undo(conn: asyncpg.Connection, connection: asyncpg.Connection) -> None:
+    await insert(connection, "t", queue_name="'mail'")
+    done = await apply(
+        connection, await preview(connection, VERBS["queue", "pause"], Selection.of_ids(["mail"])), OPS, None
+    )
+    await undo(connection, done.operation_id, OPS, None)
+    rows = (await operation_page(conn, EVERYTHING)).rows
+    assert [(row.verb, row.verbs, row.undone) for row in rows] == [("undo", ("resume",), 0), ("pause", ("pause",), 1)]
+
+
+async def test_without_an_audit_there_are_no_operations_and_it_is_said(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("DROP TABLE horsies_operator_actions CASCADE")
+    page = await operation_page(conn, EVERYTHING)
+    assert (page.rows, page.recorded, page.next) == ((), False, None)
+    assert await newest_action(conn) is None
+
+
+# What changed by itself.
+
+
+async def ended(conn: asyncpg.Connection, task_id: str, status: str, *, ago_s: float, **columns: str) -> None:
+    at = f"now() - {ago_s} * interval '1 s'"
+    await insert(conn, task_id, status=f"'{status}'", **{"failed_at": at, **columns})
+
+
+def told(rows: tuple[Change, ...]) -> list[tuple[str, str, str, str, int]]:
+    return [(row.kind, row.what, row.name, row.detail, row.count) for row in rows]
+
+
+async def happened(conn: asyncpg.Connection, text: str = "") -> list[tuple[str, str, str, str, int]]:
+    return told((await changes(conn, parse_activity(text))).rows)
+
+
+async def test_ends_alike_are_one_line_and_only_what_went_wrong_by_itself_is_told(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    noon = "date_trunc('hour', now()) - interval '55 min'"
+    for number in range(5):
+        at = f"{noon} + {number} * interval '1 s'"
+        await ended(connection, f"f{number}", "FAILED", ago_s=0, failed_at=at, error_code="'TIMEOUT'")
+    await ended(connection, "late", "FAILED", ago_s=0, failed_at=f"{noon} + interval '20 min'", error_code="'TIMEOUT'")
+    await ended(connection, "other", "FAILED", ago_s=0, failed_at=f"{noon} + interval '21 min'", error_code="'BAD'")
+    await ended(connection, "x", "EXPIRED", ago_s=0, failed_at=f"{noon} + interval '22 min'")
+    await ended(connection, "by-hand", "FAILED", ago_s=5, error_code="'OPERATOR_FAILED'")
+    await ended(connection, "done", "COMPLETED", ago_s=0, completed_at="now()", failed_at="NULL")
+    await ended(connection, "long-ago", "FAILED", ago_s=200_000, error_code="'TIMEOUT'")
+    assert await happened(conn) == [
+        ("task", "expired", "demo.add", "", 1),
+        ("task", "failed", "demo.add", "BAD", 1),
+        ("task", "failed", "demo.add", "TIMEOUT", 1),
+        ("task", "failed", "demo.add", "TIMEOUT", 5),
+    ]
+    assert [row[4] for row in await happened(conn, "TIMEOUT since:7d")] == [1, 5, 1]
+    assert (
+        await happened(conn, "by:ops") == await happened(conn, "verb:fail") == await happened(conn, "kind:queue") == []
+    )
+    assert len(await happened(conn, "kind:task")) == len(await happened(conn, "kind:change")) == 4
+
+
+async def test_what_operators_have_ended_is_told_once_as_their_operation(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    for number in range(3):
+        await insert(connection, f"t{number}")
+    for verb, task_id in (("cancel", "t0"), ("fail", "t1")):
+        await apply(connection, await preview(connection, VERBS["task", verb], Selection.of_ids([task_id])), OPS, None)
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status) VALUES ('w1', 'order', 'RUNNING'), ('w2', 'order', 'RUNNING')"
+    )
+    await apply(connection, await preview(connection, VERBS["workflow", "cancel"], Selection.of_ids(["w1"])), OPS, None)
+    assert await happened(conn) == []
+    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED', failed_at = now() WHERE id = 't2'")
+    await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED', completed_at = now() WHERE id = 'w2'")
+    assert {row[:3] for row in await happened(conn)} == {
+        ("task", "cancelled", "demo.add"),
+        ("workflow", "cancelled", "order"),
+    }
+
+
+async def test_the_same_failures_keep_their_id_while_more_of_them_are_counted(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    noon = "date_trunc('hour', now()) - interval '55 min'"
+    await ended(connection, "a", "FAILED", ago_s=0, failed_at=f"{noon} + interval '10 s'")
+    (before,) = (await changes(conn, EVERYTHING)).rows
+    await ended(connection, "b", "FAILED", ago_s=0, failed_at=f"{noon} + interval '20 s'")
+    (after,) = (await changes(conn, EVERYTHING)).rows
+    assert (before.id, before.count, after.count) == (after.id, 1, 2)
+
+
+async def test_workflows_workers_and_recoveries_are_told(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status, completed_at)"
+        " VALUES ('w1', 'month_end', 'FAILED', now() - interval '1 min'), ('w2', 'order', 'COMPLETED', now())"
+    )
+    for worker_id, pid, ago, draining in (("web-1-7-ab", 7, "1 s", False), ("web-2-8-cd", 8, "10 min", False),
+                                          ("web-3-9-ef", 9, "20 min", True)):  # fmt: skip
+        await connection.execute(
+            "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+            " max_claim_per_worker, queues, worker_started_at, draining)"
+            f" VALUES ($1, now() - interval '{ago}', $4, $2, 8, 8, 8, '{{mail}}', now() - interval '30 min', $3)",
+            worker_id,
+            pid,
+            draining,
+            worker_id[:5],
+        )
+    await connection.execute(
+        "INSERT INTO horsies_worker_losses (worker_id, taken_at, failed, returned)"
+        " VALUES ('web-2-8-cd', date_trunc('minute', now()) - interval '5 min', '{a}', '{b,c}'),"
+        "        ('web-2-8-cd', date_trunc('minute', now()) - interval '4 min 59 s', '{d}', '{}')"
+    )
+    seen = await happened(conn)
+    assert seen[:4] == [
+        ("workflow", "failed", "month_end", "", 1),
+        ("worker", "recovered", "web-2:8", "2 failed, 2 returned", 4),
+        ("worker", "died", "web-2:8", "", 1),
+        ("worker", "stopped", "web-3:9", "", 1),
+    ]
+    assert sorted(row[:3] for row in seen[4:]) == [
+        ("worker", "started", f"web-{n}:{p}") for n, p in ((1, 7), (2, 8), (3, 9))
+    ]
+    assert {row[0] for row in await happened(conn, "kind:worker")} == {"worker"}
+    assert {row[1] for row in await happened(conn, "since:25m -web-2")} == {"failed", "stopped"}
+
+
+async def test_it_says_since_when_all_ends_were_read(conn: asyncpg.Connection, connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, failed_at)"
+        " SELECT 't' || n, 'shop.mail', 'mail', 'FAILED', now() - n * interval '1 s' FROM generate_series(1, 1500) n"
+    )
+    storm = await changes(conn, EVERYTHING)
+    assert sum(row.count for row in storm.rows) == 1_000
+    assert storm.since == await connection.fetchval("SELECT failed_at FROM horsies_tasks WHERE id = 't1000'")
+    assert (await changes(conn, parse_activity("since:10m"))).since is None

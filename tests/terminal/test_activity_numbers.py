@@ -1,0 +1,46 @@
+"""The bytes that the activity screen sends, idle and for each step of the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+from pty_console import PtyConsole, percentile
+from test_numbers import best, latencies, told
+
+NIGHT = """
+INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome, os_user, os_host,
+                                      reason)
+SELECT gen_random_uuid(), now() - n * interval '9 min', 'requeue', 'task', 't-' || n, 'applied', 'ops', 'bastion',
+       'again'
+  FROM generate_series(1, 60) n;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)
+SELECT 'i-' || n, 'shop.report_' || n, 'reports', 'FAILED', 'TIMEOUT', now() - n * interval '3 min'
+  FROM generate_series(1, 200) n;
+"""
+
+
+@pytest.mark.alone
+async def test_a_step_sends_the_story_of_the_next_line_and_rest_only_the_clock(
+    database: str, environ: dict[str, str]
+) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute(NIGHT)
+    await connection.close()
+    rounds: list[list[float]] = []
+    with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, screen="activity") as console:
+        await asyncio.to_thread(console.until, "LIVE", "60 operations", "200 changes")
+        await asyncio.to_thread(console.pass_time, 2.0)
+        idle = await asyncio.to_thread(console.pass_time, 6.0) / 6
+        console.type("j")
+        step = await asyncio.to_thread(console.pass_time, 0.3)
+        while len(rounds) < 3 and (not rounds or percentile(best(rounds), 0.99) >= 0.05):
+            rounds.append(await asyncio.to_thread(latencies, console))
+    found = best(rounds)
+    told("idle activity", f"{idle:.0f} B/s", "< 200 B/s")
+    told("one step on activity", f"{step} B", "< 3 000 B")
+    told("activity, key → paint, p99", f"{percentile(found, 0.99) * 1000:.0f} ms", "< 50 ms")
+    assert idle < 200
+    assert step < 3_000
+    assert percentile(found, 0.99) < 0.05

@@ -1,0 +1,59 @@
+"""The language of filters for activity: operations of operators, and changes that the cluster made by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from horsies.query.keys import KEYS, TASKS
+from horsies.query.language import Key, Kind, Language, keyed
+
+OPERATION: Final = "operation"
+CHANGE: Final = "change"
+_KINDS: Final = (OPERATION, CHANGE, "task", "workflow", "node", "worker", "queue", "schedule")
+
+_KEYS: Final = keyed(
+    Key(
+        "by",
+        Kind.TEXT,
+        "who did it: the user, user@host, the host, or the role in the database",
+        "by:ops",
+        also=("who", "user", "person", "os_user", "role", "host"),
+    ),
+    Key("verb", Kind.TEXT, "what was done by an operator", "verb:requeue,fail", also=("action", "did")),
+    Key(
+        "kind",
+        Kind.STATUS,
+        "what it was: operation is by an operator, change by the cluster itself; or what it was done to",
+        "kind:operation",
+        _KINDS,
+        ("what", "type", "target"),
+    ),
+    Key(
+        "since",
+        Kind.MOMENT,
+        "at most so long ago; or since a day or time, in UTC",
+        "since:12h",
+        KEYS["since"].values,
+        KEYS["since"].also,
+    ),
+    Key(
+        "until",
+        Kind.MOMENT,
+        "at least so long ago; or until a day or time, in UTC",
+        "until:1h",
+        KEYS["until"].values,
+        KEYS["until"].also,
+    ),
+)
+
+ACTIVITY: Final = Language(
+    "entry",
+    _KEYS,
+    {kind: frozenset({kind}) for kind in _KINDS},
+    {},
+    (
+        *(sentence for sentence in TASKS.grammar if not sentence.startswith(("For has", "A word without"))),
+        "A word without a key is a part of the reason, of a name or of an error code. An empty filter matches all.",
+    ),
+    "by:ops verb:requeue kind:operation since:12h",
+)

@@ -1,0 +1,266 @@
+"""What happened: the operations of operators with their totals, and what ended, began or was recovered by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from horsies.query.activity_keys import CHANGE, OPERATION
+from horsies.query.language import BARE
+from horsies.query.values import Choice, Glob, Moment
+from horsies.store.statements import statement
+from horsies.views.reading import aware
+from horsies.views.row_filter import is_part
+from horsies.views.tables import tables
+from horsies.views.workers import Liveness, name_of, worker_rows
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    import asyncpg
+
+    from horsies.query import ActivityFilter
+
+_MOST_TIMES: Final = 2_000
+"""Times of batches that one page walks through, three probes each. An operation on 100,000 tasks has 200 of them."""
+_EVERY_ROW: Final = 2_000_000_000
+_MOST_ENDS: Final = 1_000
+"""Tasks of each status whose ends are read."""
+_MOST_GROUPS: Final = 300
+_MOST_WORKFLOWS: Final = 200
+_MOST_RECOVERIES: Final = 200
+LOOKS_BACK: Final = timedelta(days=1)
+"""How far back changes are read where the filter does not say."""
+_A_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """One confirmed operation, in the column order of the statement; who and why are the same for all of its rows."""
+
+    operation_id: UUID
+    began_at: datetime
+    acted_at: datetime
+    """Of its last row."""
+    verbs: tuple[str, ...]
+    kinds: tuple[str, ...]
+    applied: int
+    refused: int
+    undone: int
+    at_least: bool
+    """Not all of its rows were counted."""
+    target_id: str
+    """Of the first of its targets by id."""
+    os_user: str | None
+    os_host: str | None
+    db_role: str
+    reason: str | None
+    filter: str | None
+    is_undo: bool
+
+    @property
+    def targets(self) -> int:
+        return self.applied + self.refused
+
+    @property
+    def who(self) -> str:
+        return f"{self.os_user or '?'}@{self.os_host or '?'}"
+
+    @property
+    def verb(self) -> str:
+        """`requeue`; `undo` also for orders, whose audit rows have the opposite verb."""
+        return "undo" if self.is_undo else " and ".join(self.verbs)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPage:
+    """Newest first. `recorded` is false if the database has no audit. `next`: further ones are before this time."""
+
+    rows: tuple[OperationRow, ...]
+    now: datetime
+    next: datetime | None
+    recorded: bool
+
+
+What: TypeAlias = Literal["failed", "cancelled", "expired", "started", "stopped", "lost", "died", "recovered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that was not done by an operator. Ends of tasks alike, within ten minutes, are one with a `count`."""
+
+    kind: Literal["task", "workflow", "worker"]
+    what: What
+    name: str
+    target_id: str
+    began_at: datetime
+    at: datetime
+    detail: str = ""
+    count: int = 1
+
+    @property
+    def id(self) -> str:
+        """Stays the same while more ends of the same ten minutes are counted."""
+        part = int(self.began_at.timestamp() // 600) if self.kind == "task" else self.at.isoformat()
+        return "\t".join((self.kind, self.what, self.name, self.detail if self.kind == "task" else "", str(part)))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Newest first. `since`: before this time not all ends of tasks were read."""
+
+    rows: tuple[Change, ...]
+    since: datetime | None
+
+
+async def operation_page(
+    conn: asyncpg.Connection,
+    wanted: ActivityFilter,
+    *,
+    limit: int = 100,
+    before: datetime | None = None,
+    count_up_to: int = _EVERY_ROW,
+) -> OperationPage:
+    """The newest operations that fit, each with its totals. A page may have fewer rows than the limit and a `next`."""
+    here = await tables(conn)
+    if not here.actions:
+        return OperationPage((), here.now, None, recorded=False)
+    since, until = span(wanted, here.now)
+    kinds = _targets(wanted)
+    if kinds is None:
+        return OperationPage((), here.now, None, recorded=True)
+    end = min((time for time in (before, until) if time is not None), default=None)
+    who, verbs, words = (
+        [_likes(wanted, key, negated=negated) for negated in (False, True)] for key in ("by", "verb", BARE)
+    )
+    request = (limit, _MOST_TIMES, since, end, *who, *verbs, *kinds, *words)
+    found = await conn.fetchrow(statement(__name__, "activity_operations"), *request)
+    rows = await conn.fetch(statement(__name__, "activity_totals"), found["found"], count_up_to)
+    operations = [_operation(row) for row in rows]
+    # One that went on after the previous page's end was on that page.
+    shown = tuple(row for row in operations if before is None or row.acted_at < before)
+    return OperationPage(shown, here.now, found["reached"] if found["more"] else None, recorded=True)
+
+
+async def newest_action(conn: asyncpg.Connection) -> int | None:
+    """The newest audit row: as long as it is the same, so are all operations and their totals."""
+    if not (await tables(conn)).actions:
+        return None
+    newest: int | None = await conn.fetchval(statement(__name__, "activity_newest_action"))
+    return newest
+
+
+async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
+    """The newest changes that fit; of the last day, if the filter does not say since when."""
+    here = await tables(conn)
+    since, until = span(wanted, here.now)
+    since = since or min(until or here.now, here.now) - LOOKS_BACK
+    found: list[Change] = []
+    reached = None
+    if _wants_changes(wanted, "task"):
+        text = _by_itself("activity_task_ends", "activity_task_by_itself", audited=here.actions)
+        ends = await conn.fetch(text, _MOST_ENDS, since, until, _MOST_GROUPS)
+        found += map(_task_end, ends)
+        reached = aware(ends[0]["reached"]) if ends else None
+    if _wants_changes(wanted, "workflow"):
+        text = _by_itself("activity_workflow_ends", "activity_workflow_by_itself", audited=here.actions)
+        ends = await conn.fetch(text, _MOST_WORKFLOWS, since, until)
+        found += map(_workflow_end, ends)
+    if _wants_changes(wanted, "worker"):
+        found += await _of_workers(conn, since, until, here.now)
+        if here.worker_losses:
+            rows = await conn.fetch(statement(__name__, "activity_recoveries"), _MOST_RECOVERIES, since, until)
+            found += map(_recovery, rows)
+    shown = [change for change in found if _has_words(wanted, change)]
+    return Changes(tuple(sorted(shown, key=lambda change: change.at, reverse=True)), reached)
+
+
+async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime) -> list[Change]:
+    found = []
+    for row in await worker_rows(conn, gone_within=now - since):
+        started = None if row.snapshot is None else row.snapshot.started_at
+        if started is not None:
+            version = f"horsies {row.snapshot.version}" if row.snapshot and row.snapshot.version else ""
+            found.append(Change("worker", "started", row.name, row.id, started, started, version))
+        ends: dict[Liveness, What] = {
+            Liveness.LOST: "lost",
+            Liveness.DIED: "died",
+            Liveness.STOPPED: "stopped",
+        }
+        if (what := ends.get(row.liveness)) is not None:
+            held = f"still has {row.in_flight:,} task{'' if row.in_flight == 1 else 's'}" if row.in_flight else ""
+            found.append(Change("worker", what, row.name, row.id, row.seen_at, row.seen_at, held))
+    return [change for change in found if change.at >= since and (until is None or change.at < until)]
+
+
+def _by_itself(ends: str, condition: str, *, audited: bool) -> str:
+    """The statement of these ends, without those that the audit has."""
+    return statement(__name__, ends, by_itself=statement(__name__, condition) if audited else "")
+
+
+def _task_end(row: Any) -> Change:
+    what: What = row["status"].lower()
+    began, at = aware(row["began_at"]), aware(row["at"])
+    return Change("task", what, row["task_name"], row["id"], began, at, row["error_code"] or "", row["count"])
+
+
+def _workflow_end(row: Any) -> Change:
+    what: What = row["status"].lower()
+    at = aware(row["at"])
+    return Change("workflow", what, row["name"], row["id"], at, at)
+
+
+def _recovery(row: Any) -> Change:
+    became = {"failed": row["failed"], "to be retried": row["retried"], "returned": row["returned"]}
+    detail = ", ".join(f"{count:,} {what}" for what, count in became.items() if count)
+    name, count = name_of(row["worker_id"]), sum(became.values())
+    return Change("worker", "recovered", name, row["worker_id"], row["at"], row["at"], detail, count)
+
+
+def _operation(row: Any) -> OperationRow:
+    columns = dict(row)
+    operation_id, verbs, kinds = columns.pop("id"), tuple(columns.pop("verbs")), tuple(columns.pop("kinds"))
+    return OperationRow(operation_id=operation_id, verbs=verbs, kinds=kinds, **columns)
+
+
+def span(wanted: ActivityFilter, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """Not before the first, and before the second."""
+    since, until = (
+        next((moment.at or now - (moment.ago or timedelta()) for moment in wanted.pick(key, Moment)), None)
+        for key in ("since", "until")
+    )
+    return since, None if until is None else until + _A_MICROSECOND
+
+
+def _kinds(wanted: ActivityFilter) -> tuple[frozenset[str], frozenset[str]]:
+    """The words after `kind:` that are included (none: all), and those that are excluded."""
+    included, excluded = (wanted.pick("kind", Choice, negated=negated) for negated in (False, True))
+    return frozenset(choice.word for choice in included), frozenset(choice.word for choice in excluded)
+
+
+def _targets(wanted: ActivityFilter) -> tuple[list[str], list[str]] | None:
+    """The kinds of targets of operations that are included (none: all) and excluded; None if no operation fits."""
+    included, excluded = _kinds(wanted)
+    if OPERATION in excluded or included == {CHANGE}:
+        return None
+    return ([] if OPERATION in included else sorted(included - {CHANGE})), sorted(excluded)
+
+
+def _wants_changes(wanted: ActivityFilter, kind: str) -> bool:
+    included, excluded = _kinds(wanted)
+    by_operators = wanted.pick("by", Glob) or wanted.pick("verb", Glob)
+    fits = not included or bool(included & {CHANGE, kind})
+    return fits and not by_operators and not excluded & {CHANGE, kind}
+
+
+def _likes(wanted: ActivityFilter, key: str, *, negated: bool) -> list[str]:
+    around = "%" if key == BARE else ""
+    return [f"{around}{glob.like}{around}" for glob in wanted.pick(key, Glob, negated=negated)]
+
+
+def _has_words(wanted: ActivityFilter, change: Change) -> bool:
+    text = f"{change.name} {change.detail} {change.target_id}"
+    globs, others = (wanted.pick(BARE, Glob, negated=negated) for negated in (False, True))
+    return (not globs or any(is_part(one, text) for one in globs)) and not any(is_part(one, text) for one in others)

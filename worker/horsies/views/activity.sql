@@ -1,0 +1,124 @@
+-- name: activity_operations
+-- views/activity.py; reads only: the newest operations that fit, by the times of their audit rows
+-- ($1 operations at most, $2 distinct times that are read at most, $3 not before, $4 before; $5 patterns of who did it
+-- and $6 of who did not, $7 and $8 the same for verbs, $9 and $10 kinds, $11 and $12 parts of the reason or the id;
+-- an empty array: any)
+-- All rows of one batch have the time of its statement: from time to time, an operation on 100,000 tasks costs 200
+-- probes of ix_horsies_operator_actions_latest and not 100,000 entries. Of two operations with the same microsecond
+-- both are found, by the first and the last row of that time.
+WITH RECURSIVE walk AS (
+    SELECT 0 AS step, COALESCE($4::timestamptz, 'infinity') AS acted_at, '{}'::uuid[] AS found
+     UNION ALL
+    SELECT walk.step + 1, moment.acted_at, walk.found || fresh.ids
+      FROM walk
+     CROSS JOIN LATERAL (
+            SELECT acted_at FROM horsies_operator_actions
+             WHERE acted_at < walk.acted_at AND acted_at >= COALESCE($3::timestamptz, '-infinity')
+             ORDER BY acted_at DESC, id DESC LIMIT 1) moment
+     CROSS JOIN LATERAL (
+            SELECT COALESCE(array_agg(DISTINCT ends.operation_id), '{}') AS ids
+              FROM ((SELECT * FROM horsies_operator_actions
+                      WHERE acted_at = moment.acted_at ORDER BY acted_at DESC, id DESC LIMIT 1)
+                     UNION ALL
+                    (SELECT * FROM horsies_operator_actions
+                      WHERE acted_at = moment.acted_at ORDER BY acted_at, id LIMIT 1)) ends
+             WHERE ends.operation_id <> ALL (walk.found)
+               AND ($5::text[] = '{}' OR EXISTS (
+                    SELECT FROM unnest(ARRAY[os_user, os_host, os_user || '@' || os_host, db_role]) AS who
+                     WHERE who LIKE ANY ($5)))
+               AND NOT EXISTS (
+                    SELECT FROM unnest(ARRAY[os_user, os_host, os_user || '@' || os_host, db_role]) AS who
+                     WHERE who LIKE ANY ($6::text[]))
+               AND ($7::text[] = '{}' OR verb LIKE ANY ($7)) AND NOT verb LIKE ANY ($8::text[])
+               AND ($9::text[] = '{}' OR target_kind = ANY ($9)) AND target_kind <> ALL ($10::text[])
+               AND ($11::text[] = '{}' OR concat(reason, ' ', operation_id) LIKE ANY ($11))
+               AND NOT concat(reason, ' ', operation_id) LIKE ANY ($12::text[])) fresh
+     WHERE cardinality(walk.found) < $1::integer AND walk.step < $2::integer
+)
+SELECT found, acted_at AS reached, cardinality(found) >= $1 OR step >= $2 AS more
+  FROM walk ORDER BY step DESC LIMIT 1
+
+-- name: activity_totals
+-- views/activity.py; reads only: what each of these operations did ($1 operations, $2 rows read of each at most)
+SELECT asked.id, total.*
+  FROM unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place)
+ CROSS JOIN LATERAL (
+        SELECT min(acted_at) AS began_at, max(acted_at) AS acted_at, array_agg(DISTINCT verb) AS verbs,
+               array_agg(DISTINCT target_kind) AS kinds, count(*) FILTER (WHERE outcome = 'applied') AS applied,
+               count(*) FILTER (WHERE outcome = 'refused') AS refused, count(*) FILTER (WHERE undone) AS undone,
+               count(*) >= $2::integer AS at_least, min(target_id) AS target_id, min(os_user) AS os_user,
+               min(os_host) AS os_host, min(db_role) AS db_role, min(reason) AS reason, min(filter) AS filter,
+               bool_or(undoes IS NOT NULL) AS is_undo
+          FROM (SELECT own.*,
+                       EXISTS (SELECT FROM horsies_operator_actions later
+                                WHERE later.undoes = own.id AND later.outcome = 'applied') AS undone
+                  FROM horsies_operator_actions own
+                 WHERE own.operation_id = asked.id LIMIT $2) own) total
+ WHERE total.began_at IS NOT NULL
+ ORDER BY total.acted_at DESC, asked.place
+
+-- name: activity_newest_action
+-- views/activity.py; reads only: whether anything was recorded since
+SELECT id FROM horsies_operator_actions ORDER BY acted_at DESC, id DESC LIMIT 1
+
+-- name: activity_task_ends
+-- views/activity.py; reads only: tasks that failed, were cancelled or expired, of each the newest by
+-- ix_horsies_tasks_unsuccessful, counted by name and error code within ten minutes
+-- ($1 tasks of each status at most, $2 not before, $3 before, $4 groups at most)
+-- What an operator has ended stands in the audit.
+WITH ended AS (
+    SELECT status, id, task_name, error_code, at
+      FROM unnest(ARRAY['FAILED', 'CANCELLED', 'EXPIRED']) AS wanted (state)
+     CROSS JOIN LATERAL (
+            SELECT status, id, task_name, error_code, COALESCE(completed_at, failed_at) AS at
+              FROM horsies_tasks
+             WHERE status = wanted.state AND status IN ('FAILED', 'CANCELLED', 'EXPIRED')
+               AND COALESCE(completed_at, failed_at) >= $2::timestamptz
+               AND COALESCE(completed_at, failed_at) < COALESCE($3::timestamptz, 'infinity')
+             ORDER BY COALESCE(completed_at, failed_at) DESC LIMIT $1::integer) newest
+), reached AS (
+    SELECT max(first_at) AS at
+      FROM (SELECT min(at) AS first_at FROM ended GROUP BY status HAVING count(*) >= $1) full_ones
+)
+SELECT status, task_name, error_code, min(at) AS began_at, max(at) AS at, count(*) AS count, max(id) AS id,
+       (SELECT at FROM reached) AS reached
+  FROM ended
+ WHERE error_code IS DISTINCT FROM 'OPERATOR_FAILED'
+   /* by_itself */
+ GROUP BY status, task_name, error_code, floor(extract(epoch FROM at) / 600)
+ ORDER BY max(at) DESC
+ LIMIT $4::integer
+
+-- name: activity_task_by_itself
+-- fragment of `activity_task_ends`; reads only: an operator's statement writes the end and the audit row at one time
+   AND NOT EXISTS (SELECT FROM horsies_operator_actions
+                    WHERE target_kind = 'task' AND target_id = ended.id AND outcome = 'applied' AND acted_at = at)
+
+-- name: activity_workflow_by_itself
+-- fragment of `activity_workflow_ends`; reads only: a transaction writes the end and the audit row
+   AND NOT EXISTS (SELECT FROM horsies_operator_actions
+                    WHERE target_kind = 'workflow' AND target_id IN (newest.id, newest.root_workflow_id)
+                      AND outcome = 'applied' AND acted_at BETWEEN at - interval '5 s' AND at + interval '5 s')
+
+-- name: activity_workflow_ends
+-- views/activity.py; reads only: workflows that failed or were cancelled, of those that were started last
+-- ($1 workflows at most, $2 not before, $3 before)
+SELECT id, name, status, at
+  FROM (SELECT id, name, status, root_workflow_id, COALESCE(completed_at, updated_at, created_at) AS at
+          FROM horsies_workflows
+         WHERE status IN ('FAILED', 'CANCELLED')
+         ORDER BY created_at DESC, id DESC LIMIT $1::integer) newest
+ WHERE at >= $2::timestamptz AND at < COALESCE($3::timestamptz, 'infinity')
+   /* by_itself */
+ ORDER BY at DESC
+
+-- name: activity_recoveries
+-- views/activity.py; reads only: tasks that sweeps or operators recovered from workers, summed up by the minute
+-- ($1 rows at most, $2 not before, $3 before)
+SELECT worker_id, max(taken_at) AS at, sum(cardinality(failed))::integer AS failed,
+       sum(cardinality(retried))::integer AS retried, sum(cardinality(returned))::integer AS returned
+  FROM (SELECT * FROM horsies_worker_losses
+         WHERE taken_at >= $2::timestamptz AND taken_at < COALESCE($3::timestamptz, 'infinity')
+         ORDER BY taken_at DESC, id DESC LIMIT $1::integer) newest
+ GROUP BY worker_id, date_trunc('minute', taken_at)
+ ORDER BY at DESC
