@@ -16,7 +16,7 @@ from test_locks import are, locker
 
 CAP = {"TEST_CAP": "3"}
 MODES = [
-    pytest.param(CAP, (8, 8, 8), id="prefetch"),
+    pytest.param(CAP, (8, 8, 8), id="prefetch", marks=pytest.mark.chaos),
     pytest.param(CAP, (0, 0, 8), id="some prefetch"),
     pytest.param(CAP, (0, 0, 0), id="queue", marks=pytest.mark.chaos),
     pytest.param({"TEST_CLUSTER_CAP": "3"}, (0, 0, 0), id="cluster", marks=pytest.mark.chaos),

@@ -419,8 +419,10 @@ async def test_a_read_only_session_says_so(database: str, connection: asyncpg.Co
         await screen.sees("cannot drain, read-only: this session changes nothing")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (200, 60)])
-@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize(
+    ("size", "ascii_only"),
+    [((80, 24), False), ((100, 30), False), ((120, 40), False), ((200, 60), False), ((120, 40), True)],
+)
 async def test_every_size_shows_state_load_evidence_plots_and_tasks(
     database: str, connection: asyncpg.Connection, size: tuple[int, int], ascii_only: bool
 ) -> None:

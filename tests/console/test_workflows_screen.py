@@ -121,8 +121,7 @@ async def test_the_list_is_live_and_the_cursor_stays_on_its_row(database: str, c
         await screen.sees("✗ failed")
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize(("size", "ascii_only"), [*((size, False) for size in SIZES), ((80, 24), True)])
 async def test_the_graph_shows_every_node_at_every_size(
     database: str, connection: asyncpg.Connection, size: tuple[int, int], ascii_only: bool
 ) -> None:

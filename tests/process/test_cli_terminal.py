@@ -42,7 +42,7 @@ async def in_thread(environ: dict[str, str], answer: str, *words: str) -> tuple[
     return await asyncio.to_thread(asked, environ, answer, *words)
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("Y\n", 0), ("n\n", 1), ("\n", 1), ("yes please\n", 1)])
+@pytest.mark.parametrize(("answer", "code"), [("Y\n", 0), ("\n", 1), ("yes please\n", 1)])
 async def test_a_few_rows_are_confirmed_by_y(
     environ: dict[str, str], connection: asyncpg.Connection, answer: str, code: int
 ) -> None:
@@ -137,7 +137,7 @@ async def test_long_work_shows_a_bar_and_stops_between_batches_with_a_true_accou
     assert (in_table, in_trail) == (cancelled, cancelled)
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("columns", [60, 80, 200])
 async def test_tables_fit_their_terminal(environ: dict[str, str], connection: asyncpg.Connection, columns: int) -> None:
     long = "'shop.orders.tasks.send_confirmation_' || repeat('x', 40)"
     await failed(connection, "01a1ee7b-a221-72c9-a53f-c708da913bfb", task_name=long, code="RATE_LIMITED_BY_GATEWAY")

@@ -127,7 +127,11 @@ def test_without_a_terminal_it_says_so_and_runs_all_the_same(start: Start) -> No
     assert "nightly_import waits for a lock" in demo.stdout.readline()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.chaos)],
+    ids=str,
+)
 def test_a_signal_leaves_nothing_behind(start: Start, short_directory: Path, number: signal.Signals, code: int) -> None:
     demo, processes = play(start, short_directory)
     demo.send_signal(number)

@@ -310,10 +310,10 @@ async def test_a_backend_killed_in_the_middle_of_a_sweep_costs_neither_task_nor_
     await execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at)"
         " SELECT gen_random_uuid(), 'gone', 'default', 'RUNNING', 'dead', at, at"
-        " FROM generate_series(1, 5000), LATERAL (SELECT now() - interval '1 h' AS at) time"
+        " FROM generate_series(1, 2000), LATERAL (SELECT now() - interval '1 h' AS at) time"
     )
     worker = start(**QUICK)
-    running, left = "SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING'", 5_000
+    running, left = "SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING'", 2_000
     async with asyncio.timeout(PATIENCE_S):
         for _ in range(3):
             while (now := await fetchval(running)) == left:
@@ -328,6 +328,6 @@ async def test_a_backend_killed_in_the_middle_of_a_sweep_costs_neither_task_nor_
             left = await fetchval(running)
         while await fetchval(running):
             await breathe(table)
-    assert await fetchval("SELECT count(*) FROM horsies_task_attempts WHERE attempt = 1") == 5_000
-    assert await fetchval("SELECT count(*) FROM horsies_task_attempts") == 5_000
+    assert await fetchval("SELECT count(*) FROM horsies_task_attempts WHERE attempt = 1") == 2_000
+    assert await fetchval("SELECT count(*) FROM horsies_task_attempts") == 2_000
     assert worker.process.poll() is None

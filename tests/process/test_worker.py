@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Queue
@@ -18,6 +18,7 @@ from typing import Any
 import asyncpg
 import psutil
 import pytest
+from database_server import DatabaseServer
 
 from horsies.domain.ids import new_task_id
 
@@ -174,56 +175,77 @@ def start(database: str) -> Iterator[Callable[..., Worker]]:
         worker.kill()
 
 
+class Served(Table):
+    """The task table of a worker that several tests share: a start costs 0.5 s of processor time."""
+
+    def __init__(self, connection: asyncpg.Connection, worker: Worker) -> None:
+        super().__init__(connection)
+        self.worker = worker
+
+
+@pytest.fixture(scope="module")
+def shared_worker(server: DatabaseServer) -> Iterator[tuple[str, Worker]]:
+    """The URL of a database, and its worker."""
+    with server.database() as url:
+        worker = Worker(HORSIES_DATABASE_URL=url)
+        try:
+            worker.wait_for("ready")
+            yield url, worker
+        finally:
+            worker.kill()
+
+
+@pytest.fixture
+async def served(shared_worker: tuple[str, Worker]) -> AsyncIterator[Served]:
+    """For tests that only send tasks, and read what became of them."""
+    url, worker = shared_worker
+    connection = await asyncpg.connect(url)
+    table = Served(connection, worker)
+    await table.listen()
+    yield table
+    await connection.close()
+
+
 def result_of(row: asyncpg.Record) -> Any:
     return json.loads(row["result"])
 
 
-async def test_a_task_runs_and_its_result_attempt_and_history_are_stored(
-    table: Table, start: Callable[..., Worker]
-) -> None:
-    worker = start()
-    row = await table.done(await table.send("add", 1, 2))
+async def test_a_task_runs_and_its_result_attempt_and_history_are_stored(served: Served) -> None:
+    row = await served.done(await served.send("add", 1, 2))
     assert (row["status"], result_of(row)["ok"], row["error_code"], row["claimed"]) == ("COMPLETED", 3, None, False)
     assert row["claimed_at"] <= row["started_at"] <= row["completed_at"]
-    (attempt,) = await table.attempts(row["id"])
+    (attempt,) = await served.attempts(row["id"])
     assert (attempt["attempt"], attempt["outcome"], attempt["will_retry"]) == (1, "COMPLETED", False)
-    assert attempt["worker_pid"] in [child.pid for child in worker.children()]
+    assert attempt["worker_pid"] in [child.pid for child in served.worker.children()]
     assert row["worker_process_name"] == f"worker-{row['worker_pid']}"
 
 
-async def test_an_error_that_the_task_returns_is_its_outcome(table: Table, start: Callable[..., Worker]) -> None:
-    start()
-    row = await table.done(await table.send("refuse"))
+async def test_an_error_that_the_task_returns_is_its_outcome(served: Served) -> None:
+    row = await served.done(await served.send("refuse"))
     assert (row["status"], row["error_code"], row["failed_reason"]) == ("FAILED", "CARD_DECLINED", None)
     assert result_of(row)["err"]["data"] == {"limit": 5}
-    (attempt,) = await table.attempts(row["id"])
+    (attempt,) = await served.attempts(row["id"])
     assert (attempt["outcome"], attempt["error_code"], attempt["error_message"]) == ("FAILED", "CARD_DECLINED", "no")
 
 
-async def test_a_retry_waits_its_delay_and_keeps_the_history(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    start()
-    task_id = await table.send("flaky", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["TRY_AGAIN"]))
-    row = await table.done(task_id)
+async def test_a_retry_waits_its_delay_and_keeps_the_history(served: Served, tmp_path: Path) -> None:
+    task_id = await served.send("flaky", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["TRY_AGAIN"]))
+    row = await served.done(task_id)
     assert (row["status"], row["retry_count"], row["error_code"], result_of(row)["ok"]) == ("COMPLETED", 1, None, 2)
-    first, second = await table.attempts(task_id)
+    first, second = await served.attempts(task_id)
     assert (first["outcome"], first["will_retry"], first["error_code"]) == ("FAILED", True, "TRY_AGAIN")
     assert (second["attempt"], second["outcome"], second["will_retry"]) == (2, "COMPLETED", False)
     late = (second["started_at"] - row["next_retry_at"]).total_seconds()
     assert 0 <= late < 0.25  # by the alarm, not by the next poll after up to 5 s
 
 
-async def test_the_error_of_the_last_try_says_that_the_retries_are_spent(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    start()
-    task_id = await table.send("flaky", str(tmp_path / "runs"), 9, max_retries=1, task_options=options(["TRY_AGAIN"]))
-    declined = await table.send("refuse", max_retries=1, retry_count=1, task_options=options(["CARD_DECLINED"]))
-    row = await table.done(task_id)
+async def test_the_error_of_the_last_try_says_that_the_retries_are_spent(served: Served, tmp_path: Path) -> None:
+    task_id = await served.send("flaky", str(tmp_path / "runs"), 9, max_retries=1, task_options=options(["TRY_AGAIN"]))
+    declined = await served.send("refuse", max_retries=1, retry_count=1, task_options=options(["CARD_DECLINED"]))
+    row = await served.done(task_id)
     assert (row["status"], row["retry_count"], row["error_code"]) == ("FAILED", 1, "TRY_AGAIN")
     assert result_of(row)["err"]["data"] == {"reason": "all retries are spent", "retry_count": 1, "max_retries": 1}
-    assert result_of(await table.done(declined))["err"]["data"] == {"limit": 5}
+    assert result_of(await served.done(declined))["err"]["data"] == {"limit": 5}
 
 
 def options(codes: list[str]) -> str:
@@ -259,46 +281,37 @@ async def test_a_killed_child_fails_its_own_task_at_once_and_no_other(
     assert len(worker.children()) == 2
 
 
-async def test_a_crash_is_retried_where_the_policy_lists_it(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    start()
-    task_id = await table.send(
+async def test_a_crash_is_retried_where_the_policy_lists_it(served: Served, tmp_path: Path) -> None:
+    task_id = await served.send(
         "die", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["WORKER_CRASHED"])
     )
-    row = await table.done(task_id)
+    row = await served.done(task_id)
     assert (row["status"], result_of(row)["ok"]) == ("COMPLETED", 2)
-    assert [attempt["error_code"] for attempt in await table.attempts(task_id)] == ["WORKER_CRASHED", None]
+    assert [attempt["error_code"] for attempt in await served.attempts(task_id)] == ["WORKER_CRASHED", None]
 
 
-async def test_a_task_that_leaves_the_process_is_a_crash_and_the_slot_is_usable_again(
-    table: Table, start: Callable[..., Worker]
-) -> None:
-    start()
-    row = await table.done(await table.send("leave", 7))
+async def test_a_task_that_leaves_the_process_is_a_crash_and_the_slot_is_usable_again(served: Served) -> None:
+    row = await served.done(await served.send("leave", 7))
     assert (row["error_code"], "exit code 7" in row["failed_reason"]) == ("WORKER_CRASHED", True)
-    assert (await table.done(await table.send("add", 1, 1)))["status"] == "COMPLETED"
+    assert (await served.done(await served.send("add", 1, 1)))["status"] == "COMPLETED"
 
 
-async def test_a_task_over_its_time_is_stopped(table: Table, start: Callable[..., Worker]) -> None:
-    start()
-    row = await table.done(await table.send("hang"))
+async def test_a_task_over_its_time_is_stopped(served: Served) -> None:
+    row = await served.done(await served.send("hang"))
     assert (row["status"], row["error_code"]) == ("FAILED", "TASK_TIMEOUT")
     assert 0.3 <= (row["failed_at"] - row["started_at"]).total_seconds() < 1.3
 
 
-async def test_async_tasks_run_at_once_in_one_child(table: Table, start: Callable[..., Worker]) -> None:
-    start()
-    ids = [await table.send("together", 0.5) for _ in range(20)]
-    rows = [await table.done(task_id) for task_id in ids]
+async def test_async_tasks_run_at_once_in_one_child(served: Served) -> None:
+    ids = [await served.send("together", 0.5) for _ in range(20)]
+    rows = [await served.done(task_id) for task_id in ids]
     assert len({result_of(row)["ok"] for row in rows}) == 1
     assert max(row["completed_at"] for row in rows) - min(row["started_at"] for row in rows) < timedelta(seconds=2)
 
 
-async def test_a_delayed_task_starts_when_it_is_due(table: Table, start: Callable[..., Worker]) -> None:
-    start()
+async def test_a_delayed_task_starts_when_it_is_due(served: Served) -> None:
     due = datetime.now(UTC) + timedelta(seconds=1)
-    row = await table.done(await table.send("nothing", enqueued_at=due))
+    row = await served.done(await served.send("nothing", enqueued_at=due))
     assert timedelta(0) <= row["started_at"] - due < timedelta(milliseconds=50)
 
 
@@ -329,11 +342,10 @@ async def test_poison_rows_fail_alone(table: Table, start: Callable[..., Worker]
     assert (left["status"], left["claimed_at"]) == ("PENDING", None)
 
 
-async def test_output_of_user_code_reaches_the_log_with_the_task(table: Table, start: Callable[..., Worker]) -> None:
-    worker = start()
-    task_id = await table.send("say", "hello from the task")
-    await table.done(task_id)
-    record = await asyncio.to_thread(worker.wait_for, "stdout")
+async def test_output_of_user_code_reaches_the_log_with_the_task(served: Served) -> None:
+    task_id = await served.send("say", "hello from the task")
+    await served.done(task_id)
+    record = await asyncio.to_thread(served.worker.wait_for, "stdout")
     assert (record["line"], record["id"]) == ("hello from the task", task_id)
 
 

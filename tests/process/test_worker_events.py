@@ -12,9 +12,10 @@ from typing import Any
 
 import test_worker
 from blackhole_proxy import BlackholeProxy
-from test_worker import PATIENCE_S, Table, Worker, options
+from test_worker import PATIENCE_S, Served, Table, Worker, options
 
 table, start = test_worker.table, test_worker.start  # the fixtures
+shared_worker, served = test_worker.shared_worker, test_worker.served
 
 TASK = {"at", "level", "event", "task", "id"}
 
@@ -38,21 +39,19 @@ async def let_go(tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "go").write_text, "went")
 
 
-async def test_a_task_that_goes_well_is_started_and_finished(table: Table, start: Callable[..., Worker]) -> None:
-    worker = start()
-    task_id = await table.send("pause", 0.1)
-    row = await table.done(task_id)
+async def test_a_task_that_goes_well_is_started_and_finished(served: Served) -> None:
+    task_id = await served.send("pause", 0.1)
+    row = await served.done(task_id)
     started = {"level": "DEBUG", "event": "started", "task": "pause", "id": task_id, "child": row["worker_pid"]}
-    assert await told(worker, "started") == started
-    finished = await told(worker, "finished")
+    assert await told(served.worker, "started", id=task_id) == started
+    finished = await told(served.worker, "finished", id=task_id)
     assert 0.1 <= finished.pop("took") < 1
     assert finished == {"level": "INFO", "event": "finished", "task": "pause", "id": task_id}
 
 
-async def test_a_failure_tells_its_code_and_message(table: Table, start: Callable[..., Worker]) -> None:
-    worker = start()
-    task_id = await table.send("refuse")
-    assert await told(worker, "failed") == {
+async def test_a_failure_tells_its_code_and_message(served: Served) -> None:
+    task_id = await served.send("refuse")
+    assert await told(served.worker, "failed", id=task_id) == {
         "level": "WARNING",
         "event": "failed",
         "task": "refuse",
@@ -62,13 +61,10 @@ async def test_a_failure_tells_its_code_and_message(table: Table, start: Callabl
     }
 
 
-async def test_a_retry_tells_when_and_after_how_many(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    worker = start()
-    task_id = await table.send("flaky", str(tmp_path / "runs"), 9, max_retries=2, task_options=options(["TRY_AGAIN"]))
+async def test_a_retry_tells_when_and_after_how_many(served: Served, tmp_path: Path) -> None:
+    task_id = await served.send("flaky", str(tmp_path / "runs"), 9, max_retries=2, task_options=options(["TRY_AGAIN"]))
     for attempt in (1, 2):
-        assert await told(worker, "retry") == {
+        assert await told(served.worker, "retry", id=task_id) == {
             "level": "WARNING",
             "event": "retry",
             "task": "flaky",
@@ -77,14 +73,13 @@ async def test_a_retry_tells_when_and_after_how_many(
             "due_in": 1.0,
             "failed_attempts": attempt,
         }
-    assert (await told(worker, "failed"))["id"] == task_id
+    assert (await told(served.worker, "failed", id=task_id))["code"] == "TRY_AGAIN"
 
 
-async def test_a_crash_is_told_of_the_child_and_of_the_task(table: Table, start: Callable[..., Worker]) -> None:
-    worker = start()
-    (child,) = worker.children()
-    task_id = await table.send("leave", 7)
-    assert await told(worker, "crashed") == {
+async def test_a_crash_is_told_of_the_child_and_of_the_task(served: Served) -> None:
+    (child,) = served.worker.children()
+    task_id = await served.send("leave", 7)
+    assert await told(served.worker, "crashed") == {
         "level": "ERROR",
         "event": "crashed",
         "child": 1,
@@ -92,7 +87,7 @@ async def test_a_crash_is_told_of_the_child_and_of_the_task(table: Table, start:
         "how": "exit code 7",
         "tasks": 1,
     }
-    failed = await told(worker, "failed")
+    failed = await told(served.worker, "failed", id=task_id)
     assert (failed["id"], failed["task"], failed["code"]) == (task_id, "leave", "WORKER_CRASHED")
     assert "exit code 7" in failed["message"]
 

@@ -86,7 +86,7 @@ async def memory_for(
     return peak.megabytes
 
 
-@pytest.mark.parametrize("name", ["large", "large_async"])
+@pytest.mark.parametrize("name", [pytest.param("large", marks=pytest.mark.chaos), "large_async"])
 async def test_results_of_15_mb_wait_in_the_children_until_the_database_has_room_for_them(
     connection: asyncpg.Connection, start: Callable[..., Worker], name: str
 ) -> None:

@@ -177,7 +177,6 @@ async def test_a_connection_elsewhere_cuts_those_to_the_primary_before(database:
         await new.close()
 
 
-@pytest.mark.alone
 async def test_a_producer_leaves_a_primary_that_hangs(database: str) -> None:
     async with two_doors(database) as (first, _, url):
         link = await Link.open(PostgresConfig(database_url=url))

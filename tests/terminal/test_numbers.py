@@ -140,33 +140,30 @@ async def test_rows_that_change_cost_little(
     assert share < most_share
 
 
-@pytest.mark.parametrize(
-    ("rate", "changes", "most_s"),
-    [(None, 0, 0.05), (SLOW, 0, 0.05), (None, 1_000, 0.05), (SLOW, 1_000, 0.1)],
-    ids=["fast link", "30 kB/s", "1000 changes/s", "30 kB/s, 1000 changes/s"],
-)
+@pytest.mark.parametrize(("rate", "most_s_in_a_storm"), [(None, 0.05), (SLOW, 0.1)], ids=["fast link", "30 kB/s"])
 @pytest.mark.alone
 async def test_a_key_is_painted_at_once(
-    database: str, quiet: dict[str, str], rate: int | None, changes: int, most_s: float
+    database: str, quiet: dict[str, str], rate: int | None, most_s_in_a_storm: float
 ) -> None:
     """With both, changes fill the slow link for 45 ms four times a second; a key may come right after."""
     connection = await live_tasks(database, 500)
-    rounds: list[list[float]] = []
+    link = f"{rate // 1000} kB/s" if rate else "fast link"
     with PtyConsole(quiet, rate=rate) as console:
         await asyncio.to_thread(console.until_ready)
         await asyncio.to_thread(console.key_to_paint, "j", 1)  # the first screen may still be on its way
-        async with running(connection, WORK.format(turns=300, rows=changes // 10)):
-            while len(rounds) < ROUNDS and (not rounds or percentile(best(rounds), 0.99) >= most_s):
-                rounds.append(await asyncio.to_thread(latencies, console))
+        for changes, most_s in ((0, 0.05), (1_000, most_s_in_a_storm)):
+            rounds: list[list[float]] = []
+            async with running(connection, WORK.format(turns=300, rows=changes // 10)):
+                while len(rounds) < ROUNDS and (not rounds or percentile(best(rounds), 0.99) >= most_s):
+                    rounds.append(await asyncio.to_thread(latencies, console))
+            found = best(rounds)
+            told(
+                f"key → paint, {link}, {changes} changes/s: p50, p99",
+                f"{percentile(found, 0.5) * 1000:.0f}, {percentile(found, 0.99) * 1000:.0f} ms",
+                f"< {most_s * 1000:.0f} ms at p99",
+            )
+            assert percentile(found, 0.99) < most_s
     await connection.close()
-    found = best(rounds)
-    link = f"{rate // 1000} kB/s" if rate else "fast link"
-    told(
-        f"key → paint, {link}, {changes} changes/s: p50, p99",
-        f"{percentile(found, 0.5) * 1000:.0f}, {percentile(found, 0.99) * 1000:.0f} ms",
-        f"< {most_s * 1000:.0f} ms at p99",
-    )
-    assert percentile(found, 0.99) < most_s
 
 
 @pytest.mark.alone

@@ -53,13 +53,13 @@ async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next
     with PtyConsole(orders, screen="workflows") as console:
         await asyncio.to_thread(console.until, "LIVE", "order")
         console.type(keys)
-        await asyncio.to_thread(console.pass_time, 2.0)
+        await asyncio.to_thread(console.pass_time, 1.0)
         idle = await asyncio.to_thread(console.pass_time, 3.0) / 3
         async with running(connection, STEPS.format(last=last)):
             await asyncio.to_thread(console.pass_time, 0.5)
             cpu = console.cpu_s
-            sent = await asyncio.to_thread(console.pass_time, 4.0) / 4
-            share = (console.cpu_s - cpu) / 4
+            sent = await asyncio.to_thread(console.pass_time, 2.0) / 2
+            share = (console.cpu_s - cpu) / 2
     await connection.close()
     what = "the graph" if keys else "the list of workflows"
     told(f"{what}, idle", f"{idle:.0f} B/s", "< 200 B/s")
