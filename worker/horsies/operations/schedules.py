@@ -192,10 +192,18 @@ async def change(
 
 
 async def ordered(
-    conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target], *values: list[Any]
+    conn: asyncpg.Connection,
+    action: OperatorAction,
+    order: SqlName,
+    part: Sequence[Target],
+    *values: list[Any],
+    guarded: bool = False,
 ) -> list[RowOutcome]:
-    """Run the statement of an order for all targets at once, with these columns after those of the audit."""
-    return await give(conn, action, with_audit(*order), part, _states, *values)
+    """Run the statement of an order for all targets at once, with these columns after those of the audit.
+
+    `guarded`: it takes back the pause that was seen, and no newer one.
+    """
+    return await give(conn, action, with_audit(*order), part, _states, *values, guarded=guarded)
 
 
 async def send_now(
