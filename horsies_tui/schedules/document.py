@@ -79,8 +79,9 @@ def _told(tell: ScheduleTelling) -> Iterator[tuple[str, str, Tone | None, Target
     if definition is None:
         yield "sends", about_all_next(row), Tone.MUTED, None
     else:
-        missed = "sends each run that it misses" if definition.catch_up_missed else "sends one run for all it misses"
-        yield "when", f"{definition.words}; {missed}", None, None
+        yield "when", definition.words, None, None
+        missed = "each is sent, late" if definition.catch_up_missed else "one run is sent for all that it missed"
+        yield "if missed", missed, None, None
         queue = "" if definition.queue is None else f", queue {definition.queue}, priority {definition.priority}"
         named = TaskFilter((Term("name", (Glob.literal(definition.target),)),))
         target = ShowTasks(named.text) if definition.kind == "task" else None
@@ -109,12 +110,13 @@ def _state(tell: ScheduleTelling) -> str:
 
 
 def _served(tell: ScheduleTelling) -> str:
-    """The schedulers that serve it; how long ago only for those that are silent, as an age would tick."""
-    named = [
-        one.name if one.lives(tell.now) else f"{one.name}, which was seen {age(tell.now - one.seen_at)} ago"
-        for one in tell.story.schedulers
-    ]
-    return "; ".join(named) or "no scheduler: horsies scheduler MODULE starts one"
+    """The schedulers that serve it; if none does, the one that did so last."""
+    if living := [one.name for one in tell.story.schedulers if one.lives(tell.now)]:
+        return ", ".join(living)
+    if not tell.story.schedulers:
+        return "no scheduler: horsies scheduler MODULE starts one"
+    last = max(tell.story.schedulers, key=lambda one: one.seen_at)
+    return f"no scheduler; {last.name} did, which was seen {age(tell.now - last.seen_at)} ago"
 
 
 # The next runs.

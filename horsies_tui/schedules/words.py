@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.schedules.feed import SchedulesSnapshot
 
+_SECOND: Final = timedelta(seconds=1)
 _TONES: Final = {
     Standing.OVERDUE: Tone.BAD,
     Standing.UNSERVED: Tone.WARNING,
@@ -53,7 +55,8 @@ def countdown(row: ScheduleRow, now: datetime) -> str:
         return ""
     if (late := row.overdue(now)) is not None:
         return f"{age(late)} late"
-    return "now" if row.next_run_at is None or row.next_run_at <= now else ticking(row.next_run_at - now)
+    left = None if row.next_run_at is None else row.next_run_at - now
+    return "now" if left is None or left < _SECOND else ticking(left)
 
 
 def strip(runs: Iterable[ScheduleRun], glyphs: Glyphs) -> tuple[str, tuple[Tone | None, ...]]:

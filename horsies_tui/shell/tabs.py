@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.message import Message
 from textual.widget import Widget
@@ -26,6 +27,7 @@ class Tab:
     title: str
 
 
+_GAP: Final = 3
 _SMALL: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -64,6 +66,9 @@ class Tabs(Widget):
 
     def render(self) -> Text:
         line, self._ends = Text(no_wrap=True, overflow="crop"), []
+        room = self.content_size.width - sum(cell_len(tab.title) + len(tab.key) + 1 for tab in self._tabs)
+        room -= sum(cell_len(self._badge(count)) for count in self._badges.values() if count)
+        gap = " " * min(max(room // (len(self._tabs) - 1), 1), _GAP)
         for tab in self._tabs:
             active = tab.name == self._active
             line.append(f"{tab.key} ", self.get_component_rich_style("tabs--key", partial=True))
@@ -72,7 +77,7 @@ class Tabs(Widget):
             if count := self._badges.get(tab.name):
                 line.append(self._badge(count), self.get_component_rich_style("tabs--badge", partial=True))
             self._ends.append(line.cell_len)
-            line.append("   ")
+            line.append(gap)
         return line
 
     def _badge(self, count: int) -> str:

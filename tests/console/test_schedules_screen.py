@@ -88,7 +88,7 @@ async def test_enter_on_a_past_run_opens_its_task_and_the_keys_of_its_row_go_to_
         await screen.sees("this is the last row of the list")
         await screen.press("escape")
         await screen.sees("── nightly", "outcome")
-        await screen.press("g", "j", "j", "enter")
+        await screen.press("g", "j", "j", "j", "enter")
         await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView), "shows its tasks")
         await screen.sees("name:shop.report")
         await screen.press("escape", "escape")
@@ -175,7 +175,7 @@ async def test_without_schedules_the_screen_says_how_to_define_and_run_them(data
 
 async def test_that_no_scheduler_runs_is_said_first(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", definition(AT_HALF_PAST_TWO), next_s=7_500)
-    await add_scheduler(connection, "nightly", silent_s=40)
+    await add_scheduler(connection, "nightly", silent_s=70)
     async with schedules(database, size=(80, 24)) as screen:
         text = await screen.sees("no scheduler runs, so nothing is sent", "1 unserved")
         assert text.splitlines()[3].strip().startswith("▲ no scheduler runs")

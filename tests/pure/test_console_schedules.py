@@ -152,7 +152,7 @@ def test_orders_of_the_list() -> None:
 
 def test_the_summary_says_first_that_no_scheduler_runs() -> None:
     rows = (a_schedule(next_run_at=NOON + HOUR), a_schedule("late", next_run_at=NOON - HOUR))
-    silent = replace(SCHEDULER, seen_at=NOON - MINUTE)
+    silent = replace(SCHEDULER, seen_at=NOON - 2 * MINUTE)
     chips = summary(Schedules(NOON, rows, (silent,), False), rows, NOON, UNICODE)
     assert [(chip.text, chip.tone) for chip in chips] == [
         ("▲ no scheduler runs, so nothing is sent", Tone.BAD),
@@ -237,7 +237,7 @@ def test_the_facts_of_a_schedule_and_where_they_lead() -> None:
     assert line(facts, "served by").text.endswith("web-1:7")
     silent = (replace(SCHEDULER, seen_at=NOON - 5 * MINUTE),)
     facts = sections(told(a_schedule(next_run_at=NOON + HOUR, schedulers=()), schedulers=silent))["facts"]
-    assert line(facts, "served by").text.endswith("web-1:7, which was seen 5m ago")
+    assert line(facts, "served by").text.endswith("no scheduler; web-1:7 did, which was seen 5m ago")
     assert "no scheduler serves it" in line(facts, "state").text
 
 
