@@ -14,6 +14,7 @@ import pytest
 from blackhole_proxy import BlackholeProxy
 from feed_steps import send
 from flow_steps import MONTH_END, month_end, node, workflow
+from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from textual.widgets import TextArea
 from verb_steps import until
@@ -113,6 +114,16 @@ async def unknown(conn: asyncpg.Connection) -> None:
     await send(conn, "resize-1", "resize-2", age_s=600, task_name="'resize_v2'")
 
 
+async def overdue_schedule(conn: asyncpg.Connection) -> None:
+    await add_schedule(conn, "nightly", definition(target="shop.report"), next_s=-400)
+    await add_scheduler(conn, "nightly")
+
+
+async def unwanted_run(conn: asyncpg.Connection) -> None:
+    await add_schedule(conn, "nightly", definition(target="shop.report"), next_s=3_600)
+    await add_scheduler(conn, "nightly")
+
+
 async def wrong(conn: asyncpg.Connection) -> None:
     await burst(conn)
     await conn.execute("DELETE FROM horsies_tasks WHERE id <> 'f-1'")
@@ -155,6 +166,13 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     ),
     "tasks wait and no worker knows their name": (
         unknown, "unknown name", TASKS, '{"resize-1": "CANCELLED", "resize-2": "CANCELLED"}', 3,
+    ),
+    "a schedule is overdue": (
+        overdue_schedule, "schedule overdue", "SELECT string_agg(task_name, ' ') FROM horsies_tasks", "shop.report", 3,
+    ),
+    "the next run of a schedule must not happen": (
+        unwanted_run, "shop.report", "SELECT (skip_slot = next_run_at)::text FROM horsies_schedules"
+        " JOIN horsies_schedule_state USING (schedule_name)", "true", 2,
     ),
     "the last action was wrong": (wrong, "f-1", TASKS, '{"f-1": "FAILED"}', 2),
 }  # fmt: skip

@@ -12,11 +12,12 @@ from horsies.domain.digests import enqueue_sha, scheduled_task_id
 from horsies.domain.ids import new_task_id
 from horsies.domain.schedule import missed_slots, next_slot, zone_named
 from horsies.operations.audit import require_writable, trace, with_audit
-from horsies.operations.cluster import ALIVE_WITHIN_S, read_cluster
+from horsies.operations.cluster import read_cluster
 from horsies.operations.formatting import clock
 from horsies.operations.orders import by_whom, give
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.store.statements import statement
+from horsies.views.schedules import SEEN_WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -231,7 +232,7 @@ async def send_now(
 
 async def read_schedules(conn: asyncpg.Connection, names: Iterable[str]) -> dict[str, ScheduleFacts]:
     """The schedules of these names that a scheduler has defined, in this order."""
-    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), ALIVE_WITHIN_S)
+    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), SEEN_WITHIN_S)
     return {row["schedule_name"]: _facts(row) for row in rows}
 
 
