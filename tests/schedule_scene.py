@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EVERY_5_MIN = {"type": "interval", "minutes": 5}
 AT_HALF_PAST_TWO = {"type": "daily", "time": "02:30:00"}
-_OF_DEFINITIONS = ("timezone", "kind", "target", "queue", "args", "kwargs", "catch_up_missed")
+_OF_DEFINITIONS = ("timezone", "kind", "target", "queue", "args", "kwargs", "catch_up_missed", "check_interval_seconds")
 
 
 def definition(pattern: dict[str, Any] = EVERY_5_MIN, **changes: Any) -> str:

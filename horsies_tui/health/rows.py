@@ -66,6 +66,11 @@ def any_of(names: Iterable[str]) -> str:
     return ",".join(map(quoted, names))
 
 
+def schedules_of(finding: Finding) -> str:
+    """The filter of the schedules screen for those of the finding; empty for all."""
+    return f"name:{any_of(finding.ids)}" if finding.ids else ""
+
+
 def one_worker(worker_id: str) -> str:
     """The filter of the workers screen for this worker."""
     return f"id:{quoted(worker_id)}"

@@ -310,6 +310,8 @@ class OverviewView(ConsoleView[ExpectedState]):
             self.console.show_tasks(alert.rows)
         elif alert.workers is not None:
             self.console.show_workers(alert.workers)
+        elif alert.schedules is not None:
+            self.console.show_schedules(alert.schedules)
         elif alert.workflow is not None:
             self.console.show_workflow(alert.workflow)
         else:

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies_tui.actions import ACTIONS, Scope, bindings
-from horsies_tui.health.rows import any_of, filter_of
+from horsies_tui.health.rows import filter_of, schedules_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
@@ -141,7 +141,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         elif row.finding.target_kind == "workflow":
             self.console.show_workflow(row.finding.ids[0])
         elif row.finding.target_kind == "schedule":
-            self.console.show_schedules(f"name:{any_of(row.finding.ids)}" if row.finding.ids else "")
+            self.console.show_schedules(schedules_of(row.finding))
         else:
             self.console.show_tasks(filter_of(row.finding))
 

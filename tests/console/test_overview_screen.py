@@ -15,6 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 from feed_steps import send
+from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from verb_steps import until
 
@@ -121,6 +122,18 @@ async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connecti
         await screen.sees("Degraded: RATE_LIMITED surges.")
         await screen.press("escape")
         await screen.sees("Degraded: RATE_LIMITED surges.")
+
+
+async def test_an_alert_about_schedules_opens_them(database: str, connection: asyncpg.Connection) -> None:
+    await add_schedule(connection, "nightly", definition(), next_s=-400)
+    await add_schedule(connection, "calm", definition(), next_s=400)
+    await add_scheduler(connection, "nightly", "calm")
+    async with console(database, screen="overview") as screen:
+        await screen.sees("schedule nightly is overdue")
+        await screen.press("tab", "enter")
+        await screen.sees("name:nightly", "1 of 2 match", "due for 6m")
+        await screen.press("escape", "escape")
+        await screen.sees("Critical: schedule nightly is overdue.")
 
 
 async def test_a_paused_queue_is_told_by_the_recovery_report_and_in_its_line(

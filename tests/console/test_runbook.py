@@ -14,6 +14,7 @@ import pytest
 from blackhole_proxy import BlackholeProxy
 from feed_steps import send
 from flow_steps import MONTH_END, month_end, node, workflow
+from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from textual.widgets import TextArea
 from verb_steps import until
@@ -113,6 +114,15 @@ async def unknown(conn: asyncpg.Connection) -> None:
     await send(conn, "resize-1", "resize-2", age_s=600, task_name="'resize_v2'")
 
 
+async def scheduled(conn: asyncpg.Connection, next_s: float = 3_600) -> None:
+    await add_schedule(conn, "nightly", definition(target="shop.report"), next_s=next_s)
+    await add_scheduler(conn, "nightly")
+
+
+async def not_sent(conn: asyncpg.Connection) -> None:
+    await scheduled(conn, -400)
+
+
 async def wrong(conn: asyncpg.Connection) -> None:
     await burst(conn)
     await conn.execute("DELETE FROM horsies_tasks WHERE id <> 'f-1'")
@@ -155,6 +165,14 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     ),
     "tasks wait and no worker knows their name": (
         unknown, "unknown name", TASKS, '{"resize-1": "CANCELLED", "resize-2": "CANCELLED"}', 3,
+    ),
+    "a schedule did not send its run": (
+        not_sent, "schedule overdue", "SELECT string_agg(task_name || ' ' || status, ', ') FROM horsies_tasks",
+        "shop.report PENDING", 3,
+    ),
+    "a schedule must not run for a while": (
+        scheduled, "1 scheduled", "SELECT max(schedule_name) FROM horsies_schedules WHERE paused_at IS NOT NULL",
+        "nightly", 2,
     ),
     "the last action was wrong": (wrong, "f-1", TASKS, '{"f-1": "FAILED"}', 2),
 }  # fmt: skip

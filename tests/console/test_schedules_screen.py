@@ -175,7 +175,7 @@ async def test_without_schedules_the_screen_says_how_to_define_and_run_them(data
 
 async def test_that_no_scheduler_runs_is_said_first(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", definition(AT_HALF_PAST_TWO), next_s=7_500)
-    await add_scheduler(connection, "nightly", silent_s=40)
+    await add_scheduler(connection, "nightly", silent_s=70)
     async with schedules(database, size=(80, 24)) as screen:
         text = await screen.sees("no scheduler runs, so nothing is sent", "1 unserved")
         assert text.splitlines()[3].strip().startswith("▲ no scheduler runs")

@@ -64,7 +64,7 @@ async def test_schedules_are_listed_with_what_they_send_and_how_they_ran(connect
 
 async def test_without_a_scheduler_the_list_says_that_nothing_is_sent(connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", DAILY_IN_BERLIN)
-    await add_scheduler(connection, "nightly", silent_s=40)
+    await add_scheduler(connection, "nightly", silent_s=70)
     said = await horsies("schedules", "ls")
     assert "unserved" in line_of(said.out, "nightly")
     assert said.out.splitlines()[-1].startswith("no scheduler runs, so nothing is sent; `horsies scheduler MODULE`")

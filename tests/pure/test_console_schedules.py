@@ -152,7 +152,7 @@ def test_orders_of_the_list() -> None:
 
 def test_the_summary_says_first_that_no_scheduler_runs() -> None:
     rows = (a_schedule(next_run_at=NOON + HOUR), a_schedule("late", next_run_at=NOON - HOUR))
-    silent = replace(SCHEDULER, seen_at=NOON - MINUTE)
+    silent = replace(SCHEDULER, seen_at=NOON - 2 * MINUTE)
     chips = summary(Schedules(NOON, rows, (silent,), False), rows, NOON, UNICODE)
     assert [(chip.text, chip.tone) for chip in chips] == [
         ("▲ no scheduler runs, so nothing is sent", Tone.BAD),

@@ -73,6 +73,12 @@ def test_the_slot_that_is_skipped_is_said() -> None:
     assert [run.is_skipped for run in next_runs(row, NOON, 3)] == [False, True, False]
 
 
+def test_a_scheduler_that_looks_seldom_may_be_late_for_twice_as_long() -> None:
+    late = a_schedule(next_run_at=NOON - timedelta(seconds=90))
+    seldom = a_schedule(next_run_at=NOON - timedelta(seconds=90), check_interval_seconds=60)
+    assert (late.overdue(NOON), seldom.overdue(NOON)) == (timedelta(seconds=90), None)
+
+
 def test_no_more_runs_than_there_are() -> None:
     assert planned(definition=None, next_run_at=None) == []
     assert planned(definition=None, next_run_at=NOON) == [NOON]

@@ -197,6 +197,8 @@ async def test_of_missed_slots_that_are_caught_up_only_the_skipped_one_is_left_o
     schedules = scheduled(every("a", catch_up_missed=True))
     await plan(connection, schedules)
     slot = await overdue(connection, 25)
+    (told,) = (await look(connection, "skip", "a")).consequences
+    assert told.endswith(f"; next run {slot + 10 * SECOND:%Y-%m-%d %H:%M:%SZ}")
     await act(connection, "skip", "a")
     await run(connection, await ready(connection, schedules))
     assert await sent(connection) == [slot + 10 * SECOND, slot + 20 * SECOND]

@@ -103,7 +103,7 @@ async def test_a_schedule_is_paused_overdue_unserved_or_scheduled(conn: asyncpg.
         " WHERE schedule_name = 'paused'"
     )
     living = await add_scheduler(conn, "calm", "late", "paused", "just due")
-    await add_scheduler(conn, "alone", pid=8, silent_s=31)
+    await add_scheduler(conn, "alone", pid=8, silent_s=61)
     found = await schedule_rows(conn)
     standings = {row.name: row.standing(found.now) for row in found.rows}
     assert standings == {

@@ -55,6 +55,8 @@ class Alert:
     """The words of the verdict, if no other part says how long."""
     rows: str | None = None
     workers: str | None = None
+    schedules: str | None = None
+    """The filter of the schedules screen, if it is about schedules."""
     workflow: str | None = None
     """The id of the workflow, if the alert is about a single one."""
     failing_since: datetime | None = None

@@ -9,7 +9,7 @@ from horsies.operations.findings import Severity
 from horsies.operations.formatting import counted
 from horsies.views import GONE_AFTER_S
 from horsies_tui.health.alerts import MOST_ALIKE, NO_WORKER, USUAL_PLACE, Alert, Level, Scene
-from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding
+from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding, schedules_of
 from horsies_tui.health.times import lasting, whole_minutes
 from horsies_tui.look.units import number
 
@@ -25,6 +25,7 @@ _LEVELS: Final = {
     Severity.HANDLED: Level.DEGRADED,
     Severity.NOTE: Level.NOTE,
 }
+_SCHEDULES_STUCK: Final = "status:stuck"
 _NO_WORKER_PLACE: Final = 0
 _CAUSE_PLACE: Final = 1
 
@@ -85,6 +86,7 @@ def _one(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
         lasts,
         words(f" for {lasts}" if lasts else "") if "{lasting}" in kind.alert else "",
         rows=_rows(finding),
+        schedules=schedules_of(finding) if finding.target_kind == "schedule" else None,
         workflow=finding.ids[0] if finding.target_kind == "workflow" and finding.count == 1 else None,
         place=_place(kind),
     )
@@ -116,6 +118,7 @@ def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, gl
         _lasts(oldest, report),
         rows=f"{kind.tasks} queue:{any_of(queues)}" if 0 < len(queues) <= MOST_NAMED else None,
         workers=kind.workers,
+        schedules=_SCHEDULES_STUCK if oldest.target_kind == "schedule" else None,
         place=_NO_WORKER_PLACE if unserved else _place(kind),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import MOST_COUNTED, QueueFacts
-from horsies.operations.orders import give, looked_at, since_of
+from horsies.operations.orders import give, looked_at
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
 from horsies.store.statements import statement
@@ -63,8 +63,7 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    guard = [since_of(part)] if verb.for_paused else []
-    return await give(conn, action, with_audit(*verb.order), part, states, *guard)
+    return await give(conn, action, with_audit(*verb.order), part, states, guarded=verb.for_paused)
 
 
 async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueFacts]:

@@ -15,7 +15,6 @@ from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.reading import aware
 from horsies.views.tables import tables
-from horsies.views.workers import GONE_AFTER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
     from horsies.views.audit import AuditRow
 
 OVERDUE_AFTER_S: Final = 60.0
-"""A scheduler looks at least this often, see check_interval_seconds."""
+"""And twice the interval at which its scheduler looks, if that is longer: it may be busy for one."""
+SEEN_WITHIN_S: Final = 60.0
+"""A scheduler that runs renews its row every 10 s; horsies.operations uses the same."""
 MOST_SCHEDULES: Final = 2_000
 STRIP_RUNS: Final = 12
 """The newest runs that a list shows of each schedule."""
@@ -89,6 +90,7 @@ class Definition:
     kwargs: str | None
     """Both as JSON."""
     catch_up_missed: bool
+    overdue_after_s: float
 
 
 class Standing(StrEnum):
@@ -142,7 +144,8 @@ class ScheduleRow:
         if self.paused_at is not None or self.next_run_at is None:
             return None
         late = now - self.next_run_at
-        return late if late.total_seconds() > OVERDUE_AFTER_S else None
+        allowed_s = OVERDUE_AFTER_S if self.definition is None else self.definition.overdue_after_s
+        return late if late.total_seconds() > allowed_s else None
 
     def standing(self, now: datetime) -> Standing:
         if self.paused_at is not None:
@@ -155,7 +158,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRow:
-    """A scheduler, in the column order of the statement. It is dead after 30 s of silence, as a worker is."""
+    """A scheduler, in the column order of the statement."""
 
     id: str
     hostname: str
@@ -170,7 +173,7 @@ class SchedulerRow:
         return f"{self.hostname}:{self.pid}"
 
     def lives(self, now: datetime) -> bool:
-        return (now - self.seen_at).total_seconds() <= GONE_AFTER_S
+        return (now - self.seen_at).total_seconds() <= SEEN_WITHIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +304,7 @@ def definition_of(text: str) -> Definition:
     """Cached by its text: a definition changes with a release, and a list of 1,000 is read every two seconds."""
     stored: dict[str, Any] = json.loads(text)
     zone = str(stored.get("timezone") or "UTC")
-    pattern = _pattern_of(stored.get("pattern"), zone)
+    pattern, interval = _pattern_of(stored.get("pattern"), zone), stored.get("check_interval_seconds")
     if pattern is None:
         words = f"{json.dumps(stored.get('pattern'))}, a pattern that this release does not know"
     else:
@@ -317,6 +320,7 @@ def definition_of(text: str) -> Definition:
         stored.get("args"),
         stored.get("kwargs"),
         bool(stored.get("catch_up_missed")),
+        max(OVERDUE_AFTER_S, 2 * interval if isinstance(interval, int | float) else 0),
     )
 
 

@@ -98,7 +98,7 @@ class Finding:
 
     kind: FindingKind
     target_kind: TargetKind
-    name: str  # of the task, workflow or schedule, the worker's id, or the queue
+    name: str  # of the task or workflow, the worker's id, or the queue
     ids: tuple[str, ...]  # as many as were read
     count: int
     since: datetime | None  # of the oldest one

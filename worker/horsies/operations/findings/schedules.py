@@ -15,6 +15,7 @@ from horsies.operations.findings import (
 )
 from horsies.operations.formatting import clock, counted, span
 from horsies.store.statements import statement
+from horsies.views.schedules import SEEN_WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,19 +25,17 @@ if TYPE_CHECKING:
 
     from horsies.operations.cluster import Cluster
 
-NO_SCHEDULER = FindingKind("no scheduler runs", 45, alert="no scheduler runs, {count} of its schedules wait")
+NO_SCHEDULER = FindingKind("no scheduler runs", 45, alert="no scheduler runs, schedules planned: {count}")
 SCHEDULE_OVERDUE = FindingKind(
     "schedule overdue", 55, alert="schedule {name} is overdue", alerts="{findings} schedules are overdue"
 )
 
-_SEEN_WITHIN_S = 60.0
-"""A scheduler renews its row every 10 s."""
 _START = "Start one: `horsies scheduler shop.tasks:app`, or `horsies worker shop.tasks:app --with-scheduler`."
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    late = await conn.fetch(statement(__name__, "diagnose_schedules_overdue"), _SEEN_WITHIN_S, MOST_IDS)
-    known = await conn.fetchrow(statement(__name__, "diagnose_schedulers"), _SEEN_WITHIN_S)
+    late = await conn.fetch(statement(__name__, "diagnose_schedules_overdue"), SEEN_WITHIN_S, MOST_IDS)
+    known = await conn.fetchrow(statement(__name__, "diagnose_schedulers"), SEEN_WITHIN_S)
     if not known["planned"]:
         return []
     if not known["running"]:
