@@ -44,13 +44,16 @@ async def give(
     targets: Sequence[Target],
     states: Callable[[asyncpg.Connection, list[str]], Awaitable[Mapping[str, str]]],
     *values: list[Any],
+    guarded: bool,
 ) -> list[RowOutcome]:
     """Run the statement for all targets at once; for those that it did not change, return their present state.
 
-    `values`: further columns of the statement's, as `since_of` for one that takes back the order that was seen.
+    `guarded`: it takes back the order that was seen, and no newer one. `values` are further columns of the statement.
     """
     ids = [target.id for target in targets]
-    rows = await conn.fetch(order, *action.values, ids, [action.undoes.get(target_id) for target_id in ids], *values)
+    undoes = [action.undoes.get(target_id) for target_id in ids]
+    seen = [[target.seen.since for target in targets]] if guarded else []
+    rows = await conn.fetch(order, *action.values, ids, undoes, *seen, *values)
     changed = {row[0] for row in rows}
     left = [target_id for target_id in ids if target_id not in changed]
     now = await states(conn, left) if left else {}
@@ -61,11 +64,6 @@ async def give(
     if left:
         await trace(conn, action, [row for row in outcomes if not row.applied])
     return outcomes
-
-
-def since_of(targets: Sequence[Target]) -> list[Any]:
-    """When the orders were given that the operator saw: a newer one is not taken back."""
-    return [target.seen.since for target in targets]
 
 
 def by_whom(actor: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.formatting import clock, counted
-from horsies.operations.orders import by_whom, give, looked_at, since_of
+from horsies.operations.orders import by_whom, give, looked_at
 from horsies.operations.preview import Preview, Refusal, Target
 from horsies.store.statements import statement
 
@@ -97,8 +97,7 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    guard = [since_of(part)] if verb.for_paused else []
-    return await give(conn, action, with_audit(*verb.order), part, states, *guard)
+    return await give(conn, action, with_audit(*verb.order), part, states, guarded=verb.for_paused)
 
 
 async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueStanding]:

@@ -12,11 +12,12 @@ from horsies.domain.digests import enqueue_sha, scheduled_task_id
 from horsies.domain.ids import new_task_id
 from horsies.domain.schedule import missed_slots, next_slot, zone_named
 from horsies.operations.audit import require_writable, trace, with_audit
-from horsies.operations.cluster import ALIVE_WITHIN_S, read_cluster
+from horsies.operations.cluster import read_cluster
 from horsies.operations.formatting import clock
 from horsies.operations.orders import by_whom, give
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.store.statements import statement
+from horsies.views.schedules import SEEN_WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -192,10 +193,18 @@ async def change(
 
 
 async def ordered(
-    conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target], *values: list[Any]
+    conn: asyncpg.Connection,
+    action: OperatorAction,
+    order: SqlName,
+    part: Sequence[Target],
+    *values: list[Any],
+    guarded: bool = False,
 ) -> list[RowOutcome]:
-    """Run the statement of an order for all targets at once, with these columns after those of the audit."""
-    return await give(conn, action, with_audit(*order), part, _states, *values)
+    """Run the statement of an order for all targets at once, with these columns after those of the audit.
+
+    `guarded`: it takes back the pause that was seen, and no newer one.
+    """
+    return await give(conn, action, with_audit(*order), part, _states, *values, guarded=guarded)
 
 
 async def send_now(
@@ -223,7 +232,7 @@ async def send_now(
 
 async def read_schedules(conn: asyncpg.Connection, names: Iterable[str]) -> dict[str, ScheduleFacts]:
     """The schedules of these names that a scheduler has defined, in this order."""
-    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), ALIVE_WITHIN_S)
+    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), SEEN_WITHIN_S)
     return {row["schedule_name"]: _facts(row) for row in rows}
 
 

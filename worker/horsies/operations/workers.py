@@ -10,7 +10,7 @@ from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.findings.crashed import unacknowledged
 from horsies.operations.formatting import clock, span
-from horsies.operations.orders import by_whom, give, looked_at, since_of
+from horsies.operations.orders import by_whom, give, looked_at
 from horsies.operations.preview import Preview, Refusal, Target
 from horsies.operations.verb import WorkerState
 from horsies.store.statements import statement
@@ -132,7 +132,7 @@ async def change(
 ) -> list[RowOutcome]:
     if verb.order is not None:
         order = with_audit(*verb.order, crashed=statement("horsies.operations.findings.crashed", "crashed_tasks"))
-        return await give(conn, action, order, part, states, *([since_of(part)] if verb.guarded else []))
+        return await give(conn, action, order, part, states, guarded=verb.guarded)
     return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
 
 

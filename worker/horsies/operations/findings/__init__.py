@@ -80,7 +80,7 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an operator may do. The verb is one of operations.tasks, .workers, .queues, .schedules or .workflows, by
+    """What an operator may do. The verb is one of operations.tasks, .workers, .queues or .workflows, by
     `target_kind`."""
 
     verb: str
@@ -99,7 +99,7 @@ class Finding:
 
     kind: FindingKind
     target_kind: TargetKind
-    name: str  # of the task, workflow or schedule, the worker's id, or the queue
+    name: str  # of the task or workflow, the worker's id, or the queue
     ids: tuple[str, ...]  # as many as were read
     count: int
     since: datetime | None  # of the oldest one

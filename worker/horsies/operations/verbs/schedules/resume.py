@@ -37,13 +37,12 @@ def _effect(schedule: ScheduleFacts) -> str:
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
-    from horsies.operations.orders import since_of
     from horsies.operations.schedules import ordered, read_schedules
 
     now = await read_schedules(conn, [target.id for target in part])
     seen = [now[target.id].next_run_at if target.id in now else None for target in part]
     following = [now[target.id].following if target.id in now else None for target in part]
-    return await ordered(conn, action, (__name__, "resume_schedule"), part, since_of(part), seen, following)
+    return await ordered(conn, action, (__name__, "resume_schedule"), part, seen, following, guarded=True)
 
 
 VERB = ScheduleVerb(
