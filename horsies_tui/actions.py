@@ -181,7 +181,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("workers.shorter", ("left_square_bracket",), "shorter", "Plot less of the past."),
     Action("workers.longer", ("right_square_bracket",), "longer", "Plot more of the past."),
     Action("workers.tasks", ("l",), "all its tasks", "The task list, with all that it holds or has had."),
-    Action("workers.everyone", ("w",), "older ones", "Show those too that are gone for over an hour."),
+    Action("workers.everyone", ("w",), "older ones", "Show those, too, that ended over an hour ago."),
     Action("workers.columns", ("c",), "columns", "Choose the columns."),
     Action("workers.copy", ("y",), "copy", "Copy the id of the worker, or of its task."),
     Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
