@@ -130,9 +130,7 @@ class WorkersView(WorkerList):
     def action_everyone(self) -> None:
         self._ask(everyone=not self._need.everyone)
         self.console.say(
-            "workers that ended over an hour ago, too"
-            if self._need.everyone
-            else "only workers of the last hour"
+            "workers that ended over an hour ago, too" if self._need.everyone else "only workers of the last hour"
         )
 
     def action_shorter(self) -> None:
