@@ -189,7 +189,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("workers.earlier", ("left",), "earlier", "In the charts, read the time before.", palette=False),
     Action("workers.later", ("right",), "later", "In the charts, read the time after.", palette=False),
     Action("workers.tasks", ("l",), "all its tasks", "The task list, with all that it holds or has had."),
-    Action("workers.everyone", ("w",), "older ones", "Show those too that are gone for over an hour."),
+    Action("workers.everyone", ("w",), "older ones", "Show those, too, that ended over an hour ago."),
     Action("workers.columns", ("c",), "columns", "Choose the columns."),
     Action("workers.copy", ("y",), "copy", "Copy the id of the worker, or of its task."),
     *_keys_of(Scope.SCHEDULES, verbs_for("schedule")),

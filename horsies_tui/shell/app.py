@@ -9,7 +9,7 @@ For authors of screens (the whole interface is `view.Console`; the base class is
 - `console.say(text)`, `console.say_error(text)`, `console.open_task(id)`, `console.show_tasks(filter)`,
   `console.show_workflow(id, node)`, `console.push_sheet(sheet, done)`, `console.why_no_writes()`,
   `console.act(verb, view)`, which calls `operation_flow.OperationFlow(console).begin(verb, view)`.
-- VIEWS below names the classes: `tasks.view.TasksView`, `task.view.DetailView` (it has `open(task_id)`), …
+- VIEWS in shell/views.py names the classes: `tasks.view.TasksView`, `task.view.DetailView` (it has `open(task_id)`), …
 """
 
 from __future__ import annotations
@@ -24,15 +24,11 @@ from textual.command import CommandPalette
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
 from horsies_tui.actions import Action, Scope, bindings, live_actions
-from horsies_tui.activity.view import ActivityView
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size, time_of_day, zone_of
-from horsies_tui.overview.view import OverviewView
-from horsies_tui.recovery.view import RecoveryView
-from horsies_tui.schedules.view import SchedulesView
 from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLine, ErrorSheet
 from horsies_tui.shell.footer import Footer
@@ -43,16 +39,12 @@ from horsies_tui.shell.operation_flow import OperationFlow
 from horsies_tui.shell.palette import ActionCommands, NamedFilters
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.stage import Stage
-from horsies_tui.shell.tabs import Tab, Tabs
-from horsies_tui.task.view import DetailView
-from horsies_tui.tasks.view import TasksView
+from horsies_tui.shell.tabs import Tabs
+from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.menus import Item, PickOne
-from horsies_tui.workers.view import WorkersView
-from horsies_tui.workflow.view import WorkflowView
-from horsies_tui.workflows.view import WorkflowsView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,30 +57,15 @@ if TYPE_CHECKING:
     from horsies_tui.feed.clock import Clock
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.options import ConsoleOptions
+    from horsies_tui.schedules.view import SchedulesView
+    from horsies_tui.task.view import DetailView
+    from horsies_tui.tasks.view import TasksView
     from horsies_tui.view import ConsoleView
+    from horsies_tui.workers.view import WorkersView
+    from horsies_tui.workflow.view import WorkflowView
 
 ResultT = TypeVar("ResultT")
 
-TABS: Final = (
-    Tab("1", "overview", "Overview"),
-    Tab("2", "tasks", "Tasks"),
-    Tab("3", "workers", "Workers"),
-    Tab("4", "workflows", "Workflows"),
-    Tab("5", "recovery", "Recovery"),
-    Tab("6", "schedules", "Schedules"),
-    Tab("7", "activity", "Activity"),
-)
-VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
-    "overview": OverviewView,
-    "tasks": TasksView,
-    "detail": DetailView,
-    "workers": WorkersView,
-    "workflows": WorkflowsView,
-    "workflow": WorkflowView,
-    "recovery": RecoveryView,
-    "schedules": SchedulesView,
-    "activity": ActivityView,
-}
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
 """The class that every screen gets from this width on, in columns; style sheets and views test for it."""
 MOST_ERRORS: Final = 50

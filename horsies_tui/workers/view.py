@@ -42,7 +42,7 @@ def _fits(verb: WorkerVerb, row: WorkerRow) -> bool:
 
 
 _SORT_HELP: Final = {
-    WorkerSort.TROUBLE: ("t", "gone with tasks, late, draining, alive"),
+    WorkerSort.TROUBLE: ("t", "lost with tasks, late, draining, alive"),
     WorkerSort.NAME: ("n", "by host and process"),
     WorkerSort.LOAD: ("l", "by the share of its processes that run a task"),
     WorkerSort.TASKS: ("k", "by what it holds, claimed or running"),
@@ -131,9 +131,7 @@ class WorkersView(WorkerList):
     def action_everyone(self) -> None:
         self._ask(everyone=not self._need.everyone)
         self.console.say(
-            "workers that have been gone for longer than an hour, too"
-            if self._need.everyone
-            else "only workers of the last hour"
+            "workers that ended over an hour ago, too" if self._need.everyone else "only workers of the last hour"
         )
 
     def action_shorter(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 
-from horsies_tui.shell.app import VIEWS
+from horsies_tui.shell.views import VIEWS
 from horsies_tui.shots.camera import Shot, gallery
 from horsies_tui.shots.shots import SHOTS
 from horsies_tui.widgets.sheet import Sheet

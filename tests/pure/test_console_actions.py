@@ -15,10 +15,11 @@ from horsies_tui.activity.view import ActivityView
 from horsies_tui.keys import key_label, key_name
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
-from horsies_tui.shell.app import TABS, ConsoleApp
+from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.help import TITLES
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shell.picker import Picker
+from horsies_tui.shell.views import TABS
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.row_table import RowTable

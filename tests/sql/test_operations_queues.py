@@ -152,7 +152,7 @@ async def test_a_pause_is_undone_once_and_its_undoing_names_it(connection: async
     first = await undo(connection, paused.operation_id, OPS, "back")
     second = await undo(connection, paused.operation_id, OPS, "again")
     assert ([row.applied for row in first.rows], [row.applied for row in second.rows]) == ([True], [False])
-    assert second.rows[0].detail == "it was acted on by hand since: resume by ops@bastion"
+    assert second.rows[0].detail == "an operator has acted on it since: resume by ops@bastion"
     assert len(await claim_some(connection, queue="mail")) == 1
     pause, resume = await audit(connection)
     assert (resume["verb"], resume["undoes"], resume["operation_id"]) == ("resume", pause["id"], first.operation_id)

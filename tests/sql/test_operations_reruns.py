@@ -170,7 +170,7 @@ async def test_of_two_operators_who_rerun_the_same_rows_one_does(connection: asy
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE rerun_of IS NOT NULL") == len(names)
     assert sum(len(outcome.applied) for outcome in outcomes) == len(names)
     refused = {row.detail for outcome in outcomes for row in outcome.refused}
-    assert refused <= {f"it was acted on by hand meanwhile: rerun by {who}" for who in ("ann@a", "bob@b")}
+    assert refused <= {f"an operator has acted on it meanwhile: rerun by {who}" for who in ("ann@a", "bob@b")}
     assert refused
 
 

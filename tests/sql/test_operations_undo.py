@@ -176,7 +176,8 @@ async def test_an_undo_cannot_be_undone_nor_be_done_twice(connection: asyncpg.Co
     undone = await undo(connection, outcome.operation_id, OPS, None)
     assert await refusals(connection, undone.operation_id) == ["there is no way back from undo"]
     await done(connection, V.CANCEL, "t")
-    assert await refusals(connection, outcome.operation_id) == ["it was acted on by hand since: cancel by ops@bastion"]
+    since = "an operator has acted on it since: cancel by ops@bastion"
+    assert await refusals(connection, outcome.operation_id) == [since]
 
 
 async def test_two_operators_who_undo_at_once_undo_once(connection: asyncpg.Connection, database: str) -> None:

@@ -165,7 +165,7 @@ async def test_a_pause_is_not_undone_once_somebody_has_acted_since(connection: a
     await act(connection, V.RESUME, "w1")
     await act(connection, V.PAUSE, "w1")
     undone = await undo(connection, paused.operation_id, OPS, None)
-    assert undone.rows[0].detail == "it was acted on by hand since: pause by ops@bastion"
+    assert undone.rows[0].detail == "an operator has acted on it since: pause by ops@bastion"
     assert (await workflow_row(connection))["status"] == "PAUSED"
 
 
@@ -347,7 +347,7 @@ async def test_two_operators_who_rerun_at_once_make_one_copy(connection: asyncpg
     await ends(connection, "w1", 0)
     looks = [await look(connection, V.RERUN, "w1") for _ in range(2)]
     outcomes = [await apply(connection, looked, OPS, None) for looked in looks]
-    assert [row.detail for row in outcomes[1].refused] == ["it was acted on by hand meanwhile"]
+    assert [row.detail for row in outcomes[1].refused] == ["an operator has acted on it meanwhile"]
     assert await connection.fetchval("SELECT count(*) FROM horsies_workflows") == 2
 
 

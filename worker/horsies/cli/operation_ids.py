@@ -35,5 +35,5 @@ async def operation_of(connection: Connection, text: str) -> UUID:
 def _unknown(text: str) -> OperationError:
     return OperationError(
         f"{text!r} is no operation, and not the end of one of the newest",
-        help_text="`horsies audit ls` lists what was done by hand, with --json by whole ids",
+        help_text="`horsies audit ls` lists the actions of operators, with --json by whole ids",
     )

@@ -169,7 +169,7 @@ WorkerFilterOption = Annotated[
         "--filter",
         "-f",
         metavar="TEXT",
-        help="All workers that match, for example `status:late,gone host:web-* queue:email`.",
+        help="All workers that match, for example `status:late,lost host:web-* queue:email`.",
         show_default=False,
     ),
 ]

@@ -27,8 +27,8 @@ WITH compared AS (
 SELECT id, refusal FROM judged WHERE refusal IS NOT NULL
 
 -- name: task_change
--- operations/tasks.py, the change of every verb that changes tasks; each row as the operator saw it, in a state that the verb
--- changes, and not refused by the verb
+-- operations/tasks.py, the change of every verb that changes tasks; each row as the operator saw it, in a state that the
+-- verb changes, and not refused by the verb
 -- (parameters of `task_judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
 WITH /* operation */, /* judged */, /* changed */, history AS (
     -- A run that is taken from its worker leaves an attempt.

@@ -4,7 +4,7 @@
 SELECT action.id,
        COALESCE(action.after_state ->> 'draining_since', action.after_state ->> 'paused_at',
                 action.after_state ->> 'skip_slot')::timestamptz AS given_at,
-       (SELECT concat('it was acted on by hand since: ', later.verb, ' by ', later.os_user, '@', later.os_host)
+       (SELECT concat('an operator has acted on it since: ', later.verb, ' by ', later.os_user, '@', later.os_host)
           FROM horsies_operator_actions later
          WHERE later.target_kind = action.target_kind AND later.target_id = action.target_id AND later.id > action.id
            AND later.outcome = 'applied'
@@ -41,12 +41,12 @@ WITH /* operation */, /* judged */, restored AS (
 ), audited AS (
     SELECT judged.action AS number, 'task' AS kind, judged.target_id AS id, judged.refusal AS detail,
            CASE WHEN restored.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,
-           jsonb_strip_nulls(to_jsonb(held)) AS before,
+           jsonb_strip_nulls(to_jsonb(present)) AS before,
            CASE WHEN restored.id IS NOT NULL
                 THEN jsonb_build_object('status', restored.status, 'retry_count', restored.retry_count) END AS after,
            CASE WHEN judged.verb IS NOT NULL THEN judged.action END AS undoes
       FROM judged
-      LEFT JOIN held ON held.id = judged.target_id
+      LEFT JOIN present ON present.id = judged.target_id
       LEFT JOIN restored ON restored.action = judged.action
 ), /* audit */, told AS MATERIALIZED (
     SELECT pg_notify('task_queue_' || queue_name, 'requeue:' || min(id))
@@ -75,43 +75,43 @@ deed AS MATERIALIZED (
                   completed_at, failed_at, result, error_code, failed_reason, claimed_by_worker_id, claimed_at, started_at,
                   worker_hostname, worker_pid, worker_process_name
              FROM jsonb_populate_record(NULL::horsies_tasks, trace.before_state)) before ON true
-), held AS (
+), present AS (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count, max_retries,
            enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
       FROM horsies_tasks
      WHERE id = ANY ($8)
      /* lock */
 ), compared AS MATERIALIZED (
-    SELECT deed.*, held.unique_key,
+    SELECT deed.*, present.unique_key,
            CASE WHEN deed.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN deed.old_status
                 ELSE 'PENDING' END AS new_status,
            CASE WHEN deed.verb IS NULL THEN 'its audit row is gone'
-                WHEN held.id IS NULL THEN 'it is gone: its row was deleted'
+                WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
                 WHEN (SELECT max(id) FROM horsies_operator_actions
                        WHERE target_kind = 'task' AND target_id = deed.target_id AND outcome = 'applied') > deed.action
-                THEN (SELECT concat('it was acted on by hand since: ', verb, ' by ', os_user, '@', os_host)
+                THEN (SELECT concat('an operator has acted on it since: ', verb, ' by ', os_user, '@', os_host)
                         FROM horsies_operator_actions
                        WHERE target_kind = 'task' AND target_id = deed.target_id AND outcome = 'applied'
                        ORDER BY id DESC LIMIT 1)
-                WHEN (held.status, held.retry_count, held.claimed_at, held.started_at, held.failed_at)
+                WHEN (present.status, present.retry_count, present.claimed_at, present.started_at, present.failed_at)
                      IS DISTINCT FROM (deed.after_state ->> 'status', (deed.after_state ->> 'retry_count')::integer,
                                        (deed.after_state ->> 'claimed_at')::timestamptz,
                                        (deed.after_state ->> 'started_at')::timestamptz,
                                        (deed.after_state ->> 'failed_at')::timestamptz)
-                THEN 'it is ' || held.status
-                     || CASE WHEN held.status IN ('CLAIMED', 'RUNNING')
-                             THEN ' on ' || COALESCE(held.claimed_by_worker_id, 'an unknown worker') ELSE '' END
-                     || ' now, try ' || held.retry_count + 1
+                THEN 'it is ' || present.status
+                     || CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
+                             THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
+                     || ' now, try ' || present.retry_count + 1
                 WHEN deed.result_left_out THEN 'its result had more than 64 kB and was not kept'
                 -- The task ended, and its node got that outcome.
-                WHEN held.is_workflow_task AND deed.old_status <> held.status
-                     AND held.status IN ('FAILED', 'CANCELLED', 'EXPIRED')
-                     AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = held.id
+                WHEN present.is_workflow_task AND deed.old_status <> present.status
+                     AND present.status IN ('FAILED', 'CANCELLED', 'EXPIRED')
+                     AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = present.id
                                     AND status IN ('COMPLETED', 'FAILED', 'SKIPPED'))
                 THEN 'its workflow has gone on without it'
            END AS difference
       FROM deed
-      LEFT JOIN held ON held.id = deed.target_id
+      LEFT JOIN present ON present.id = deed.target_id
 ), judged AS MATERIALIZED (
     SELECT compared.*,
            CASE WHEN difference IS NOT NULL THEN difference

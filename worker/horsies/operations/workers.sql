@@ -5,14 +5,15 @@
 -- A sign of life is a snapshot, a beat for a task of the worker, a claim or a start. Silence is excused while a gap of
 -- the pulse that has just ended explains it. Not while the gap lasts: if no worker is alive, an operator must not wait
 -- for one.
-SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed, COALESCE(held.running, 0) AS running,
-       GREATEST(newest.snapshot_at, held.last_act) AS last_sign,
-       extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, held.last_act))::float8 AS silent_s,
+SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS claimed,
+       COALESCE(in_flight.running, 0) AS running,
+       GREATEST(newest.snapshot_at, in_flight.last_act) AS last_sign,
+       extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, in_flight.last_act))::float8 AS silent_s,
        given.draining_since, given.ordered_by,
        CASE WHEN jsonb_typeof(newest.recovery_config -> 'finalizing_stale_threshold_ms') = 'number'
             THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer ELSE $2::integer END AS finalizing_ms,
        statement_timestamp() AS now,
-       COALESCE(GREATEST(newest.snapshot_at, held.last_act) >= horsies_silent_before($3, $4)
+       COALESCE(GREATEST(newest.snapshot_at, in_flight.last_act) >= horsies_silent_before($3, $4)
                 AND EXISTS (SELECT FROM horsies_pulse
                              WHERE beaten_at >= statement_timestamp() - horsies_harmless_gap($3, $4)), false) AS excused
   FROM unnest($1::text[]) WITH ORDINALITY AS asked (worker_id, number)
@@ -31,7 +32,7 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed
                  WHERE task_id = task.id AND sent_at >= task.claimed_at
                    AND role = CASE task.status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END
                  ORDER BY sent_at DESC LIMIT 1) beat ON true
-         WHERE task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = asked.worker_id) held ON true
+         WHERE task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = asked.worker_id) in_flight ON true
   LEFT JOIN horsies_worker_orders given ON given.worker_id = asked.worker_id
  ORDER BY asked.number
 

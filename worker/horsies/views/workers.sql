@@ -14,7 +14,7 @@ WITH RECURSIVE known AS (
       FROM known
      CROSS JOIN LATERAL (SELECT worker_id, snapshot_at FROM horsies_worker_states WHERE worker_id > known.worker_id
                           ORDER BY worker_id, snapshot_at DESC LIMIT 1) next
-), held AS (
+), in_flight AS (
     SELECT claimed_by_worker_id AS worker_id, count(*) FILTER (WHERE status = 'RUNNING') AS running,
            count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
            max(GREATEST(claimed_at, started_at)) AS act_at,
@@ -26,7 +26,7 @@ WITH RECURSIVE known AS (
 SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running, COALESCE(claimed, 0) AS claimed, act_at,
        beat.sent_at AS beat_at, snapshot.*
   FROM known
-  FULL JOIN held USING (worker_id)
+  FULL JOIN in_flight USING (worker_id)
        -- A worker may be late with its snapshots only. Only the beats of its newest task, because beats are sent for
        -- all at once.
   LEFT JOIN LATERAL (
@@ -34,7 +34,7 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
                -- Not as a condition of the join, which is checked after the beats have been read: 14 ms of 21 for 500
                -- workers.
           FROM unnest(CASE WHEN COALESCE(known.snapshot_at < statement_timestamp() - $2::float8 * interval '1 s', true)
-                           THEN held.newest_ids END) AS mine (id)
+                           THEN in_flight.newest_ids END) AS mine (id)
          CROSS JOIN unnest(ARRAY['runner', 'claimer']) AS of (role)
          CROSS JOIN LATERAL (SELECT sent_at FROM horsies_heartbeats
                               WHERE task_id = mine.id AND role = of.role
@@ -55,7 +55,7 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
                  ORDER BY worker_id, snapshot_at DESC
                  LIMIT 1) own
        ) snapshot ON true
- WHERE held.worker_id IS NOT NULL OR worker_id = ANY ($3::text[])
+ WHERE in_flight.worker_id IS NOT NULL OR worker_id = ANY ($3::text[])
     OR $1::interval IS NULL OR known.snapshot_at >= statement_timestamp() - $1::interval
  ORDER BY worker_id
 

@@ -42,7 +42,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: Workfl
     from horsies.operations.workflows import RefusedError, newest_action
 
     if await newest_action(conn, seen.flow.id) != seen.last_action:
-        raise RefusedError("it was acted on by hand meanwhile")
+        raise RefusedError("an operator has acted on it meanwhile")
     copy = await copy_workflow(conn, seen.flow.id)
     return Done(f"runs again as {copy}", {"new_workflow_id": copy}, copy)
 
