@@ -90,7 +90,7 @@ def test_the_runs_are_a_strip_with_a_sign_and_a_tone_each_the_newest_at_the_righ
     states = ("RUNNING", "FAILED", "SKIPPED", "EXPIRED", "PRUNED", "COMPLETED")
     row = a_schedule(runs=tuple(a_run(NOON - number * HOUR, state) for number, state in enumerate(states)))
     strip = cells(row)["runs"]
-    assert strip.text == "✓∅▲⊘✗▶"
+    assert strip.text == "✓∅†⊘✗▶"
     assert strip.tones[-2:] == (Tone.FAILED, Tone.RUNNING)
     assert cells(row, Look(NOON, ASCII))["runs"].text.isascii()
     assert cells(a_schedule())["runs"].text == ""

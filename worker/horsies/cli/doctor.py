@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
@@ -49,6 +48,8 @@ def doctor(
     mends it. Nothing is changed: it reads within 5 s, waits for no lock, and notifies itself. The exit code is 0, and 1
     if a line is `fail`. `--json` prints `database`, `now`, `counts` and `lines`.
     """
+    import asyncio
+
     from horsies.cli.machine import plain, print_json
     from horsies.cli.tables import Screen, say
     from horsies.doctor import Verdict

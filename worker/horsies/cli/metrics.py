@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from typing import Annotated
@@ -31,6 +30,8 @@ def metrics(
     One process for the whole cluster; it needs no application, no worker, and only the right to read. What single
     workers count and measure is at their own `--metrics-port`.
     """
+    import asyncio
+
     from horsies.run.events import Events, configure_logging
     from horsies.run.metrics.exporter import Exporter
     from horsies.run.metrics.http import Address
