@@ -114,14 +114,13 @@ async def unknown(conn: asyncpg.Connection) -> None:
     await send(conn, "resize-1", "resize-2", age_s=600, task_name="'resize_v2'")
 
 
-async def overdue_schedule(conn: asyncpg.Connection) -> None:
-    await add_schedule(conn, "nightly", definition(target="shop.report"), next_s=-400)
+async def scheduled(conn: asyncpg.Connection, next_s: float = 3_600) -> None:
+    await add_schedule(conn, "nightly", definition(target="shop.report"), next_s=next_s)
     await add_scheduler(conn, "nightly")
 
 
-async def unwanted_run(conn: asyncpg.Connection) -> None:
-    await add_schedule(conn, "nightly", definition(target="shop.report"), next_s=3_600)
-    await add_scheduler(conn, "nightly")
+async def not_sent(conn: asyncpg.Connection) -> None:
+    await scheduled(conn, -400)
 
 
 async def wrong(conn: asyncpg.Connection) -> None:
@@ -167,12 +166,13 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     "tasks wait and no worker knows their name": (
         unknown, "unknown name", TASKS, '{"resize-1": "CANCELLED", "resize-2": "CANCELLED"}', 3,
     ),
-    "a schedule is overdue": (
-        overdue_schedule, "schedule overdue", "SELECT string_agg(task_name, ' ') FROM horsies_tasks", "shop.report", 3,
+    "a schedule did not send its run": (
+        not_sent, "schedule overdue", "SELECT string_agg(task_name || ' ' || status, ', ') FROM horsies_tasks",
+        "shop.report PENDING", 3,
     ),
-    "the next run of a schedule must not happen": (
-        unwanted_run, "shop.report", "SELECT (skip_slot = next_run_at)::text FROM horsies_schedules"
-        " JOIN horsies_schedule_state USING (schedule_name)", "true", 2,
+    "a schedule must not run for a while": (
+        scheduled, "1 scheduled", "SELECT max(schedule_name) FROM horsies_schedules WHERE paused_at IS NOT NULL",
+        "nightly", 2,
     ),
     "the last action was wrong": (wrong, "f-1", TASKS, '{"f-1": "FAILED"}', 2),
 }  # fmt: skip

@@ -246,7 +246,7 @@ async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
     one.communicate()
     code, output = ended(two)
     assert code == 0
-    assert re.search(rf"started by hand +schedule=nightly workflow={row['new_id']}\b", output)
+    assert re.search(rf"run now +schedule=nightly workflow={row['new_id']}\b", output)
     rows = await connection.fetch("SELECT id, sent_at, status FROM horsies_workflows ORDER BY sent_at")
     assert row["new_id"] in {found["id"] for found in rows}
     slots = [found["sent_at"] for found in rows if found["id"] != row["new_id"]]

@@ -22,9 +22,9 @@ from horsies.views import Ambiguous, find_task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from horsies.cli.reading import Connection, Session, read
+    from horsies.cli.reading import Connection, Session
     from horsies.config.contexts import DatabaseChoice
-from horsies.operations.preview import TargetKind
+    from horsies.operations.preview import TargetKind
 
 _WHOLE: Final = 36
 _COMPLETED_WITHIN_S: Final = 2.0

@@ -126,12 +126,15 @@ class ScheduleFacts:
         """The first run after now, by its plan; None if it has none, or one that this release cannot read."""
         if self.next_run_at is None or self.next_run_at > self.now:
             return self.next_run_at
-        return self._after(self.next_run_at)
+        return self._after(self.next_run_at, self.now)
 
     @property
     def after_next(self) -> datetime | None:
-        """The run after the next one."""
-        return None if self.next_run_at is None else self._after(self.next_run_at)
+        """The run after the next one: one that has passed already, if it catches up on all that it misses."""
+        slot = self.next_run_at
+        if slot is None:
+            return None
+        return self._after(slot, slot if self.definition.stored.get("catch_up_missed") else max(slot, self.now))
 
     def passed(self, limit: int) -> list[datetime]:
         """The slots that are due and were not sent, at most so many."""
@@ -140,9 +143,9 @@ class ScheduleFacts:
             return []
         return missed_slots(pattern, slot, self.now, self.definition.zone, limit)
 
-    def _after(self, slot: datetime) -> datetime | None:
+    def _after(self, slot: datetime, now: datetime) -> datetime | None:
         pattern = self.definition.pattern
-        return None if pattern is None else next_slot(pattern, slot, max(slot, self.now), self.definition.zone)
+        return None if pattern is None else next_slot(pattern, slot, now, self.definition.zone)
 
 
 async def require(conn: asyncpg.Connection) -> None:

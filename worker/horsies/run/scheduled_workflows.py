@@ -107,10 +107,13 @@ class ScheduledWorkflows:
 
     async def _start_ordered(self, connection: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> None:
         try:
-            if await start_ordered(connection, order, plan):
-                self._events.note("started by hand", schedule=order.name, workflow=order.workflow_id)
+            started = await start_ordered(connection, order, plan)
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             self._failed(order.name, error)
+        else:
+            self._failures.forget(order.name)
+            if started:
+                self._events.note("run now", schedule=order.name, workflow=order.workflow_id)
 
     def _failed(self, name: str, error: Exception) -> None:
         """An error of the server or the connection fails the tick; another one is that of this workflow."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.cluster import Cluster
 
-NO_SCHEDULER = FindingKind("no scheduler runs", 45, alert="no scheduler runs, {count} of its schedules wait")
+NO_SCHEDULER = FindingKind("no scheduler runs", 45, alert="no scheduler runs, schedules planned: {count}")
 SCHEDULE_OVERDUE = FindingKind(
     "schedule overdue", 55, alert="schedule {name} is overdue", alerts="{findings} schedules are overdue"
 )
