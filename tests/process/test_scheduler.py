@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,8 +26,22 @@ SECOND = timedelta(seconds=1)
 PATIENCE_S = 30.0
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Also after a test that has failed."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    STARTED.clear()
+
+
 def scheduler(database: str, *options: str, command: str = "scheduler", **environ: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [HORSIES, command, "schedule_app:app", *options],
         env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},
         cwd=HERE,
@@ -35,6 +49,8 @@ def scheduler(database: str, *options: str, command: str = "scheduler", **enviro
         stderr=subprocess.STDOUT,
         text=True,
     )
+    STARTED.append(process)
+    return process
 
 
 def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
@@ -119,9 +135,11 @@ asyncio.run(main())
 
 def web_process(database: str) -> subprocess.Popen[str]:
     environ = {**os.environ, "HORSIES_DATABASE_URL": database}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", WEB_PROCESS], env=environ, cwd=HERE, stdin=subprocess.PIPE, text=True
     )
+    STARTED.append(process)
+    return process
 
 
 async def test_a_worker_inside_another_program_can_schedule_as_well(
