@@ -34,7 +34,7 @@ INSERT INTO horsies_tasks (id, task_name, queue_name, status, args, kwargs, crea
                            worker_hostname, worker_pid)
 SELECT pictures.id_of(slot, name), target, queue, CASE WHEN broke THEN 'FAILED' ELSE 'COMPLETED' END, '[]', '{}', slot, slot,
        slot, slot, slot + interval '200 ms', CASE WHEN NOT broke THEN ended END, CASE WHEN broke THEN ended END,
-       CASE WHEN broke THEN 'WAREHOUSE_BUSY' END, 0, 'web-1-4118-9c1e', 'web-1', 4119
+       CASE WHEN broke THEN 'GATEWAY_DOWN' END, 0, 'web-1-4118-9c1e', 'web-1', 4119
   FROM plan
  CROSS JOIN generate_series(1, runs) n
  CROSS JOIN LATERAL (

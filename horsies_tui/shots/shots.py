@@ -128,9 +128,9 @@ SHOTS: Final = (
         steps=(press("t"), sees("0 changes", "45 applied"), press("enter"), sees("BEFORE", "45 applied")),
     ),
     Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "ctrl+y"))),
-    Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 52"))),
+    Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 57"))),
     Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),
-    Shot("preview-recover", options=_DESK, steps=(press(*"jjjjjjj", "W"), sees("12 claimed tasks", "ctrl+y"))),
+    Shot("preview-recover", options=_DESK, steps=(press(*"jjjjjjjj", "W"), sees("12 claimed tasks", "ctrl+y"))),
     Shot("arguments", options=_STORY, steps=(press("E"), sees("would be sent"))),
     Shot(
         "outcome",

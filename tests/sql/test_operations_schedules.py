@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -381,3 +382,41 @@ async def test_a_daily_schedule_is_resumed_in_its_own_zone(connection: asyncpg.C
     at = (await state(connection))["next_run_at"]
     assert (at.hour, at.minute) == (20, 45)
     assert timedelta() < at - await connection.fetchval("SELECT now()") <= timedelta(days=1)
+
+
+@pytest.mark.parametrize("verb", ["pause", "skip"])
+async def test_of_two_operators_who_order_the_same_at_once_one_is_told_what_stands(
+    database: str, connection: asyncpg.Connection, verb: str
+) -> None:
+    await plan(connection, scheduled(every("a", 3600)))
+    other = await asyncpg.connect(database)
+    seen = await look(connection, verb, "a")
+    both = await asyncio.gather(apply(connection, seen, OPS, None), apply(other, seen, OPS, None))
+    await other.close()
+    rows = sorted((outcome.rows[0] for outcome in both), key=lambda row: row.applied)
+    assert [row.applied for row in rows] == [False, True]
+    assert rows[0].detail.startswith("it is paused since" if verb == "pause" else "it is planned for")
+    assert sorted(row["outcome"] for row in await audit(connection)) == ["applied", "refused"]
+
+
+async def test_an_operator_who_dies_before_the_commit_has_paused_nothing(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    schedules = scheduled(every("a"))
+    await plan(connection, schedules)
+    await overdue(connection, 1)
+    runs = await ready(connection, schedules)
+    seen = await look(connection, "pause", "a")
+    dying = await asyncpg.connect(database)
+    await dying.execute(
+        "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;"
+        "CREATE CONSTRAINT TRIGGER die AFTER UPDATE ON horsies_schedules DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION die()"
+    )
+    outcome = None
+    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        outcome = await apply(dying, seen, OPS, None)
+    assert outcome is None or [target.id for target in outcome.in_doubt] == ["a"]
+    assert await audit(connection) == []
+    assert await run(connection, runs) == ({"a"}, [])

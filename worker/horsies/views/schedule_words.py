@@ -75,5 +75,5 @@ def about_all_next(row: ScheduleRow) -> str:
     if row.definition.pattern is None:
         return "this release does not know its pattern, so only the run that is planned is known"
     if row.paused_at is not None:
-        return "it is paused: none of these is sent before it is resumed"
-    return "" if row.schedulers else "no scheduler serves it: none of these is sent before one does"
+        return "it is paused: none of these is sent"
+    return "" if row.schedulers else "no scheduler serves it: none of these is sent"
