@@ -140,9 +140,7 @@ async def test_what_keeps_the_next_runs_from_being_sent_is_said(connection: asyn
     await add_schedule(connection, "theirs", None)
     await connection.execute("UPDATE horsies_schedules SET paused_at = now() WHERE schedule_name = 'paused'")
     assert "no scheduler serves it" in (await horsies("schedules", "next", "alone")).out
-    assert (
-        "it is paused: none of these is sent" in (await horsies("schedules", "next", "paused")).out
-    )
+    assert "it is paused: none of these is sent" in (await horsies("schedules", "next", "paused")).out
     theirs = await horsies("schedules", "next", "theirs")
     assert "its scheduler has not stored what it sends" in theirs.out
     assert len(theirs.out.splitlines()) == 4
