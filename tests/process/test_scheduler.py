@@ -12,12 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
+from schedule_scene import add_schedule, definition
 
 HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
@@ -25,8 +26,22 @@ SECOND = timedelta(seconds=1)
 PATIENCE_S = 30.0
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Also after a test that has failed."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    STARTED.clear()
+
+
 def scheduler(database: str, *options: str, command: str = "scheduler", **environ: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [HORSIES, command, "schedule_app:app", *options],
         env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},
         cwd=HERE,
@@ -34,6 +49,8 @@ def scheduler(database: str, *options: str, command: str = "scheduler", **enviro
         stderr=subprocess.STDOUT,
         text=True,
     )
+    STARTED.append(process)
+    return process
 
 
 def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
@@ -103,6 +120,41 @@ async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.
     assert (code, await connection.fetch(sql)) == (0, [])
     assert f"worker={scheduler_id}" in output
     assert "  schedules red, green, blue, nightly\n" in output
+
+
+WEB_PROCESS = """
+import asyncio, sys, schedule_app
+
+async def main():
+    async with schedule_app.app.run_worker(scheduler=True):
+        await asyncio.to_thread(sys.stdin.readline)
+
+asyncio.run(main())
+"""
+
+
+def web_process(database: str) -> subprocess.Popen[str]:
+    environ = {**os.environ, "HORSIES_DATABASE_URL": database}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WEB_PROCESS], env=environ, cwd=HERE, stdin=subprocess.PIPE, text=True
+    )
+    STARTED.append(process)
+    return process
+
+
+async def test_a_worker_inside_another_program_can_schedule_as_well(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    running = web_process(database)
+
+    async def done() -> bool:
+        sql = "SELECT count(DISTINCT args) = 3 FROM horsies_tasks WHERE status = 'COMPLETED'"
+        return bool(await connection.fetchval(sql))
+
+    await until(done, "a task of each schedule has run")
+    await asyncio.to_thread(running.communicate, "\n", timeout=PATIENCE_S)
+    assert running.returncode == 0
+    assert await connection.fetchval("SELECT count(*) FROM horsies_schedulers") == 0
 
 
 async def test_a_scheduler_that_is_killed_or_frozen_is_replaced_by_the_others_slot_by_slot(
@@ -182,6 +234,7 @@ def command(database: str, *words: str, group: str = "schedules") -> tuple[int, 
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.chaos
 async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers_run(
     database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
 ) -> None:
@@ -222,6 +275,7 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert gaps[0].is_integer()
 
 
+@pytest.mark.chaos
 async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
     database: str, connection: asyncpg.Connection
 ) -> None:
@@ -259,7 +313,7 @@ async def test_a_workflow_that_hangs_or_fails_while_it_is_built_delays_no_other_
     database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
 ) -> None:
     running = scheduler(database, TEST_FLOWS='{"hangs": "hang", "fails": "fail", "fine": "go"}')
-    await at_least(12)
+    await at_least(8)
     code, output = ended(running)
     assert code == 0
     rows = [line for line in output.splitlines() if "schedule not sent" in line]
@@ -273,14 +327,11 @@ async def test_a_workflow_that_hangs_or_fails_while_it_is_built_delays_no_other_
     assert {gap for gaps in (await slots(connection)).values() for gap in gaps[1:]} == {1.0}
 
 
-async def test_names_of_schedules_are_completed(database: str, connection: asyncpg.Connection) -> None:
-    running = scheduler(database)
-
-    async def registered() -> bool:
-        return await connection.fetchval("SELECT count(*) FROM horsies_schedules") == 3
-
-    await until(registered, "the schedules are registered")
-    ended(running)
+async def test_a_schedule_is_completed_by_its_name_and_run_by_its_command(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await add_schedule(connection, "green", definition())
+    await add_schedule(connection, "blue", definition())
     environ = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies schedules pause gr", "COMP_CWORD": "3"}
     for url, names in ((database, "green"), ("postgresql://u@127.0.0.1:1/nowhere", "")):
         environ = {**os.environ, **environ, "HORSIES_DATABASE_URL": url}
@@ -288,6 +339,10 @@ async def test_names_of_schedules_are_completed(database: str, connection: async
             subprocess.run, [HORSIES], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert (done.stdout.strip(), done.stderr) == (names, "")
+    code, output = await asyncio.to_thread(command, database, "run-now", "green", "--yes", "--json")
+    (row,) = json.loads(output)["rows"]
+    assert (code, row["result"]) == (0, "applied")
+    assert await connection.fetchval("SELECT id FROM horsies_tasks") == row["new_id"]
 
 
 async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> None:
