@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import test_worker
 from blackhole_proxy import BlackholeProxy
 from scraping import Samples, get, scrape, until, until_ready, value
 from test_worker import HERE, HORSIES, Table, Worker, options
 
 from horsies import __version__
+from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
+from horsies.run.metrics import probes
 
 table, start = test_worker.table, test_worker.start  # the fixtures
 
@@ -122,6 +130,8 @@ async def test_a_worker_that_waits_for_its_database_is_alive_and_not_ready(
         assert value(await scrape(url), "horsies_worker_processes") == 1
         proxy.refuse(0)
         await until_ready(url, 200, "ready")
+        connected = {"name": "horsies_loop_duration_seconds_count", "loop": "beat"}
+        await until(url, lambda samples: bool(value(samples, **connected)))
         proxy.refuse(1_000)
         proxy.cut()
         await until_ready(url, 503, "the database cannot be reached")
@@ -153,3 +163,28 @@ def test_a_port_that_is_none_is_a_wrong_command_line() -> None:
     assert ended.returncode == 2
     assert "--metrics-port" in ended.stderr
     assert "65535" in ended.stderr
+
+
+async def test_readiness_of_a_worker_in_a_web_process_follows_orders_and_the_schema(
+    database: str, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "_SCHEMA_EVERY_S", 0.0)
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.delitem(sys.modules, "worker_app", raising=False)
+    app = importlib.import_module("worker_app").app
+    async with app.run_worker(metrics_port=0) as worker:
+        url = worker.probes.url
+        assert await get(f"{url}/readyz") == (200, "ready\n")
+        worker_id = worker.identity.worker_id
+        for verb, status, reason in (("drain", 503, "draining, by an operator's order"), ("resume", 200, "ready")):
+            found = await preview(table.connection, VERBS["worker", verb], Selection.of_ids([worker_id]))
+            await apply(table.connection, found, Actor("ops", "bastion"), None)
+            await until_ready(url, status, reason)
+        await table.connection.execute(
+            "INSERT INTO horsies_console_schema (version, name) VALUES (999, 'of a later release')"
+        )
+        assert "the schema does not fit" in await until_ready(url, 503, "999")
+        await table.connection.execute("DELETE FROM horsies_console_schema WHERE version = 999")
+        await until_ready(url, 200, "ready")
+    assert worker.lost == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -16,7 +17,7 @@ from horsies.lifecycle.children import read_child, ready_children, start_child
 from horsies.workflow.children import child_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from database_server import DatabaseServer
 
@@ -91,12 +92,31 @@ async def everything_once(conn: asyncpg.Connection) -> None:
     assert (await states(conn, mapping)).startswith("COMPLETED")
 
 
-async def read_by(conn: asyncpg.Connection, rounds: int, but_for: tuple[str, ...] = ()) -> tuple[int, float]:
+async def a_traced_one(conn: asyncpg.Connection) -> None:
+    """A traced workflow of six nodes, each task with a span, to which the next nodes link."""
+    options = '{"retry_policy":null,"good_until":null,"trace":{"traceparent":"00-send"}}'
+    edges = ((), (0,), (0,), (1, 2), (1, 2), (3, 4))
+    flow = await grow(conn, *(node(index, *before, task_options=options) for index, before in enumerate(edges)))
+    for index in range(6):
+        task_id = await end_task(conn, flow, index)
+        await advance(conn, [task_id], spans={task_id: f"00-{index}"})
+    assert (await states(conn, flow)).startswith("COMPLETED")
+    for index, before in enumerate(edges):
+        trace = json.loads((await task_of(conn, flow, index))["task_options"])["trace"]
+        assert trace.get("links", []) == [f"00-{one}" for one in before]
+
+
+async def read_by(
+    conn: asyncpg.Connection,
+    rounds: int,
+    but_for: tuple[str, ...] = (),
+    act: Callable[[asyncpg.Connection], Awaitable[None]] = everything_once,
+) -> tuple[int, float]:
     """Sequential scans, and entries of tables and indexes read per round, over this many rounds of all statements."""
     await conn.execute("SELECT pg_stat_force_next_flush()")
     before = await conn.fetchrow(READ, but_for)
     for _ in range(rounds):
-        await everything_once(conn)
+        await act(conn)
     await conn.execute("SELECT pg_stat_force_next_flush()")
     after = await conn.fetchrow(READ, but_for)
     return after[0] - before[0], (after[1] - before[1]) / rounds
@@ -113,6 +133,14 @@ def full_database(server: DatabaseServer) -> Iterator[str]:
 async def test_an_advance_reads_little_more_than_its_workflow(full_database: str, mode: str) -> None:
     connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
     scans, entries = await read_by(connection, 7)
+    assert (scans, entries < MOST) == (0, True), entries
+    await connection.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_traced_workflow_notes_and_reads_the_spans_of_its_own_nodes(full_database: str, mode: str) -> None:
+    connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
+    scans, entries = await read_by(connection, 7, act=a_traced_one)
     assert (scans, entries < MOST) == (0, True), entries
     await connection.close()
 

@@ -117,7 +117,7 @@ class Hooks:
 
     def _wait(self, end: float) -> None:
         for _, thread in self._threads:
-            if not thread.ends_within(end - time.monotonic()):
+            if not thread.ends_within(end - time.monotonic()) and thread.left:
                 self._events.warn("hook not awaited", hook=thread.name, events=thread.left)
 
 

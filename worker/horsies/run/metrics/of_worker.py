@@ -19,6 +19,7 @@ from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from datetime import datetime
 
     from horsies.run.in_flight import InFlightTask
     from horsies.run.worker import Worker
@@ -142,6 +143,8 @@ class WorkerMetrics:
     def __init__(self, task_names: Collection[str]) -> None:
         self._known = task_names
         self._tasks: dict[tuple[str, str], TaskSeries] = {}
+        self._claimed_at: datetime | None = None
+        self._claimed_s = 0.0
         # From the beginning, so that the first increment is one for rate(), too.
         self._counters: dict[tuple[Metric, tuple[str, ...]], int] = {
             (BEATS, ()): 0,
@@ -156,7 +159,10 @@ class WorkerMetrics:
         """Until its claim it has waited by the database's clock, from then on by this machine's."""
         task = held.task
         held.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(held)
-        waited_s = task.token.claimed_at.timestamp() - task.due_at
+        claimed_at = task.token.claimed_at
+        if claimed_at != self._claimed_at:  # the tasks of one claim have the same
+            self._claimed_at, self._claimed_s = claimed_at, claimed_at.timestamp()
+        waited_s = self._claimed_s - task.due_at
         if task.place is None:
             waited_s += monotonic() - held.since
         if not 0.0 <= waited_s <= _LONGEST_WAIT_S:
