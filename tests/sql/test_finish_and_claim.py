@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import asyncpg
 import pytest
@@ -11,7 +12,7 @@ from statements import statement
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import Verdict
-from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, RowPlace, claim
 from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
 from horsies.lifecycle.finishing import OutcomeKind, finish
 
@@ -132,7 +133,7 @@ async def behind_unknown_names(connection: asyncpg.Connection, *ids: str) -> Non
     await enqueue(connection, *ids, task_name="'shop.known'", priority="200 + number")
 
 
-def known(limit: int, following: list[str] | None = None) -> ClaimRequest:
+def known(limit: int, following: list[RowPlace] | None = None) -> ClaimRequest:
     return ClaimRequest("default", limit, LEASE_MS, ["shop.known"], (), "host", following)
 
 
@@ -142,9 +143,57 @@ async def test_beside_an_outcome_a_claim_searches_only_if_asked(connection: asyn
     finished, claimed = await finish_and_claim(connection, ME, [ended(one, K.COMPLETED)], known(1))
     assert (finished[one].verdict, claimed) == (Verdict.ACCEPTED, [])
     _, claimed = await finish_and_claim(connection, ME, [ended(two, K.COMPLETED)], known(1, []))
-    assert ([task.token.task_id for task in claimed], claimed[0].after) == (["a"], ["b", "c"])
-    _, claimed = await finish_and_claim(connection, ME, [ended(three, K.COMPLETED)], known(1, claimed[0].after))
-    assert [task.token.task_id for task in claimed] == ["b"]
+    after = claimed[0].after or []
+    assert ([task.token.task_id for task in claimed], await at(connection, after)) == (["a"], ["b", "c"])
+    _, claimed = await finish_and_claim(connection, ME, [ended(three, K.COMPLETED)], known(1, after))
+    assert [(task.token.task_id, task.number) for task in claimed] == [("b", 1)]
+    assert [(task.token.task_id, task.number) for task in await claim(connection, ME, known(1, after))] == [("c", 2)]
+
+
+async def at(connection: asyncpg.Connection, places: Sequence[RowPlace]) -> list[str]:
+    rows = await connection.fetch(
+        "SELECT id FROM unnest($1::tid[]) WITH ORDINALITY AS one (place, number) JOIN horsies_tasks ON ctid = place"
+        " ORDER BY number",
+        places,
+    )
+    return [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "status = 'CANCELLED'",
+        "queue_name = 'other'",
+        "task_name = 'shop.unknown'",
+        "enqueued_at = now() + interval '1 h'",
+        "good_until = now()",
+    ],
+)
+async def test_a_task_that_was_found_and_has_changed_is_not_claimed(
+    connection: asyncpg.Connection, change: str
+) -> None:
+    """By the search it could be claimed; its row is still where it was, as if another row had come to this place."""
+    one, two = await running(connection, "x", "y")
+    await behind_unknown_names(connection, "a", "b")
+    await connection.execute(f"UPDATE horsies_tasks SET {change} WHERE id = 'a'")
+    places = await connection.fetch("SELECT ctid FROM horsies_tasks WHERE id IN ('a', 'b') ORDER BY id")
+    following = [row["ctid"] for row in places]
+    _, claimed = await finish_and_claim(connection, ME, [ended(one, K.COMPLETED)], known(2, following))
+    assert [(task.token.task_id, task.number) for task in claimed] == [("b", 2)]
+    _, claimed = await finish_and_claim(connection, ME, [ended(two, K.COMPLETED)], known(2, following[:1]))
+    assert claimed == []
+    assert await claim(connection, ME, known(2, following[:1])) == []
+
+
+async def test_a_claim_searches_when_what_was_found_is_gone(connection: asyncpg.Connection) -> None:
+    await behind_unknown_names(connection, "a", "b")
+    await connection.execute("INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('default', now())")
+    rows = await connection.fetch("SELECT ctid FROM horsies_tasks WHERE id IN ('a', 'b') ORDER BY id")
+    following = [row["ctid"] for row in rows]
+    assert await claim(connection, ME, known(1, following)) == []
+    await connection.execute("DELETE FROM horsies_queue_state")
+    await connection.execute("UPDATE horsies_tasks SET priority = 300 WHERE id = 'a'")  # its row is elsewhere now
+    assert [task.token.task_id for task in await claim(connection, ME, known(2, following))] == ["b", "a"]
 
 
 @pytest.mark.parametrize(("waiting", "searches"), [(0, 0), (1, 0), (40, 1)])
@@ -167,12 +216,12 @@ def test_only_what_comes_to_rest_goes_together_with_a_claim() -> None:
 
 def test_the_statement_for_both_says_what_its_two_parts_say() -> None:
     finishing, claiming = words(statement("finish")), words(statement("claim"))
-    both = words(statement("finish_and_claim").replace("/* following */", statement("following")))
-    shifted = re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + 7}" if found[1] != "1" else "$1", claiming)
-    relaxed = shifted.replace(
-        " AND (cardinality($13) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')", ""
+    both = words(statement("finish_and_claim").replace("/* search_at_once */", statement("search_at_once")))
+    finishing = re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + 7}" if found[1] != "1" else "$1", finishing)
+    relaxed = claiming.replace(
+        " AND (cardinality($6) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')", ""
     )
-    assert relaxed != shifted, "the claim alone need not be durable, with an outcome it must be"
+    assert relaxed != claiming, "the claim alone need not be durable, with an outcome it must be"
     # Searching beyond the first rows is left to the worker's own claim, which follows when this one found too few.
     searching = r" search AS MATERIALIZED \( SELECT .*? AS needed \),"
     assert len(re.findall(searching, relaxed)) == 1
@@ -186,10 +235,11 @@ def test_the_statement_for_both_says_what_its_two_parts_say() -> None:
 async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(connection: asyncpg.Connection) -> None:
     definition = await connection.fetchval("SELECT pg_get_functiondef('horsies_claimable'::regproc)")
     names = {r"\$2": "queue", r"\$5::text\[\]": "names", r"\$5": "names", r"2 \* \$3 \+ 16": "width", r"\$3": "most"}
-    claiming = head(statement("claim"))
+    claiming = head(statement("first_rows"))
     for parameter, name in names.items():
         claiming = re.sub(parameter, name, claiming)
-    assert claiming.replace(" AND $8::text[] IS NULL", "") == head(definition)
+    claiming = claiming.replace(" AND $8::tid[] IS NULL", "").replace(" NULL::bigint AS number,", "")
+    assert claiming == head(definition)
 
 
 def head(sql: str) -> str:

@@ -53,14 +53,22 @@ IDS = "ARRAY['" + "', '".join(f"id-{n}" for n in range(BATCH)) + "']"
 TEXTS, OUTCOMES = array("'x'::text"), array("'COMPLETED'::text")
 TOKENS = f"'worker-a', {IDS}, {array('now()')}"
 
-WISH = "'default', 8, 1000, NULL, '{11,12}', 'host', NULL"
+WISH = "'default', 8, 1000, NULL, '{11,12}', 'host'"
+ENDS = f"{IDS}, {array('now()')}, {OUTCOMES}, {', '.join([TEXTS] * 4)}"
+FOUND = """'{"(0,1)","(0,2)"}'"""
 
 # what it reads and changes: (its arguments, the indexes of its plan)
 STATEMENTS = {
-    "claim": (f"'worker-a', {WISH}", {"ix_horsies_tasks_ready"}),
+    "claim": (f"'worker-a', {WISH}, NULL", {"ix_horsies_tasks_ready"}),
+    # The first rows of the queue are read only to see whether a search is needed.
+    "claim following_rows": (f"'worker-a', {WISH}, {FOUND}", {"ix_horsies_tasks_ready"}),
     "finish_and_claim": (
-        f"{TOKENS}, {OUTCOMES}, {', '.join([TEXTS] * 4)}, {WISH}",
+        f"'worker-a', {WISH}, NULL, {ENDS}",
         {"ix_horsies_tasks_ready", "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
+    ),
+    "finish_and_claim following_rows": (
+        f"'worker-a', {WISH}, {FOUND}, {ENDS}",
+        {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "release_expired": ("ARRAY['default', 'other']", {"ix_horsies_tasks_in_flight", "horsies_tasks_pkey"}),
     "large_arguments": ("'id-1', 'worker-a', now()", {"horsies_tasks_pkey"}),
@@ -124,6 +132,12 @@ async def busy(request: pytest.FixtureRequest, full_database: str) -> AsyncItera
     await connection.close()
 
 
+def text_of(name: str) -> str:
+    """The statement; a claim with the rows that it is given, or with the first ones of the queue."""
+    name, *rows = name.split()
+    return statement(name).replace("/* first_rows */", statement(*rows or ["first_rows"]))
+
+
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
@@ -133,7 +147,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", STATEMENTS)
 async def test_the_statement_uses_its_indexes_however_it_is_planned(busy: asyncpg.Connection, name: str) -> None:
     arguments, indexes = STATEMENTS[name]
-    await busy.execute(f"PREPARE hot AS {statement(name)}")
+    await busy.execute(f"PREPARE hot AS {text_of(name)}")
     for _ in range(6):
         await busy.execute(f"EXECUTE hot({arguments})")
     assert await indexes_read(busy, arguments) == indexes
@@ -156,7 +170,7 @@ async def test_statistics_of_a_quiet_hour_do_not_lead_through_all_that_is_in_fli
     await connection.execute("VACUUM ANALYZE")
     worker = await asyncpg.connect(database, server_settings=MODES[mode])
     for name, (arguments, indexes) in STATEMENTS.items():
-        await worker.execute(f"PREPARE hot AS {statement(name)}")
+        await worker.execute(f"PREPARE hot AS {text_of(name)}")
         assert await indexes_read(worker, arguments) == indexes, name
         await worker.execute("DEALLOCATE hot")
     await worker.close()

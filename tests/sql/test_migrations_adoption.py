@@ -129,7 +129,7 @@ async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(
     rows = await version_7.fetch("SELECT id FROM horsies_tasks WHERE workflow_paused_at IS NOT NULL")
     assert {row["id"] for row in rows} == {"paused-waits", "paused-waits-until"}
     claimed = await version_7.fetch(
-        "SELECT id FROM horsies_tasks, horsies_claimable('default', NULL, 10, NULL) WHERE ctid = ANY (found_at)"
+        "SELECT id FROM horsies_tasks, horsies_claimable('default', NULL, 10) WHERE ctid = ANY (found_at)"
     )
     assert {row["id"] for row in claimed} == {"plain-1", "running-waits"}
     await version_7.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = 'wf-paused'")

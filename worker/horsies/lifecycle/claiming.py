@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 LARGEST_CLAIM = 256  # at most this many in one statement
 
+RowPlace: TypeAlias = tuple[int, int]
+"""Where the table has a version of a row: its ctid."""
+
 _queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
 
 
@@ -25,8 +29,9 @@ _queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
 class ClaimedTask:
     """What a worker needs to run the task. `large`: it has more than 64 kB of arguments, which were left in the table.
 
-    `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `after` is set
-    on the first task of a claim that had to search: the tasks that come next, as the queue was at that moment.
+    `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `number`: its
+    position in the request's `following`, from 1 on. `after` is set on the first task of a claim that had to search:
+    where the tasks that come next are stored, as the queue was at that moment.
     """
 
     token: Token
@@ -41,7 +46,8 @@ class ClaimedTask:
     max_retries: int
     is_workflow_task: bool
     place: int | None = None
-    after: list[str] | None = None
+    number: int | None = None
+    after: list[RowPlace] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,9 @@ class ClaimRequest:
     """What to claim: from one queue, at most 256 tasks at once. Without `task_names`, any task.
 
     For each of `idle_pids`, processes of this host that wait for work, one task is RUNNING at once, unless it is large.
-    `following` is what an earlier claim returned as `after`; it is claimed first, so pass it only while that order is
-    still valid. An empty one says that the first tasks of the queue are known to be unable to run, so that the claim
-    searches at once.
+    `following` is what is left of the `after` of an earlier claim; it is claimed first, so pass it only while that
+    order is still valid. An empty one says that the first tasks of the queue are known to be unable to run, so that the
+    claim searches at once.
     """
 
     queue: str
@@ -69,14 +75,23 @@ class ClaimRequest:
     task_names: list[str] | None
     idle_pids: Sequence[int] = ()
     hostname: str | None = None
-    following: Sequence[str] | None = None
+    following: Sequence[RowPlace] | None = None
 
 
 async def claim(conn: asyncpg.Connection, worker_id: str, request: ClaimRequest) -> list[ClaimedTask]:
     """Claim the next due tasks of a queue, in its order; none of a paused queue."""
-    return claimed_tasks(
-        worker_id, await conn.fetch(statement(__name__, "claim"), worker_id, *request_parameters(request))
-    )
+    sql = _claim(follows=bool(request.following))
+    return claimed_tasks(worker_id, await conn.fetch(sql, worker_id, *request_parameters(request)))
+
+
+@cache
+def _claim(*, follows: bool) -> str:
+    return statement(__name__, "claim", first_rows=claim_rows(follows=follows))
+
+
+def claim_rows(*, follows: bool) -> str:
+    """The part of a claim that finds and locks the rows: those at the head of the queue, or those in `following`."""
+    return statement(__name__, "following_rows" if follows else "first_rows")
 
 
 def request_parameters(request: ClaimRequest) -> tuple[object, ...]:

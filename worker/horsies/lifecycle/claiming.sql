@@ -2,48 +2,30 @@
 -- claiming.claim; PENDING rows that horsies_may_run, locked; if too few of the first rows may run, those that
 -- horsies_claimable finds
 -- ($1 worker, $2 queue, $3 how many, $4 lease in ms, $5 task names, NULL for any, $6 pids of child processes that wait
--- for work, $7 host name, $8 `after` of the last claim, or NULL)
+-- for work, $7 host name, $8 `following`: NULL, the places of the tasks that come next, or none to search at once)
 WITH head AS MATERIALIZED (
-    -- As in horsies_claimable, which is called only if this finds fewer than wanted.
-    SELECT task.ctid AS found_at,
-           COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
-      FROM (SELECT *
-              FROM (SELECT ctid AS place, priority, enqueued_at, id
-                      FROM horsies_tasks
-                     WHERE status = 'PENDING' AND queue_name = $2 AND $8::text[] IS NULL
-                       AND NOT EXISTS (SELECT FROM horsies_queue_state
-                                        WHERE queue_name = $2 AND paused_at IS NOT NULL)
-                     ORDER BY priority, enqueued_at, id
-                     LIMIT 256) ordered
-             ORDER BY priority, enqueued_at, id
-             LIMIT 2 * $3 + 16) first
-      JOIN horsies_tasks task ON task.ctid = first.place
-     WHERE task.status = 'PENDING' AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
-       AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
-                           task.is_workflow_task, task.workflow_paused_at)
-     ORDER BY first.priority, first.enqueued_at, first.id
-     LIMIT $3 FOR NO KEY UPDATE OF task SKIP LOCKED
+    /* first_rows */
 ), search AS MATERIALIZED (
     -- Not if the queue has no more rows than were read: asking the function costs a claim of one task 0.05 ms.
-    SELECT $8::text[] IS NOT NULL
-        OR (SELECT count(*) FROM head) < LEAST($3, 256)
-           AND EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = $2
+    SELECT (SELECT count(*) FROM head) < LEAST($3, 256)
+       AND ($8::tid[] IS NOT NULL
+            OR EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = $2
                                      ORDER BY priority, enqueued_at, id LIMIT 256) waiting
-                       OFFSET 2 * $3 + 15) AS needed
+                       OFFSET 2 * $3 + 15)) AS needed
 ), first_ones AS (
-    SELECT found_at, large, row_number() OVER () AS place, NULL::text[] AS after
+    SELECT found_at, large, row_number() OVER () AS place, number, NULL::tid[] AS after
       FROM head
      WHERE NOT (SELECT needed FROM search)
      UNION ALL
-    SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
-      FROM horsies_claimable($2, $5, $3, $8) more,
+    SELECT one.found_at, one.large, one.place, NULL, CASE WHEN one.place = 1 THEN more.after END
+      FROM horsies_claimable($2, $5, $3) more,
            unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
      WHERE (SELECT needed FROM search)
 ), placed AS (
     -- As many tasks as there are waiting child processes pass through CLAIMED within the statement: no other session
     -- could use a claim that its owner starts at once, and `start` would cost a round trip and a row version more.
     -- Large tasks do not: their arguments must be fetched first.
-    SELECT found_at, large, place, after, ($6::integer[])[place] AS pid,
+    SELECT found_at, large, place, number, after, ($6::integer[])[place] AS pid,
            ($6::integer[])[place] IS NOT NULL AND NOT large AS starts
       FROM first_ones
 )
@@ -71,7 +53,44 @@ RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqu
           task.queue_name, task.priority,
           CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
           task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
-          CASE WHEN starts THEN place - 1 END AS place, after
+          CASE WHEN starts THEN place - 1 END AS place, number, after
+
+-- name: first_rows
+-- fragment of `claim` and `finish_and_claim`: the first rows of the queue that may run; as in horsies_claimable, which is called only if this
+-- finds fewer than wanted
+SELECT task.ctid AS found_at, NULL::bigint AS number,
+       COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+  FROM (SELECT *
+          FROM (SELECT ctid AS place, priority, enqueued_at, id
+                  FROM horsies_tasks
+                 WHERE status = 'PENDING' AND queue_name = $2 AND $8::tid[] IS NULL
+                   AND NOT EXISTS (SELECT FROM horsies_queue_state
+                                    WHERE queue_name = $2 AND paused_at IS NOT NULL)
+                 ORDER BY priority, enqueued_at, id
+                 LIMIT 256) ordered
+         ORDER BY priority, enqueued_at, id
+         LIMIT 2 * $3 + 16) first
+  JOIN horsies_tasks task ON task.ctid = first.place
+ WHERE task.status = 'PENDING' AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
+   AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                       task.is_workflow_task, task.workflow_paused_at)
+ ORDER BY first.priority, first.enqueued_at, first.id
+ LIMIT $3 FOR NO KEY UPDATE OF task SKIP LOCKED
+
+-- name: following_rows
+-- fragment of both, in place of `first_rows`: the rows of `following` that may run, as horsies_claimable finds them
+-- By their places and without the function: a turn of one task takes 35 µs of the server less than by their ids.
+SELECT task.ctid AS found_at, first.number,
+       COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+  FROM unnest($8::tid[]) WITH ORDINALITY AS first (place, number)
+  JOIN horsies_tasks task ON task.ctid = first.place
+ WHERE NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name = $2 AND paused_at IS NOT NULL)
+   AND CASE WHEN task.status = 'PENDING' AND task.queue_name = $2
+             AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
+            THEN horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                                 task.is_workflow_task, task.workflow_paused_at) END
+ ORDER BY first.number
+ LIMIT $3::integer FOR NO KEY UPDATE OF task SKIP LOCKED
 
 -- name: release_expired
 -- claiming.release_expired; CLAIMED, the lease has expired; a row that another session has locked is left out

@@ -6,7 +6,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import claimed_tasks, request_parameters
+from horsies.lifecycle.claiming import claim_rows, claimed_tasks, request_parameters
 from horsies.lifecycle.finishing import OutcomeKind, end_of, ending, finish
 from horsies.store.statements import statement
 
@@ -33,10 +33,10 @@ async def finish_and_claim(
     """finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
-        _statement(searches=request.following is not None),
+        _statement(follows=bool(request.following), searches=request.following == []),
         worker_id,
-        *ending(ordered),
         *request_parameters(request),
+        *ending(ordered),
     )
     ended = [ordered[row[0] - 1] for row in rows if row[0] is not None]
     finished = {outcome.token: end_of(outcome) for outcome in ended}
@@ -46,6 +46,7 @@ async def finish_and_claim(
 
 
 @cache
-def _statement(*, searches: bool) -> str:
-    fragments = {"following": statement(__name__, "following")} if searches else {}
-    return statement(__name__, "finish_and_claim", **fragments)
+def _statement(*, follows: bool, searches: bool) -> str:
+    rows = claim_rows(follows=follows)
+    search = {"search_at_once": statement(__name__, "search_at_once")} if searches else {}
+    return statement(__name__, "finish_and_claim", first_rows=rows, **search)

@@ -343,7 +343,7 @@ class Claimer:
         limit = min(room, self._largest)
         places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
         pids = [child.pid for child in places]
-        following = self._order.following(queue, is_async=is_async)
+        following = self._order.following(queue, limit, is_async=is_async)
         request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
         return Offer(request, places, is_async, room)
 

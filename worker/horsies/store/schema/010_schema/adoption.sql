@@ -112,4 +112,5 @@ DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_
     idx_horsies_workflow_tasks_deps;
 
 -- Of our versions 7 to 9: the first is no longer used, the second one has got another result.
-DROP FUNCTION IF EXISTS horsies_held_tasks(), horsies_claimable(text, text[], integer, text[]);
+DROP FUNCTION IF EXISTS horsies_held_tasks(), horsies_claimable(text, text[], integer, text[]),
+    horsies_ready_by_name(text, text[], integer), horsies_ready_until(text, text[], integer);

@@ -108,7 +108,7 @@ BEGIN
             queue_room := queue.cap - used;
         END IF;
         IF queue_room IS NULL OR queue_room > 0 THEN
-            chosen := (SELECT found_at FROM horsies_claimable(queue.name, task_names, LEAST(room, queue_room), NULL));
+            chosen := (SELECT found_at FROM horsies_claimable(queue.name, task_names, LEAST(room, queue_room)));
             RETURN QUERY
             UPDATE horsies_tasks task
                SET status = 'CLAIMED', claimed = true, claimed_by_worker_id = worker_id, claimed_at = moment,

@@ -22,11 +22,12 @@ $$;
 -- in each round: in the order of the queue, and by deadline among those that are not past it. In all it reads little
 -- more than the shorter of the two, whichever that is; the sweep shortens the other one.
 CREATE OR REPLACE FUNCTION horsies_ready_until(queue text, names text[], room integer)
-    RETURNS TABLE (task_id varchar, task_priority integer, task_enqueued_at timestamptz) STABLE
+    RETURNS TABLE (place tid, task_id varchar, task_priority integer, task_enqueued_at timestamptz) STABLE
     SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment constant timestamptz := statement_timestamp();
     depth      bigint := 64;
+    places     tid[];
     ids        varchar[];
     priorities integer[];
     times      timestamptz[];
@@ -48,11 +49,11 @@ BEGIN
                                     AND queue_name = queue AND task_name = level.name AND task.priority > level.priority
                                   ORDER BY task.priority LIMIT 1) higher
         ), seen AS (
-            SELECT level.priority, due.id, due.enqueued_at, due.runs,
+            SELECT level.priority, due.found_at, due.id, due.enqueued_at, due.runs,
                    count(*) OVER of_level < depth OR count(*) FILTER (WHERE runs) OVER of_level >= room AS complete
               FROM level
              CROSS JOIN LATERAL (
-                   SELECT id, task.enqueued_at,
+                   SELECT task.ctid AS found_at, id, task.enqueued_at,
                           horsies_may_run(id, task.enqueued_at, next_retry_at, good_until, is_workflow_task,
                                           workflow_paused_at) AS runs
                      FROM horsies_tasks task
@@ -63,21 +64,22 @@ BEGIN
                     LIMIT depth) due
             WINDOW of_level AS (PARTITION BY level.name, level.priority)
         )
-        SELECT array_agg(id) FILTER (WHERE runs), array_agg(priority) FILTER (WHERE runs),
-               array_agg(enqueued_at) FILTER (WHERE runs), COALESCE(bool_and(seen.complete), true)
-          INTO ids, priorities, times, complete
+        SELECT array_agg(found_at) FILTER (WHERE runs), array_agg(id) FILTER (WHERE runs),
+               array_agg(priority) FILTER (WHERE runs), array_agg(enqueued_at) FILTER (WHERE runs),
+               COALESCE(bool_and(seen.complete), true)
+          INTO places, ids, priorities, times, complete
           FROM seen;
         EXIT WHEN complete;
 
         WITH alive AS MATERIALIZED (
-            SELECT id, task.priority, task.enqueued_at, next_retry_at, good_until, queue_name, task_name,
-                   is_workflow_task, workflow_paused_at
+            SELECT task.ctid AS found_at, id, task.priority, task.enqueued_at, next_retry_at, good_until, queue_name,
+                   task_name, is_workflow_task, workflow_paused_at
               FROM horsies_tasks task
              WHERE status = 'PENDING' AND good_until IS NOT NULL AND good_until > moment
              ORDER BY good_until
              LIMIT depth
         ), ready AS (
-            SELECT alive.id, alive.priority, alive.enqueued_at
+            SELECT alive.found_at, alive.id, alive.priority, alive.enqueued_at
               FROM alive
              WHERE queue_name = queue AND task_name = ANY (names)
                AND horsies_may_run(alive.id, alive.enqueued_at, next_retry_at, good_until, is_workflow_task,
@@ -85,32 +87,33 @@ BEGIN
              ORDER BY alive.priority, alive.enqueued_at, alive.id
              LIMIT room
         )
-        SELECT array_agg(id), array_agg(priority), array_agg(enqueued_at), (SELECT count(*) FROM alive) < depth
-          INTO ids, priorities, times, complete
+        SELECT array_agg(found_at), array_agg(id), array_agg(priority), array_agg(enqueued_at),
+               (SELECT count(*) FROM alive) < depth
+          INTO places, ids, priorities, times, complete
           FROM ready;
         EXIT WHEN complete;
         depth := 16 * depth;
     END LOOP;
-    RETURN QUERY SELECT * FROM unnest(ids, priorities, times);
+    RETURN QUERY SELECT * FROM unnest(places, ids, priorities, times);
 END;
 $$ LANGUAGE plpgsql;
 
 -- The first `room` tasks of these names that may run now, in the order of the queue. It costs one index probe for each
 -- name, 4 to 6 µs, and one more for each priority of a name whose first tasks are not due yet.
-CREATE OR REPLACE FUNCTION horsies_ready_by_name(queue text, names text[], room integer) RETURNS text[] STABLE
+CREATE OR REPLACE FUNCTION horsies_ready_by_name(queue text, names text[], room integer) RETURNS tid[] STABLE
     SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment constant timestamptz := statement_timestamp();
     deadlines boolean := EXISTS (SELECT FROM horsies_tasks
                                   WHERE CASE WHEN status = 'PENDING' THEN good_until IS NOT NULL AND workflow_paused_at IS NULL END
                                     AND queue_name = queue);
-    found text[];
+    found tid[];
 BEGIN
     WITH RECURSIVE by_name AS MATERIALIZED (
         SELECT known.name, first.*, bool_and(first.runs) OVER (PARTITION BY known.name) AS all_run
           FROM unnest(names) AS known (name)
          CROSS JOIN LATERAL (
-               SELECT id, priority, enqueued_at,
+               SELECT ctid AS found_at, id, priority, enqueued_at,
                       horsies_may_run(id, enqueued_at, next_retry_at, good_until, is_workflow_task, workflow_paused_at) AS runs
                  FROM horsies_tasks
                 WHERE CASE WHEN status = 'PENDING' THEN good_until IS NULL AND workflow_paused_at IS NULL END
@@ -127,12 +130,12 @@ BEGIN
                                 AND queue_name = queue AND task_name = level.name AND task.priority > level.priority
                               ORDER BY task.priority LIMIT 1) higher
     ), ready AS (
-        SELECT id, priority, enqueued_at FROM by_name WHERE all_run
+        SELECT found_at, id, priority, enqueued_at FROM by_name WHERE all_run
          UNION ALL
-        SELECT due.id, level.priority, due.enqueued_at
+        SELECT due.found_at, due.id, level.priority, due.enqueued_at
           FROM level
          CROSS JOIN LATERAL (
-               SELECT id, task.enqueued_at
+               SELECT task.ctid AS found_at, id, task.enqueued_at
                  FROM horsies_tasks task
                 WHERE CASE WHEN status = 'PENDING' THEN good_until IS NULL AND workflow_paused_at IS NULL END
                   AND queue_name = queue AND task_name = level.name AND task.priority = level.priority
@@ -144,7 +147,8 @@ BEGIN
          UNION ALL
         SELECT * FROM horsies_ready_until(queue, names, room) WHERE deadlines
     )
-    SELECT array_agg(id) INTO found FROM (SELECT id FROM ready ORDER BY priority, enqueued_at, id LIMIT room) first_ones;
+    SELECT array_agg(found_at) INTO found
+      FROM (SELECT found_at FROM ready ORDER BY priority, enqueued_at, id LIMIT room) first_ones;
     RETURN found;
 END;
 $$ LANGUAGE plpgsql;
@@ -154,74 +158,67 @@ $$ LANGUAGE plpgsql;
 -- `large`: more than 64 kB of arguments. It reads the first tasks of the queue, a few more than it needs, which is
 -- enough unless many of them cannot run now (a worker's claim does the same before it calls this function: a call costs
 -- 15 µs of the 300 µs of a claim); only then it searches for each name, and also returns which tasks come `after` those
--- found. A caller that passes these as `following` to its next claim, while the order is still the same, saves that
--- claim the search.
+-- found. A worker takes these with its next claims, while the order is still the same, without a search.
 CREATE OR REPLACE FUNCTION horsies_claimable(
-    queue text, names text[], most integer, following text[], OUT found_at tid[], OUT large boolean[], OUT after text[]
+    queue text, names text[], most integer, OUT found_at tid[], OUT large boolean[], OUT after tid[]
 ) AS $$
 DECLARE
-    width  constant integer := LEAST(2 * most + 16, 256);
-    room   integer;
-    found  text[] := following;
+    width constant integer := LEAST(2 * most + 16, 256);
+    room  integer := LEAST(most, 256) + 48;  -- the claims that follow take the rest
+    found tid[];
 BEGIN
     most := LEAST(most, 256);
-    IF cardinality(found) > 0 THEN
-        room := 0;
-    ELSE
-        room := most + 48;  -- the claims that follow take the rest
-        SELECT array_agg(one.found_at), array_agg(one.large)
-          INTO found_at, large
-          FROM (SELECT task.ctid AS found_at,
-                       COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
-                  FROM (SELECT *
-                          FROM (SELECT ctid AS place, priority, enqueued_at, id
-                                  FROM horsies_tasks
-                                 WHERE status = 'PENDING' AND queue_name = queue
-                                   AND NOT EXISTS (SELECT FROM horsies_queue_state
-                                                    WHERE queue_name = queue AND paused_at IS NOT NULL)
-                                 ORDER BY priority, enqueued_at, id
-                                 -- A literal: for a variable alone the generic plan sorts all waiting tasks.
-                                 LIMIT 256) ordered
-                         ORDER BY priority, enqueued_at, id
-                         LIMIT width) first
-                  -- Found again by its ctid: by its id it would take 2 µs more for each.
-                  JOIN horsies_tasks task ON task.ctid = first.place
-                 WHERE task.status = 'PENDING' AND (names IS NULL OR task.task_name = ANY (names))
-                   AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
-                                       task.is_workflow_task, task.workflow_paused_at)
-                 ORDER BY first.priority, first.enqueued_at, first.id
-                 LIMIT most FOR NO KEY UPDATE OF task SKIP LOCKED) one;
-        IF cardinality(found_at) >= most THEN
-            RETURN;
-        END IF;
-        IF NOT EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue
-                                     ORDER BY priority, enqueued_at, id LIMIT 256) head OFFSET width - 1)
-        THEN
-            RETURN;  -- that was the whole queue
-        END IF;
-        IF names IS NULL THEN
-            names := ARRAY(SELECT DISTINCT task_name FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue);
-        END IF;
-        found := horsies_ready_by_name(queue, names, room);
+    SELECT array_agg(one.found_at), array_agg(one.large)
+      INTO found_at, large
+      FROM (SELECT task.ctid AS found_at,
+                   COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+              FROM (SELECT *
+                      FROM (SELECT ctid AS place, priority, enqueued_at, id
+                              FROM horsies_tasks
+                             WHERE status = 'PENDING' AND queue_name = queue
+                               AND NOT EXISTS (SELECT FROM horsies_queue_state
+                                                WHERE queue_name = queue AND paused_at IS NOT NULL)
+                             ORDER BY priority, enqueued_at, id
+                             -- A literal: for a variable alone the generic plan sorts all waiting tasks.
+                             LIMIT 256) ordered
+                     ORDER BY priority, enqueued_at, id
+                     LIMIT width) first
+              -- Found again by its ctid: by its id it would take 2 µs more for each.
+              JOIN horsies_tasks task ON task.ctid = first.place
+             WHERE task.status = 'PENDING' AND (names IS NULL OR task.task_name = ANY (names))
+               AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                                   task.is_workflow_task, task.workflow_paused_at)
+             ORDER BY first.priority, first.enqueued_at, first.id
+             LIMIT most FOR NO KEY UPDATE OF task SKIP LOCKED) one;
+    IF cardinality(found_at) >= most THEN
+        RETURN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue
+                                 ORDER BY priority, enqueued_at, id LIMIT 256) head OFFSET width - 1)
+    THEN
+        RETURN;  -- that was the whole queue
+    END IF;
+    IF names IS NULL THEN
+        names := ARRAY(SELECT DISTINCT task_name FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue);
     END IF;
     LOOP
+        found := horsies_ready_by_name(queue, names, room);
         SELECT array_agg(one.found_at), array_agg(one.large), found[max(one.number) + 1:]
           INTO found_at, large, after
           FROM (SELECT task.ctid AS found_at, first.number,
                        COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
-                  FROM unnest(found) WITH ORDINALITY AS first (id, number)
-                  JOIN horsies_tasks task ON task.id = first.id
+                  FROM unnest(found) WITH ORDINALITY AS first (place, number)
+                  JOIN horsies_tasks task ON task.ctid = first.place
                  WHERE NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name = queue AND paused_at IS NOT NULL)
-                       -- By their ids only: with these conditions visible to the planner, a plan may read the whole
-                       -- queue for them.
-                   AND CASE WHEN task.status = 'PENDING' AND task.queue_name = queue
+                       -- In a CASE: with these conditions visible to the planner, a plan may read the whole queue for
+                       -- them. Queue and name, because another row may have come to this place.
+                   AND CASE WHEN task.status = 'PENDING' AND task.queue_name = queue AND task.task_name = ANY (names)
                             THEN horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
                                                  task.is_workflow_task, task.workflow_paused_at) END
                  ORDER BY first.number
                  LIMIT most FOR NO KEY UPDATE OF task SKIP LOCKED) one;
         EXIT WHEN cardinality(found_at) >= most OR COALESCE(cardinality(found), 0) < room;
         room := 8 * room + most + 16;  -- other workers are claiming these at this moment
-        found := horsies_ready_by_name(queue, names, room);
     END LOOP;
 END;
 $$ LANGUAGE plpgsql;
