@@ -13,6 +13,7 @@ from frame_steps import console, frame, lines, live, options, until
 from horsies.store.connect import Database
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.schema import create
+from horsies_tui.shell.app import TABS
 from horsies_tui.shell.picker import Picker
 
 UPSTREAM_SHAPE = (Path(__file__).parents[1] / "sql" / "upstream_shape.sql").read_text("utf-8")
@@ -25,7 +26,7 @@ async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str
         assert header.split()[:3] == ["horsies", "shop", "▸"]
         assert str(pilot.app.link.actor) in header
         assert header.rstrip().endswith("Z")
-        assert tabs.split() == [*["1", "Overview", "2", "Tasks", "3", "Workers", "4", "Workflows", "5", "Recovery"]]
+        assert tabs.split() == [word for tab in TABS for word in (tab.key, tab.title)]
 
 
 async def test_production_says_so_without_a_colour(database: str) -> None:

@@ -291,7 +291,8 @@ async def test_last_night_is_shown_and_not_what_happened_since(database: str, co
 
 
 PLAYED_ALONE = {
-    "a task waits, and it is not clear why", "what happened last night", "the status cell says STALE or DOWN", "the status cell says FAILED",
+    "a task waits, and it is not clear why", "what happened last night", "the status cell says STALE or DOWN",
+    "the status cell says FAILED",
 }  # fmt: skip
 
 

@@ -53,12 +53,14 @@ from horsies.views.workers import (
     worker_rows,
 )
 from horsies.views.workflow_story import (
+    NodeRun,
     NodeStory,
     NodeView,
     ParentLink,
     WorkflowStory,
     find_workflow,
     node_story,
+    workflow_runs,
     workflow_story,
 )
 from horsies.views.workflows import (
@@ -100,6 +102,7 @@ __all__ = [
     "GroupBy",
     "Liveness",
     "NodeLink",
+    "NodeRun",
     "NodeStory",
     "NodeView",
     "OperationPage",
@@ -152,6 +155,7 @@ __all__ = [
     "workflow_cursor_of",
     "workflow_matching",
     "workflow_page",
+    "workflow_runs",
     "workflow_story",
     "workflow_values",
 ]
