@@ -35,7 +35,7 @@ def matching(understood: WorkerFilter, rows: Iterable[WorkerRow], now: datetime)
 
 def _holds(term: Term, row: WorkerRow, now: datetime) -> bool:
     if term.key == BARE:
-        return any(is_part(value, text) for value in term.values for text in _names(row))
+        return any(_is_part(value, text) for value in term.values for text in _names(row))
     if term.key == "has":
         # All wanted values must hold; none of the excluded ones may.
         found = (_HAS[value.word](row) for value in term.values if isinstance(value, Choice))
@@ -89,8 +89,7 @@ def _is(value: Value, text: str) -> bool:
     return isinstance(value, Glob) and _pattern(value).fullmatch(text) is not None
 
 
-def is_part(value: Value, text: str) -> bool:
-    """Whether the pattern matches any part of the text."""
+def _is_part(value: Value, text: str) -> bool:
     return isinstance(value, Glob) and _pattern(value).search(text) is not None
 
 
