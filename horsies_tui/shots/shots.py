@@ -79,6 +79,27 @@ SHOTS: Final = (
     *(Shot("workers", *size, options={"screen": "workers"}) for size in _SIZES),
     *(Shot("workflows", *size, options=_FLOWS) for size in _SIZES),
     *_everywhere("workflow", _FLOWS, *_opened("month_end"), sees("c0ffee00")),
+    *(
+        Shot(
+            "workflow-timeline",
+            *size,
+            (*_opened("month_end"), sees("c0ffee00"), press("g"), sees("critical path")),
+            _FLOWS,
+        )
+        for size in _SIZES
+    ),
+    Shot(
+        "workflow-timeline-unfolded",
+        options=_FLOWS,
+        steps=(
+            *_opened("month_end"),
+            sees("c0ffee00"),
+            press("g"),
+            sees("critical path"),
+            press("home", *"jjjjj", "right"),
+            sees("photograph"),
+        ),
+    ),
     Shot("workflow-map", 80, 24, steps=(*_opened("price_update"), press("l"), sees("23 of 40")), options=_FLOWS),
     Shot(
         "workflow-part",
@@ -87,7 +108,7 @@ SHOTS: Final = (
         steps=(
             *_opened("month_end"),
             sees("c0ffee00"),
-            press("g", "j", "enter"),
+            press("home", "j", "enter"),
             sees("photograph"),
             press("l"),
             sees("count_shelves"),

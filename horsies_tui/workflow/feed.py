@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.operations.cluster import read_cluster
 from horsies.operations.why import why_pending
-from horsies.views import Ambiguous, TaskDetail, WorkflowStory, node_story, task_detail, workflow_story
+from horsies.views import (
+    Ambiguous,
+    TaskDetail,
+    WorkflowStory,
+    node_story,
+    task_detail,
+    workflow_runs,
+    workflow_story,
+)
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+from horsies_tui.workflow.gantt import TimedStory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from horsies.config.recovery import RecoveryConfig
@@ -43,6 +52,8 @@ class WorkflowSnapshot:
     ambiguous: Ambiguous | None = None
     node: NodeTold | None = None
     """None until it is read."""
+    times: Mapping[str, TimedStory] | None = None
+    """For the timeline: this workflow and the unfolded ones in it, by id. None until they are read."""
     settings: RecoveryConfig | None = None
     loading: bool = True
     error: str | None = None
@@ -69,6 +80,16 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             on=self._is_about,
             wanted=lambda: self.snapshot.story is not None and self._index is not None,
         )
+        self._timed: frozenset[str] | None = None
+        """The sub-workflows that are unfolded in the timeline; None: no timeline is shown."""
+        self._timed_last: tuple[str, frozenset[str]] | None = None
+        self._times = Read(
+            "times",
+            self._query(self._requested_times, _read_times, self._put_times),
+            Pace(seldom),
+            on=self._may_be_timed,
+            wanted=lambda: self.snapshot.story is not None and self._timed is not None,
+        )
         self._reads = (
             Read(
                 "workflow",
@@ -78,14 +99,16 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
                 wanted=lambda: bool(self._text),
             ),
             self._node,
+            self._times,
         )
 
     def ask(self, text: str) -> None:
         """Read this workflow from now on: an id, or its beginning or end."""
         self._text, self._index, self._told = text, None, None
+        self._timed = None if self._timed is None else frozenset()
         self._supersede()
         self.refresh()
-        self._publish(text=text, story=None, ambiguous=None, node=None, loading=True)
+        self._publish(text=text, story=None, ambiguous=None, node=None, times=None, loading=True)
 
     def choose(self, index: int) -> None:
         """Read this node; it is under the cursor."""
@@ -94,6 +117,24 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             self._supersede()
             self._node.pace.renew()
             self._wake.set()
+
+    def time(self, unfolded: frozenset[str] | None) -> None:
+        """Read the runs of all nodes, also of these sub-workflows; None: no longer."""
+        self._timed = unfolded
+        self._times.pace.renew()
+        self._wake.set()
+
+    def _may_be_timed(self, channel: str, payload: str) -> bool:
+        """The tasks of unfolded sub-workflows are not known by their ids."""
+        return self._is_about(channel, payload) or (bool(self._timed) and channel == "task_done")
+
+    def _requested_times(self) -> tuple[str, frozenset[str]]:
+        story = self.snapshot.story
+        return ("" if story is None else story.row.id), self._timed or frozenset()
+
+    def _put_times(self, times: Mapping[str, TimedStory]) -> dict[str, Any]:
+        self._timed_last = self._requested_times()
+        return {"times": times}
 
     def _is_about(self, channel: str, payload: str) -> bool:
         """Includes sub-workflows: their progress is shown on their nodes."""
@@ -109,7 +150,8 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         return False
 
     def _has_all(self) -> bool:
-        return super()._has_all() and self._told == self._index
+        timed = self._timed is None or self._timed_last == self._requested_times()
+        return super()._has_all() and self._told == self._index and timed
 
     async def _read_flow(self, conn: Connection, text: str) -> tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]:
         found = await workflow_story(conn, text)
@@ -169,3 +211,14 @@ async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeTold | None
         return NodeTold(story, None, None)
     why = await why_pending(conn, task.row.id) if task.row.status == "PENDING" else None
     return NodeTold(story, task, why)
+
+
+async def _read_times(conn: Connection, request: tuple[str, frozenset[str]]) -> Mapping[str, TimedStory]:
+    """Of the workflow, and of each unfolded one that is still there."""
+    workflow_id, unfolded = request
+    found = {}
+    for each in (workflow_id, *sorted(unfolded)):
+        story = await workflow_story(conn, each)
+        if isinstance(story, WorkflowStory):
+            found[each] = TimedStory(story, await workflow_runs(conn, each))
+    return found

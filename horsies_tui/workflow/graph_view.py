@@ -14,6 +14,7 @@ from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.workflow.graph_page import Drawing, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES
+from horsies_tui.workflow.parts import TimelineWanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -129,6 +130,9 @@ class GraphView(LineView, can_focus=True):
 
     def action_story(self) -> None:
         self.post_message(self.StoryWanted())
+
+    def action_timeline(self) -> None:
+        self.post_message(TimelineWanted())
 
     def action_up(self) -> None:
         self._step("up")

@@ -16,6 +16,10 @@ class Way(NamedTuple):
     node: int | None
 
 
+class TimelineWanted(Message):
+    """Show the timeline in place of the graph, or the graph again."""
+
+
 class Body(Container):
     """Contains the graph and the details, which share its height."""
 

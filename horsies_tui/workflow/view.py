@@ -21,8 +21,8 @@ from horsies_tui.look.units import zone_of
 from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow
 from horsies_tui.story.payload import Payload, StoryContext, payload_of
 from horsies_tui.story.view import StoryHead, StoryView
-from horsies_tui.view import ConsoleView
 from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
+from horsies_tui.workflow.gantt_view import GanttView
 from horsies_tui.workflow.graph import arrange
 from horsies_tui.workflow.graph_labels import Labels, vertices, wants
 from horsies_tui.workflow.graph_sizes import MANY, Sizes
@@ -30,6 +30,7 @@ from horsies_tui.workflow.graph_view import GraphView
 from horsies_tui.workflow.head import HeadContext, flow_head, workflow_choices, workflow_missing
 from horsies_tui.workflow.node import NodeContext, node_document, texts_of
 from horsies_tui.workflow.parts import Body, Way
+from horsies_tui.workflow.timeline_part import TimelinePart
 from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ _FEW: Final = 60
 """Larger graphs are drawn in a thread: 200 tangled nodes take 35 ms for each size."""
 
 
-class WorkflowView(ConsoleView[WorkflowSnapshot]):
+class WorkflowView(TimelinePart):
     TITLE = "Workflow"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(Scope.WORKFLOW, Scope.FLOWS),
@@ -68,7 +69,9 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         &.-beside #body { layout: horizontal; }
         &.-beside GraphView { height: 1fr; }
         &.-beside StoryView { width: 1fr; }
-        &.-empty GraphView { display: none; }
+        GanttView { display: none; }
+        &.-timeline GanttView { display: block; }
+        &.-timeline GraphView, &.-empty GraphView, &.-empty GanttView { display: none; }
     }
     """
 
@@ -108,7 +111,8 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         self._head = StoryHead(self._glyphs, id="head")
         self._graph = GraphView(self._glyphs, id="graph")
         self._story = StoryView(self._glyphs, id="story")
-        self._body = Body(self._graph, self._story, id="body")
+        self._gantt = GanttView(self._glyphs, id="gantt")
+        self._body = Body(self._graph, self._gantt, self._story, id="body")
         yield from (self._head, self._body)
 
     def on_mount(self) -> None:
@@ -120,6 +124,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         feed = WorkflowFeed(link, publish)
         if self._asked:
             feed.ask(self._asked)
+        feed.time(self._unfolded if self.has_class("-timeline") else None)
         return feed
 
     def draw(self, snapshot: WorkflowSnapshot) -> None:
@@ -159,7 +164,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
     def leave(self) -> bool:
         """`esc` undoes one step at a time: from the details to the graph, then to the parent workflow."""
         if self._story.has_focus and not self.has_class("-empty"):
-            self._graph.focus()
+            self._picture.focus()
         elif self._way:
             way = self._way.pop()
             self._ask(way.workflow_id, way.node)
@@ -168,7 +173,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         return True
 
     def take_focus(self) -> None:
-        (self._story if self.has_class("-empty") else self._graph).focus()
+        (self._story if self.has_class("-empty") else self._picture).focus()
 
     def refresh_now(self) -> None:
         self._workflow_feed.refresh()
@@ -273,6 +278,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
     def _ask(self, text: str, index: int | None) -> None:
         self._asked, self._to = text, index
         self._shape = self._sizes = None
+        self._unfolded = frozenset()
         self._open = frozenset()
         self._graph.start_again()
         self._story.start_again()
@@ -343,7 +349,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         """The details stand beside a high graph if the width suffices for both, else below it."""
         width, height = self._body.size
         if self._sizes is not None and width and height:
-            beside = self._sizes.beside(width, height)
+            beside = None if self.has_class("-timeline") else self._sizes.beside(width, height)
             self.set_class(beside is not None, "-beside")
             self._graph.styles.width = beside or "1fr"
             self._graph.fit_into(None if beside else height)
@@ -374,6 +380,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         labels = self._labels(now)
         if self._sizes is not None:
             self._graph.put(self._sizes, labels)
+        self._show_timeline(now)
         node = self._node_views.get(-1 if self._graph.cursor is None else self._graph.cursor)
         if width and node is not None:
             self._story.put(node_document(self._node_context(node, labels), width))
@@ -402,11 +409,6 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
     @property
     def _story_id(self) -> str | None:
         return None if self._snapshot.story is None else self._snapshot.story.row.id
-
-    @property
-    def _workflow_feed(self) -> WorkflowFeed:
-        assert isinstance(self.feed, WorkflowFeed)
-        return self.feed
 
     # The payload.
 

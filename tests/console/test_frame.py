@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from frame_steps import console, lines, live, options, until
+from textual.app import App, ComposeResult
 from textual.command import CommandPalette
+from verb_steps import UNICODE, shown
 
 from horsies_tui.actions import live_actions
 from horsies_tui.shell.errors import ErrorSheet
 from horsies_tui.shell.help import HelpSheet
+from horsies_tui.shell.tabs import Tab, Tabs
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 160])
@@ -172,3 +175,28 @@ async def test_the_frame_repaints_little_when_only_the_clock_moves(database: str
         pilot.app._draw_frame()
         pilot.app._draw_frame()
         assert painted == []
+
+
+async def test_seven_tabs_fit_a_narrow_terminal_and_a_click_finds_each() -> None:
+    titles = ("Overview", "Tasks", "Workers", "Workflows", "Recovery", "Schedules", "Activity")
+    tabs = Tabs([Tab(str(key), title.lower(), title) for key, title in enumerate(titles, 1)], UNICODE)
+
+    class OneLine(App[None]):
+        chosen = ""
+
+        def compose(self) -> ComposeResult:
+            yield tabs
+
+        def on_tabs_chosen(self, message: Tabs.Chosen) -> None:
+            self.chosen = message.name
+
+    app = OneLine()
+    async with app.run_test(size=(80, 24)) as pilot:
+        tabs.show("activity", {"recovery": 5})
+        await pilot.pause()
+        line = shown(app.screen).splitlines()[0]
+        assert line.split()[-4:] == ["6", "Schedules", "7", "Activity"]
+        assert "Recovery ⁵" in line
+        for title in titles:
+            await pilot.click(tabs, offset=(line.index(title), 0))
+            assert app.chosen == title.lower()

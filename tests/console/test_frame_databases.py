@@ -14,6 +14,7 @@ from horsies.store.connect import Database
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.schema import create
 from horsies_tui.shell.picker import Picker
+from horsies_tui.shell.views import TABS
 
 UPSTREAM_SHAPE = (Path(__file__).parents[1] / "sql" / "upstream_shape.sql").read_text("utf-8")
 
@@ -25,8 +26,7 @@ async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str
         assert header.split()[:3] == ["horsies", "shop", "▸"]
         assert str(pilot.app.link.actor) in header
         assert header.rstrip().endswith("Z")
-        names = ["Overview", "Tasks", "Workers", "Workflows", "Recovery", "Schedules"]
-        assert tabs.split() == [word for number, name in enumerate(names, 1) for word in (str(number), name)]
+        assert tabs.split() == [word for tab in TABS for word in (tab.key, tab.title)]
 
 
 async def test_production_says_so_without_a_colour(database: str) -> None:

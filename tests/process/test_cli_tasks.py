@@ -214,7 +214,7 @@ async def test_the_config_file_masks_for_everybody(connection: asyncpg.Connectio
     (tmp_path / "horsies" / "config.toml").write_text('mask_arguments = ["pass*"]\n')
     await story(connection)
     await horsies("tasks", "requeue", "t", "--yes")
-    for words in (["tasks", "show", "t"], ["tasks", "show", "t", "--json"], ["audit", "ls", "--json"]):
+    for words in (["tasks", "show", "t"], ["tasks", "show", "t", "--json"], ["audit", "ls", "--task", "t", "--json"]):
         said = await horsies(*words)
         assert said.code == 0, said.err
         assert "hunter" not in said.out

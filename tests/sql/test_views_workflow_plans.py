@@ -19,6 +19,7 @@ from horsies.views import (
     workflow_counts,
     workflow_matching,
     workflow_page,
+    workflow_runs,
     workflow_search as search,
     workflow_story,
     workflow_values,
@@ -165,6 +166,12 @@ async def test_a_story_reads_only_rows_of_its_nodes(conn: asyncpg.Connection) ->
     assert (whole, entries < 3_000) == (0, True)  # 1 000 nodes counted, and read in order
     whole, entries = await cost(conn, lambda: node_story(conn, newest, 500))
     assert (whole, entries < 20) == (0, True)
+
+
+async def test_the_runs_of_a_workflow_are_read_by_its_nodes(conn: asyncpg.Connection) -> None:
+    newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
+    whole, entries = await cost(conn, lambda: workflow_runs(conn, newest))
+    assert (whole, entries < 5_000) == (0, True), entries
 
 
 async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:

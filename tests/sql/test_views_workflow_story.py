@@ -13,7 +13,7 @@ from workflow_plans import node
 from workflow_view_steps import insert_node, insert_workflow, node_of, told
 
 from horsies.domain.plan import MAP_DEFINITION
-from horsies.views import Ambiguous, ParentLink, Stored, find_workflow, node_story, workflow_story
+from horsies.views import Ambiguous, ParentLink, Stored, find_workflow, node_story, workflow_runs, workflow_story
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -224,3 +224,24 @@ async def test_what_the_engine_plants_and_advances_is_told_as_it_is(conn: asyncp
     assert taken is not None
     assert taken.result is not None
     assert "TIMEOUT" in taken.result.text
+
+
+async def test_the_runs_of_all_nodes_are_told_in_their_order(conn: asyncpg.Connection) -> None:
+    await insert_workflow(conn, "w")
+    await insert_workflow(conn, "other")
+    for workflow_id, index, task_id in (("w", 0, "a"), ("w", 1, "b"), ("other", 0, "c")):
+        await insert(conn, task_id)
+        await insert_node(conn, workflow_id, index, "RUNNING", task_id=f"'{task_id}'")
+        await conn.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
+            " SELECT $1, n, CASE n WHEN 1 THEN 'FAILED' ELSE 'COMPLETED' END, now() + n * interval '1 min',"
+            " now() + n * interval '1 min' + interval '5 s' FROM generate_series(1, 2) n",
+            task_id,
+        )
+    runs = await workflow_runs(conn, "w")
+    assert [(run.index, run.outcome) for run in runs] == [
+        *[(0, "FAILED"), (0, "COMPLETED"), (1, "FAILED"), (1, "COMPLETED")]
+    ]
+    assert {run.finished_at - run.started_at for run in runs} == {timedelta(seconds=5)}
+    assert len(await workflow_runs(conn, "w", most=3)) == 3
+    assert await workflow_runs(conn, "none") == ()

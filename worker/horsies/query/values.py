@@ -40,6 +40,11 @@ class Glob:
         """The pattern for LIKE, with its default escape, the backslash."""
         return "".join(("%" if char == "*" else "_") if wild else like_escaped(char) for char, wild in self.pieces())
 
+    def is_in(self, text: str) -> bool:
+        """Whether any part of the text is like this."""
+        parts = ((".*" if char == "*" else ".") if wild else re.escape(char) for char, wild in self.pieces())
+        return re.search("".join(parts), text, re.DOTALL) is not None
+
     def pieces(self) -> Iterator[tuple[str, bool]]:
         """Each character, and whether it is a wildcard."""
         chars = iter(self.pattern)

@@ -66,12 +66,14 @@ from horsies.views.workers import (
     worker_rows,
 )
 from horsies.views.workflow_story import (
+    NodeRun,
     NodeStory,
     NodeView,
     ParentLink,
     WorkflowStory,
     find_workflow,
     node_story,
+    workflow_runs,
     workflow_story,
 )
 from horsies.views.workflows import (
@@ -115,6 +117,7 @@ __all__ = [
     "Liveness",
     "NextRun",
     "NodeLink",
+    "NodeRun",
     "NodeStory",
     "NodeView",
     "OperationPage",
@@ -176,6 +179,7 @@ __all__ = [
     "workflow_cursor_of",
     "workflow_matching",
     "workflow_page",
+    "workflow_runs",
     "workflow_story",
     "workflow_values",
 ]

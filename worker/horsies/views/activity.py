@@ -11,7 +11,6 @@ from horsies.query.language import BARE
 from horsies.query.values import Choice, Glob, Moment
 from horsies.store.statements import statement
 from horsies.views.reading import aware
-from horsies.views.row_filter import is_part
 from horsies.views.tables import tables
 from horsies.views.workers import Liveness, name_of, worker_rows
 
@@ -263,4 +262,4 @@ def _likes(wanted: ActivityFilter, key: str, *, negated: bool) -> list[str]:
 def _has_words(wanted: ActivityFilter, change: Change) -> bool:
     text = f"{change.name} {change.detail} {change.target_id}"
     globs, others = (wanted.pick(BARE, Glob, negated=negated) for negated in (False, True))
-    return (not globs or any(is_part(one, text) for one in globs)) and not any(is_part(one, text) for one in others)
+    return (not globs or any(one.is_in(text) for one in globs)) and not any(one.is_in(text) for one in others)

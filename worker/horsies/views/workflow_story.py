@@ -92,6 +92,16 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One ended attempt of a node's task, in the column order of the statement."""
+
+    index: int
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParentLink:
     """The node of the parent that waits for this workflow, in the column order of the statement."""
 
@@ -178,6 +188,12 @@ async def workflow_story(
         parent=ParentLink(*tuple(story)[-6:]) if story["parent_id"] is not None else None,
         audit=audit.rows,
     )
+
+
+async def workflow_runs(conn: asyncpg.Connection, workflow_id: str, *, most: int = 5_000) -> tuple[NodeRun, ...]:
+    """The ended attempts of all nodes of the workflow with this complete id, in the order of the nodes."""
+    rows = await conn.fetch(statement(__name__, "view_workflow_runs"), workflow_id, most)
+    return tuple(NodeRun(*map(aware, row)) for row in rows)
 
 
 async def node_story(

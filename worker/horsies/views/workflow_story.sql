@@ -96,3 +96,17 @@ SELECT statement_timestamp() AS now, workflow.id, workflow.name, workflow.status
   FROM horsies_workflow_tasks node
   JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
  WHERE node.workflow_id = $1 AND task_index = $2
+
+-- name: view_workflow_runs
+-- views/workflow_story.py; reads only: the ended attempts of the nodes' tasks, each node's by
+-- uq_horsies_task_attempts_task_attempt ($1 workflow, $2 attempts at most)
+SELECT node.task_index, attempt.started_at, attempt.finished_at, attempt.outcome
+  FROM horsies_workflow_tasks node
+ CROSS JOIN LATERAL (
+        SELECT started_at, finished_at, outcome FROM horsies_task_attempts
+         WHERE task_id = node.task_id
+         ORDER BY attempt
+         LIMIT 100) attempt
+ WHERE node.workflow_id = $1
+ ORDER BY node.task_index, attempt.started_at
+ LIMIT $2
