@@ -88,14 +88,25 @@ SELECT pictures.id_of(now() - age * interval '1 s', number::text), concat(worker
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
                                    error_message, worker_id, worker_hostname, worker_pid, created_at)
 SELECT id, n, 'FAILED', n < retry_count + (status = 'PENDING')::int OR status = 'RUNNING', made, made + interval '2 s',
-       COALESCE(error_code, (SELECT error FROM told WHERE pictures.id_of(now() - age * interval '1 s', number::text) = id),
-                'TASK_TIMEOUT'),
-       '429 Too Many Requests, come back later', claimed_by_worker_id, 'web-1', 4119 + n, made
+       code,
+       CASE code WHEN 'RATE_LIMITED' THEN '429 Too Many Requests, come back later'
+                 WHEN 'CARD_DECLINED' THEN 'the bank says no: do_not_honor'
+                 WHEN 'GATEWAY_DOWN' THEN 'connect to gateway.bank.example:443 timed out after 2 s'
+                 WHEN 'WAREHOUSE_BUSY' THEN 'deadlock detected while counting shelf 14'
+                 WHEN 'UNHANDLED_EXCEPTION' THEN 'KeyError: vat_number'
+                 WHEN 'WORKER_CRASHED' THEN 'its child process was killed by signal 9'
+                 WHEN 'TASK_INTERRUPTED' THEN 'stopped at a shutdown, past the grace of 25 s'
+                 ELSE 'no answer in time' END,
+       claimed_by_worker_id, 'web-1', 4119 + n, made
   FROM horsies_tasks task
  CROSS JOIN generate_series(1, retry_count + (status = 'FAILED')::int) n
  CROSS JOIN LATERAL (SELECT CASE WHEN n = retry_count + 1 THEN started_at
                                  ELSE created_at + n * n * interval '2 s' END AS made) at
- WHERE retry_count > 0
+ CROSS JOIN LATERAL (
+        SELECT COALESCE(error_code,
+                        (SELECT error FROM told WHERE pictures.id_of(now() - age * interval '1 s', number::text) = id),
+                        'TASK_TIMEOUT') AS code) cause
+ WHERE made IS NOT NULL
  ORDER BY created_at, id, n;
 
 -- Good for ten seconds only, in a queue that stands still.

@@ -80,6 +80,12 @@ def _error(row: TaskRow, look: Look) -> Cell:
     return Cell(row.error_code, Tone.FAILED if row.status == "FAILED" else Tone.MUTED)
 
 
+def _message(row: TaskRow, _look: Look) -> Cell:
+    if not row.error_message:
+        return EMPTY
+    return Cell(row.error_message.strip(), None if row.status == "FAILED" else Tone.MUTED)
+
+
 def _silence(row: TaskRow, look: Look) -> timedelta | None:
     """The time since the last beat, or since the first could have arrived; None if no beats are expected."""
     since = row.beat_at
@@ -119,6 +125,7 @@ TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
         Column("worker", "WORKER", _worker, 10, 13, grow=2, priority=3),
         Column("beat", "♥", _beat, 5, right=True),
         Column("error", "ERROR", _error, 5, 12, grow=3),
+        Column("message", "MESSAGE", _message, 20, 44, grow=4, priority=4),
     ),
     recedes=lambda row: row.state in ("COMPLETED", "CANCELLED"),
 )

@@ -101,7 +101,17 @@ async def test_the_keys_of_a_task_in_json_stay(connection: asyncpg.Connection) -
         ),
         *("good_until", "claimed_at", "claim_expires_at", "started_at", "finalizing_at", "finished_at", "retry_count"),
         *("max_retries", "worker_id", "worker_hostname", "worker_pid", "worker_process_name", "error_code"),
-        *("is_workflow_task", "unique_key", "rerun_of", "beat_at", "attempt", "attempts_allowed", "due_at", "age_s"),
+        *(
+            "is_workflow_task",
+            "unique_key",
+            "rerun_of",
+            "beat_at",
+            "error_message",
+            "attempt",
+            "attempts_allowed",
+            "due_at",
+            "age_s",
+        ),
         *("wait_s", "run_s"),
     }
     assert report["now"].endswith("Z")

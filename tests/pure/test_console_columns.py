@@ -153,6 +153,26 @@ def test_an_id_is_short_unless_no_other_column_needs_the_room():
     assert [id_with(name) for name in (10, 40, 41)] == [36, 36, 9]
 
 
+def test_a_wide_list_has_the_message_and_then_ids_are_short():
+    failed = replace(
+        FAILED, error_message="429 Too Many Requests: retry after 30 s\nat the gateway of the bank in Basel"
+    )
+    assert "message" not in TASK_COLUMNS.keys_at(150)
+    assert "message" in TASK_COLUMNS.keys_at(160)
+
+    def drawn(row: TaskRow, width: int) -> str:
+        columns = TASK_COLUMNS.place(width, TASK_COLUMNS.measure([row], LOOK))
+        pieces = row_line(row, columns, LOOK, width, cursor=False, marked=False, struck=False)
+        return "".join(piece.text for piece in pieces).rstrip()
+
+    text = drawn(failed, 200)
+    assert "RATE_LIMITED 429 Too Many Requests: retry after 30 s at the gateway of the bank in Basel" in text
+    assert failed.id not in text
+    assert failed.id[-8:] in text
+    assert ROW.id in drawn(ROW, 200)
+    assert drawn(replace(failed, error_message="x" * 200), 160).endswith("x…")
+
+
 def test_columns_may_be_measured_and_then_nothing_of_them_is_cut():
     long_names = [replace(ROW, name="a_name_of_forty_places_that_says_what_it"), FAILED]
     needs = TASK_COLUMNS.measure(long_names, LOOK)

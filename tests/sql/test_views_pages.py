@@ -171,6 +171,28 @@ async def test_a_task_between_two_tries_is_retry_with_the_code_of_the_last_one(c
     assert rows["over"].state == "PENDING"
 
 
+async def test_the_message_of_the_last_attempt_is_in_the_list_and_only_its_beginning(conn: asyncpg.Connection) -> None:
+    await insert(conn, "failed", status="'FAILED'", failed_at="now()", retry_count="1")
+    await insert(conn, "crashed", status="'FAILED'", failed_at="now()")
+    await insert(conn, "waits", retry_count="1")
+    await insert(conn, "done", status="'COMPLETED'", completed_at="now()")
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts"
+        " (task_id, attempt, outcome, started_at, finished_at, error_code, error_message, failed_reason)"
+        " SELECT id, attempt, outcome, now(), now(), 'CODE', message, reason FROM (VALUES"
+        " ('failed', 1, 'FAILED', 'the first', NULL), ('failed', 2, 'FAILED', repeat('é', 1000000), NULL),"
+        " ('crashed', 1, 'WORKER_FAILURE', NULL, 'the worker died'), ('waits', 1, 'FAILED', 'no route', NULL),"
+        " ('done', 1, 'COMPLETED', NULL, NULL)) AS made (id, attempt, outcome, message, reason)"
+    )
+    rows = {row.id: (row.error_code, row.error_message) for row in (await task_page(conn, wanted(""))).rows}
+    assert rows == {
+        "failed": (None, "é" * 200),  # the code is the task's own, which has none
+        "crashed": (None, "the worker died"),
+        "waits": ("CODE", "no route"),
+        "done": (None, None),
+    }
+
+
 async def test_what_upstream_leaves_in_a_waiting_row_is_not_taken_for_a_run(conn: asyncpg.Connection) -> None:
     await insert(conn, "again", retry_count="1", started_at="now() - interval '1 h'", claimed_by_worker_id="'w'")
     page = await task_page(conn, wanted(""))

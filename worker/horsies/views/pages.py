@@ -59,6 +59,8 @@ class TaskRow:
     rerun_of: str | None
     beat_at: datetime | None
     """The newest beat of this execution: by the runner while RUNNING, by the claimer while CLAIMED, else None."""
+    error_message: str | None = None
+    """The beginning of it, of the last attempt of a task that failed or waits for a retry."""
 
     @property
     def attempt(self) -> int:

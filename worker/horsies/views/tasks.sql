@@ -4,8 +4,8 @@
 SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priority, page.status, state, created_at,
        page.sent_at, enqueued_at, next_retry_at, good_until, claimed_at, claim_expires_at, started_at, finalizing_at,
        finished_at, retry_count, max_retries, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name,
-       COALESCE(page.error_code, attempt.error_code) AS error_code, is_workflow_task, unique_key, rerun_of,
-       beat.sent_at AS beat_at
+       COALESCE(page.error_code, CASE page.status WHEN 'PENDING' THEN attempt.error_code END) AS error_code,
+       is_workflow_task, unique_key, rerun_of, beat.sent_at AS beat_at, attempt.error_message
   FROM (SELECT) always
   LEFT JOIN (
         SELECT * FROM task
@@ -19,10 +19,12 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
          ORDER BY sent_at DESC
          LIMIT 1) beat ON page.status IN ('CLAIMED', 'RUNNING')
   LEFT JOIN LATERAL (
-        SELECT error_code FROM horsies_task_attempts
+        -- The beginning only: of a message of megabytes no more is read.
+        SELECT error_code, left(COALESCE(error_message, failed_reason), 200) AS error_message
+          FROM horsies_task_attempts
          WHERE task_id = page.id
          ORDER BY attempt DESC
-         LIMIT 1) attempt ON page.status = 'PENDING' AND page.retry_count > 0
+         LIMIT 1) attempt ON page.status = 'FAILED' OR (page.status = 'PENDING' AND page.retry_count > 0)
  ORDER BY /* order */
 
 -- name: view_task_matching
