@@ -86,7 +86,7 @@ STATEMENTS = {
         {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "retry": (
-        f"{TOKENS}, {array('1.0::float8')}, {', '.join([TEXTS] * 4)}",
+        f"{TOKENS}, {array('1.0::float8')}, {', '.join([TEXTS] * 5)}",
         {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "unstart": (TOKENS, {"horsies_tasks_pkey"}),

@@ -300,7 +300,7 @@ async def test_a_silent_connection_costs_a_wait_no_more_than_its_time(
     proxied: tuple[BlackholeProxy, PostgresBroker], connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy, broker = proxied
-    monkeypatch.setattr(waiting, "_SHORTEST_LOOK_S", 0.2)
+    monkeypatch.setattr(waiting, "_SHORTEST_READ_S", 0.2)
     await insert(connection, "t")
     assert (await broker.get_result_async("t", 0)).is_err()
     proxy.swallow()
