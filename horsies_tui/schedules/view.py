@@ -173,11 +173,13 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         return task_id
 
     def leave(self) -> bool:
-        """`esc` undoes one step at a time: the marks, the open schedule, the filter."""
+        """`esc` undoes one step at a time: the marks, the open schedule, a click beside the list, the filter."""
         if self._table.marks:
             self._clear_marks()
         elif self._opened is not None:
             self._open(None)
+        elif self._story.has_focus:
+            self._table.focus()
         else:
             return self._leave_filter(self._filter)
         return True

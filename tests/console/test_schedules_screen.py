@@ -157,6 +157,22 @@ async def test_a_filter_keeps_what_matches_and_escape_clears_it(database: str) -
 
 
 @pytest.mark.usefixtures("shop")
+async def test_after_a_click_below_the_list_escape_goes_back_to_it(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("G")
+        await screen.sees("── nightly", "if missed")
+        line = next(y for y, text in enumerate(screen.text.splitlines()) if "if missed" in text)
+        story = screen.view._story
+        await screen.pilot.click("#story", offset=(10, line - story.region.y))
+        await until(screen.pilot, lambda: story.has_focus, "takes the keys")
+        await screen.press("escape")
+        await until(screen.pilot, lambda: screen.view._table.has_focus, "the list takes the keys again")
+        await screen.press("g")
+        await screen.sees("── labels")
+
+
+@pytest.mark.usefixtures("shop")
 async def test_the_order_is_chosen_from_a_menu(database: str) -> None:
     async with schedules(database) as screen:
         await screen.sees("3 schedules")
