@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies_tui.feed.status import LinkState
 from horsies_tui.shots.camera import Shot, Stand, press, sees, types
-from horsies_tui.shots.scene import arrive, shut
+from horsies_tui.shots.looks import OUTPUT, STACK
+from horsies_tui.shots.scene import answer_looks, arrive, shut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,14 @@ async def _fourth_attempt(stand: Stand) -> None:
     """Pauses vary by a quarter: 2 s is the first whose rounded number is always the same."""
     link, clock = stand.app.link, stand.clock
     await stand.until(lambda: 1.5 <= (link.status.next_try_in_s(clock.now()) or 0) <= 2.5, "the fourth attempt")
+
+
+async def _stack_is_known(stand: Stand) -> None:
+    await answer_looks(stand.url, STACK)
+
+
+async def _output_is_known(stand: Stand) -> None:
+    await answer_looks(stand.url, OUTPUT)
 
 
 async def _told(stand: Stand) -> None:
@@ -137,6 +146,18 @@ SHOTS: Final = (
     *_everywhere("task", _STORY),
     Shot("task-waiting", options={"filter": "queue:news status:pending"}, steps=(press("enter"), sees("paused"))),
     Shot("task-running", options={"filter": "name:nightly_import"}, steps=(press("enter"), sees("stale after"))),
+    Shot(
+        "task-stack",
+        options={"filter": "name:nightly_import"},
+        steps=(press("enter"), sees("stale after"), _stack_is_known, press("S"), sees("lock_account", "ledger.py:61")),
+        spoils=True,
+    ),
+    Shot(
+        "task-output",
+        options={"filter": "name:nightly_import"},
+        steps=(press("enter"), sees("stale after"), _output_is_known, press("O"), sees("lines left out")),
+        spoils=True,
+    ),
     Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),
     *_everywhere("recovery", _DESK),
     Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),

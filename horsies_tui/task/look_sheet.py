@@ -166,14 +166,15 @@ class LookSheet(Sheet[None]):
     def _take_stack(self, stack: Mapping[str, Any], answer: Answer) -> None:
         before, self._stack = self._stack, stack
         if before is None or not is_same(stack, before):
-            self._since = answer.now
+            self._since = self._link.clock.now()
         rows = (self._frame(number, line) for number, line in enumerate(lines_of(stack, before)))
         self._put(tuple(rows), answer.now)
 
     def _about(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> str:
         line = innermost(stack)
-        ran = "" if look.started_at is None else f" for {lasting(answer.now - look.started_at)}"
-        same = "" if self._since in (None, answer.now) else f"; unchanged for {lasting(answer.now - self._since)}"
+        now = self._link.clock.now()
+        ran = "" if look.started_at is None else f" for {lasting(now - look.started_at)}"
+        same = "" if self._since in (None, now) else f"; unchanged for {lasting(now - self._since)}"
         by = "; C code holds the interpreter" if stack.get("how") == "interpreter" else ""
         where = "" if line is None else f", in {line.function}"
         place = place_of(look.worker_id, None, stack.get("pid"))

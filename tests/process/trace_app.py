@@ -65,6 +65,7 @@ class Child(WorkflowDefinition[int]):
         on_error = OnError.FAIL
 
 
+@app.workflow_builder()
 def traced_workflow() -> WorkflowSpec[list[int]]:
     first = TaskNode(three, node_id="first")
     side = TaskNode(double, {"number": 7}, node_id="side")
