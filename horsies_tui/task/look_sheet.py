@@ -69,10 +69,10 @@ OUTPUT_COLUMNS: Final[ColumnSet[LookRow]] = ColumnSet(
 
 
 class _Lines(RowTable[LookRow]):
-    """Without marks: a line is only read."""
+    """Without marks, and nothing to open: a line is only read."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return "mark" not in action
+        return action != "open" and "mark" not in action
 
 
 class LookSheet(Sheet[None]):
