@@ -364,3 +364,15 @@ async def test_status_of_an_idle_database_is_calm() -> None:
     assert said.code == 0
     assert "nothing is stuck" in said.out
     assert "horsies worker MODULE" in said.out
+
+
+async def test_status_draws_the_last_hour_if_asked(connection: asyncpg.Connection) -> None:
+    assert "nothing to draw" in (await horsies("status", "--chart")).out
+    await failed(connection, "f", enqueued_at=ago(700), created_at=ago(700))
+    await connection.execute("UPDATE horsies_tasks SET failed_at = now() - interval '10 min'")
+    said = await horsies("status", "--chart")
+    assert said.code == 0
+    assert all(word in said.out for word in ("ended/s", "failed/s", "waiting", "minutes until now"))
+    assert "ended/s" not in (await horsies("status")).out
+    told = (await horsies("status", "--chart", "--json")).json
+    assert [point["failed"] for point in told["last_hour"] if point["failed"]] == [1]

@@ -10,6 +10,7 @@ from horsies.cli.filters import understood_workers
 from horsies.cli.formatting import ago, at_least, counted, number, rows
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
+from horsies.cli.status_chart import chart_lines, last_hour
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.diagnose import Report
-    from horsies.views import ClusterStatus, QueueRow, WorkerRow
+    from horsies.views import ClusterStatus, QueueRow, TaskPoint, WorkerRow
 
 _LATELY: Final = timedelta(hours=1)
 _SIGNS: Final = {
@@ -94,15 +95,20 @@ def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
     _print(_queue_lines(queues, now, Screen.of(sys.stdout)))
 
 
-def tell_status(choice: DatabaseChoice, *, as_json: bool) -> None:
-    async def work(session: Session) -> tuple[str, ClusterStatus, Report]:
-        return session.label, await cluster_status(session.connection), await diagnose(session.connection)
+def tell_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
+    async def work(session: Session) -> tuple[str, ClusterStatus, Report, tuple[TaskPoint, ...]]:
+        conn = session.connection
+        cluster, report = await cluster_status(conn), await diagnose(conn)
+        return session.label, cluster, report, await last_hour(conn, cluster.now) if chart else ()
 
-    label, cluster, report = read(choice, "status", work)
+    label, cluster, report, points = read(choice, "status", work)
     if as_json:
-        print_json(_status_report(label, cluster, report))
+        print_json(_status_report(label, cluster, report) | ({"last_hour": points} if chart else {}))
         return
-    _print(_status_lines(label, cluster, report, Screen.of(sys.stdout)))
+    screen = Screen.of(sys.stdout)
+    _print(_status_lines(label, cluster, report, screen))
+    if chart:
+        _print(chart_lines(points, screen))
 
 
 def _print(lines: Sequence[str] | Iterator[str]) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 
 
 def status(
+    chart: Annotated[
+        bool, typer.Option("--chart", help="Also draw what ended, failed and waited in the last hour.")
+    ] = False,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
@@ -14,8 +21,8 @@ def status(
     """Show workers, queues, and what is stuck.
 
     `--json` prints `now`, `database`, `workers`, `queues`, `ended`, `interrupted`, `tasks_in_table`, `findings` and
-    `sweep`.
+    `sweep`, and with `--chart` `last_hour`, a point for each minute.
     """
     from horsies.cli.cluster_lists import tell_status
 
-    tell_status(choose_existing(database_url, context), as_json=as_json)
+    tell_status(choose_existing(database_url, context), chart=chart, as_json=as_json)
