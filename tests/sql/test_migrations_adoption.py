@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from horsies.store.schema import LEDGER, MIGRATIONS, SchemaKind, inspect_schema, upgrade
+from horsies.store.schema import LEDGER, MIGRATIONS, SchemaKind, inspect_schema, require_current, upgrade
 
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 VERSION_7_SHAPE = Path(__file__).with_name("version_7_shape.sql").read_text("utf-8")
@@ -109,7 +109,38 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
     await upgrade(upstream)
-    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(10, "schema")]
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(11, "schema")]
+
+
+VERSION_10 = """
+DROP TABLE horsies_looks, horsies_schedules, horsies_schedule_runs, horsies_schedulers;
+ALTER TABLE horsies_task_attempts DROP COLUMN output;
+DROP FUNCTION horsies_claimable(text, text[], integer);
+DROP FUNCTION horsies_ready_by_name(text, text[], integer);
+CREATE FUNCTION horsies_ready_by_name(queue text, names text[], room integer) RETURNS text[]
+    LANGUAGE sql AS $$ SELECT names $$;
+CREATE FUNCTION horsies_claimable(queue text, names text[], most integer, following text[],
+                                  OUT found_at tid[], OUT large boolean[], OUT after text[])
+    LANGUAGE sql AS $$ SELECT NULL::tid[], NULL::boolean[], following $$;
+UPDATE horsies_console_schema SET version = 10;
+"""
+
+
+async def test_version_10_gets_what_it_lacks_and_keeps_its_rows(empty_database: str) -> None:
+    async with made_of("", empty_database) as connection:
+        await upgrade(connection)
+        await connection.execute(VERSION_10)
+        await connection.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'shop.pay', 'p')")
+        await connection.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
+            " VALUES ('t', 1, 'FAILED', now(), now())"
+        )
+        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [11]
+        await upgrade(connection)
+        await require_current(connection)
+        assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
+        found = await connection.fetchval("SELECT cardinality(found_at) FROM horsies_claimable('p', '{shop.pay}', 1)")
+        assert found == 1
 
 
 async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied(
@@ -119,7 +150,7 @@ async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied
     assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
     before = await version_7.fetch(APPLIED)
     await upgrade(version_7)
-    assert await version_7.fetch(APPLIED) == [*before, (10, "schema")]
+    assert await version_7.fetch(APPLIED) == [*before, (11, "schema")]
 
 
 async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(

@@ -1,4 +1,4 @@
--- adapts existing tables, upstream's or those of our versions 1 to 9; run by upgrade.py before the other parts
+-- adapts existing tables, upstream's or those of our versions 1 to 10; run by upgrade.py before the other parts
 
 -- The other parts create missing tables as a whole. This one changes tables, columns and defaults that exist but differ
 -- from the other parts. In an empty schema it finds nothing. It comes first, because indexes and triggers need the
@@ -112,6 +112,6 @@ DROP INDEX IF EXISTS ix_horsies_tasks_queue_name, ix_horsies_tasks_status, ix_ho
 DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_tasks_node_id,
     idx_horsies_workflow_tasks_deps;
 
--- Of our versions 7 to 9: the first is no longer used, the second one has got another result.
+-- Of our versions 7 to 10: the first is no longer used, the others have got other parameters or results.
 DROP FUNCTION IF EXISTS horsies_held_tasks(), horsies_claimable(text, text[], integer, text[]),
     horsies_ready_by_name(text, text[], integer), horsies_ready_until(text, text[], integer);
