@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from horsies.store.schema import LEDGER, MIGRATIONS, SchemaKind, inspect_schema, require_current, upgrade
+from horsies.store.schema import LEDGER, MIGRATIONS, SchemaKind, create, inspect_schema, require_current, upgrade
 
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 VERSION_7_SHAPE = Path(__file__).with_name("version_7_shape.sql").read_text("utf-8")
@@ -127,8 +127,8 @@ UPDATE horsies_console_schema SET version = 10;
 
 
 async def test_version_10_gets_what_it_lacks_and_keeps_its_rows(empty_database: str) -> None:
-    async with made_of("", empty_database) as connection:
-        await upgrade(connection)
+    async with made_of("SELECT", empty_database) as connection:
+        await create(connection)
         await connection.execute(VERSION_10)
         await connection.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'shop.pay', 'p')")
         await connection.execute(

@@ -241,7 +241,7 @@ async def test_a_script_run_a_second_time_is_refused_and_changes_nothing(
 async def test_a_script_without_its_first_migration_is_refused(
     embedded_server: EmbeddedServer, empty_database: str, watcher: asyncpg.Connection
 ) -> None:
-    later = Migration(11, "later", "CREATE TABLE IF NOT EXISTS later (id integer);")
+    later = Migration(12, "later", "CREATE TABLE IF NOT EXISTS later (id integer);")
     _, errors = await psql(embedded_server, empty_database, script([later], "public"))
-    assert "migration 11 is already applied, or the one before it is not" in errors
+    assert "migration 12 is already applied, or the one before it is not" in errors
     assert (await inspect_schema(watcher)).kind is SchemaKind.EMPTY

@@ -31,8 +31,8 @@ async def test_a_step_sends_the_story_of_the_next_line_and_rest_only_the_clock(
     rounds: list[list[float]] = []
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, screen="activity") as console:
         await asyncio.to_thread(console.until, "LIVE", "60 operations", "200 changes")
-        await asyncio.to_thread(console.pass_time, 2.0)
-        idle = await asyncio.to_thread(console.pass_time, 6.0) / 6
+        await asyncio.to_thread(console.pass_time, 1.0)
+        idle = await asyncio.to_thread(console.pass_time, 4.0) / 4
         console.type("j")
         step = await asyncio.to_thread(console.pass_time, 0.3)
         while len(rounds) < 3 and (not rounds or percentile(best(rounds), 0.99) >= 0.05):
