@@ -204,7 +204,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         if action.writes and self.why_no_writes():
             return False
         view = self.stage.top
-        return view is None or len(self.screen_stack) > 1 or view.fits(action)
+        # The footer may be drawn before a new view has made its widgets.
+        return view is None or not view.is_mounted or len(self.screen_stack) > 1 or view.fits(action)
 
     def act(self, verb: str, view: ConsoleView[Any]) -> None:
         self._verbs.begin(verb, view)
