@@ -126,9 +126,10 @@ def the_charts(text: str, truth: dict[str, Any]) -> None:
     now, before = truth["minutes"]
     second = truth["second"]
     both = [now[column] + before[column] for column in ("finished", "failed")]
-    # counted, over so many seconds: as the minute stands now, and as it stood when the screen was read last
-    moments = [([now["finished"], now["failed"]], second - ago) for ago in (0, READ_AGO_S) if second - ago >= 29]
-    moments += [(both, 60 + max(second - ago, 0)) for ago in (0, READ_AGO_S) if second - ago < 31]
+    # Counted, over so many seconds: the screen was read at some moment between these, before the middle or after it.
+    first, alone = second - READ_AGO_S, [now["finished"], now["failed"]]
+    moments = [(alone, passed_s) for passed_s in (second, max(first, 29)) if second >= 29]
+    moments += [(both, 60 + max(passed_s, 0)) for passed_s in (first, min(second, 31)) if first < 31]
     for column, rate in enumerate(said):
         rates = [counted[column] / passed_s for counted, passed_s in moments]
         assert min(rates) - 0.06 <= rate <= max(rates) + 0.06, (said, moments)
