@@ -27,14 +27,37 @@ async def watched() -> AsyncIterator[Watched]:
     await watched.close()
 
 
+HANGS_IN = {
+    "wait_for_a_lock": "with lock:",
+    "sleep_long": "time.sleep(3_600)",
+    "count_for_ever": "while True: number += 1",  # one of both lines
+    "backtrack": 're.match(r"(a+)+b", "a" * 60)',
+    "start_threads": "thread.join()",
+    "await_for_ever": "await asyncio.get_running_loop().create_future()",
+    "await_a_group": "await asyncio.get_running_loop().create_future()",
+    "await_the_first": "await asyncio.get_running_loop().create_future()",
+    "await_in_a_thread": "await asyncio.to_thread(upload)",
+    "block_the_loop": "time.sleep(3_600)",
+}
+IN_A_THREAD = {"start_threads", "await_in_a_thread"}
+
+
 async def hanging(watched: Watched, task: str, *args: object) -> str:
-    """The key of a task that has printed and left the print."""
+    """The key of a task that has come to the line in which it hangs, and so has its thread."""
     key = watched.submit(task, *args)
     await watched.until_begun(key)
     async with asyncio.timeout(10):
-        while any("print(" in frame["source"] for frame in (await stack_of(watched, key))["frames"]):
-            pass
-    return key
+        while True:
+            stack = await stack_of(watched, key)
+            sources = [frame["source"] for frame in stack["frames"] if frame["user"]]
+            below = [frame["source"] for _, frames in stack["threads"] for frame in frames]
+            if (
+                sources
+                and sources[0]
+                and sources[0] in HANGS_IN[task]
+                and (task not in IN_A_THREAD or "time.sleep(3_600)" in below)
+            ):
+                return key
 
 
 async def stack_of(watched: Watched, key: str, *, with_locals: bool = False) -> dict[str, Any]:
@@ -82,6 +105,9 @@ async def test_locals_are_read_only_if_asked_for_and_run_no_code_of_theirs(watch
 
 async def test_c_code_that_holds_the_gil_is_seen_by_the_interpreters_dump(watched: Watched) -> None:
     key = await hanging(watched, "backtrack")
+    async with asyncio.timeout(10):
+        while (await stack_of(watched, key))["how"] == "python":
+            pass  # it is in that line, and the expression begins only now
     for _ in range(2):
         begun = time.monotonic()
         stack = await stack_of(watched, key)
