@@ -132,20 +132,20 @@ def nothing() -> Out:
 
 
 @app.task("take_steps")
-def take_steps() -> Out:
-    """Long enough in each of two lines for a follower, who asks every second."""
+def take_steps(pipe: str) -> Out:
+    """The first step lasts until the test writes to the pipe, the second long enough for a follower."""
     print("begun", flush=True)
-    first_step()
+    first_step(pipe)
     second_step()
     return TaskResult(ok=None)
 
 
-def first_step() -> None:
-    time.sleep(2)
+def first_step(pipe: str) -> None:
+    os.close(os.open(pipe, os.O_RDONLY))
 
 
 def second_step() -> None:
-    time.sleep(1.5)
+    time.sleep(3)
 
 
 @app.task("write_lines")

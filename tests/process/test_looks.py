@@ -128,10 +128,11 @@ async def test_no_answer_of_a_frozen_worker_or_for_a_claim_that_has_moved_is_tak
 
 
 async def test_a_follower_marks_what_changes_and_ends_with_the_task(
-    database: str, table: Table, start: Callable[..., Worker]
+    database: str, table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
-    worker = start()
-    task_id = await hang(worker, table, "take_steps")
+    worker, pipe = start(), tmp_path / "go"
+    os.mkfifo(pipe)
+    task_id = await hang(worker, table, "take_steps", str(pipe))
     command = [
         str(Path(sys.executable).with_name("horsies")),
         "tasks",
@@ -146,6 +147,8 @@ async def test_a_follower_marks_what_changes_and_ends_with_the_task(
     async with asyncio.timeout(PATIENCE_S):
         first = [(await follower.stdout.readline()).decode() for _ in range(3)]
         assert [line[0] for line in first[1:]] == [" ", " "]
+        assert "first_step" in first[1]
+        os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
         second = [(await follower.stdout.readline()).decode() for _ in range(3)]
         assert "second_step" in second[1]
         assert [line[0] for line in second[1:]] == ["*", "*"], "another step, called from another line"
