@@ -167,7 +167,7 @@ SHOTS: Final = (
     Shot(
         "activity-operation",
         options=_ACTIVITY,
-        steps=(press("t"), sees("0 changes", "45 applied"), press("enter"), sees("BEFORE", "45 applied")),
+        steps=(press("t"), sees("0 changes", "45 applied"), press("enter"), sees("BEFORE", "1 / 49")),
     ),
     Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "ctrl+y"))),
     Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 57"))),
