@@ -92,7 +92,7 @@ SHOTS: Final = (
         Shot(
             "workflow-timeline",
             *size,
-            (*_opened("month_end"), sees("c0ffee00"), press("g"), sees("critical path")),
+            (*_opened("month_end"), sees("c0ffee00"), press("g"), sees("critical path", "×2")),
             _FLOWS,
         )
         for size in _SIZES
@@ -104,7 +104,7 @@ SHOTS: Final = (
             *_opened("month_end"),
             sees("c0ffee00"),
             press("g"),
-            sees("critical path"),
+            sees("critical path", "×2"),
             press("home", *"jjjjj", "right"),
             sees("photograph"),
         ),
