@@ -116,7 +116,8 @@ async def test_a_port_in_use_is_one_error_that_names_the_option_and_the_way_out(
 
 
 @pytest.mark.parametrize(
-    ("host", "reason"), [("192.0.2.1", "Cannot assign requested address"), ("no.invalid", "cannot be resolved")]
+    ("host", "reason"),
+    [("192.0.2.1", "Cannot assign requested address|could not bind"), ("no.invalid", "cannot be resolved")],
 )
 async def test_an_address_of_another_machine_is_one_error(host: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
