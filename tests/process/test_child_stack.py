@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -177,3 +178,28 @@ async def test_an_answer_that_comes_too_late_is_dropped(watched: Watched, monkey
     assert (stack["how"], own(stack["frames"])) == ("interpreter", [("sleep_long", "time.sleep(3_600)")])
     monkeypatch.undo()
     assert (await stack_of(watched, key))["how"] == "python"
+
+
+async def test_a_child_that_dies_while_it_is_asked_has_no_stack(watched: Watched) -> None:
+    """Python never answers here: the first question is still open, and the second one waits for its dump."""
+    key = await hanging(watched, "backtrack")
+    questions = [asyncio.create_task(watched.child.stack(key, with_locals=False)) for _ in range(2)]
+    await asyncio.sleep(0)
+    watched.child.kill()
+    await watched.until_gone()
+    assert await asyncio.gather(*questions) == [None, None]
+    assert await watched.child.stack(key, with_locals=False) is None
+
+
+async def test_a_dump_is_not_read_from_a_descriptor_that_is_closed(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be that of another file by then, which must not be truncated."""
+    monkeypatch.setattr(stacks, "_ANSWER_S", 0.0)
+    truncated: list[int] = []
+    monkeypatch.setattr(os, "truncate", lambda descriptor, _length: truncated.append(descriptor))
+    reader = stacks.StackReader(os.dup(1), lambda *_question: None, lambda _signal: None)
+    question = asyncio.create_task(reader.read(0, 1, with_locals=False))
+    reader.close()
+    assert await question is None
+    assert truncated == []

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 _ANSWER_S: Final = 0.15
 """Python answers within 5 ms, unless C code holds the GIL; other Python code lets it go every 5 ms."""
-_DUMP_S: Final = 0.5
+_DUMP_S: Final = 1.5
 _LOOK_S: Final = 0.01
 _LARGEST: Final = 1 << 20
+_MAIN_THREAD: Final = re.compile(rb"( in _run_module_as_main|  \.\.\.)\n+\Z")
+"""Its outermost frame, or where the interpreter cuts a deep stack."""
 
 _THREAD: Final = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
 _FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
@@ -40,6 +42,7 @@ class StackReader:
         self._questions = count()
         self._asked: dict[int, asyncio.Future[Stack | None]] = {}
         self._dumping = asyncio.Lock()
+        self._closed = False
 
     async def read(self, kind: int, number: int, *, with_locals: bool) -> Stack | None:
         """What this job is doing; None if it does not run. `how` says who answered: `python`, or `interpreter`."""
@@ -51,7 +54,10 @@ class StackReader:
                 found = await answer
         except TimeoutError:
             async with self._dumping:
-                threads = list(_threads(await self._dumped()))
+                dump = await self._dumped()
+            if dump is None:
+                return None
+            threads = list(_threads(dump))
             own = next((one for ours, one in threads if ours == _RUNNERS[kind]), [])
             others = [("", one) for ours, one in threads if ours is None and one]
             return {"how": "interpreter", "frames": own, "threads": others}
@@ -66,21 +72,33 @@ class StackReader:
             answer.set_result(stack)
 
     def close(self) -> None:
+        """The child has ended. The number of the descriptor may stand for another file from now on."""
         os.close(self._dump)
+        self._closed = True
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_result(None)
 
-    async def _dumped(self) -> str:
-        """It has no end that could be recognised: it is complete when it does not grow any more."""
+    async def _dumped(self) -> str | None:
+        """None: the child has ended.
+
+        A dump has no end: it is complete when it does not grow any more, and has the main thread, which comes last.
+        """
+        if self._closed:
+            return None
         os.truncate(self._dump, 0)
         os.lseek(self._dump, 0, os.SEEK_SET)
         self._signal(DUMP_SIGNAL)
-        size, loop = 0, asyncio.get_running_loop()
+        text, loop = b"", asyncio.get_running_loop()
         end = loop.time() + _DUMP_S
         while loop.time() < end:
             await asyncio.sleep(_LOOK_S)
-            before, size = size, os.fstat(self._dump).st_size
-            if size == before > 0:
+            if self._closed:
+                return None
+            before, text = text, os.pread(self._dump, _LARGEST, 0)
+            if text == before and _MAIN_THREAD.search(text):
                 break
-        return os.pread(self._dump, _LARGEST, 0).decode(errors="replace")
+        return text.decode(errors="replace")
 
 
 def _threads(dump: str) -> Iterator[tuple[str | None, list[Frame]]]:
