@@ -25,12 +25,12 @@ def code(sql: str) -> str:
 
 
 def test_versions_count_from_that_of_the_schema_without_a_gap() -> None:
-    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (11, "schema")
-    assert [migration.version for migration in MIGRATIONS] == list(range(11, 11 + len(MIGRATIONS)))
+    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (12, "schema")
+    assert [migration.version for migration in MIGRATIONS] == list(range(12, 12 + len(MIGRATIONS)))
 
 
 def test_each_file_of_the_schema_is_a_part_of_it() -> None:
-    parts = [name for name in SQL_FILES if name.startswith("011_schema/")]
+    parts = [name for name in SQL_FILES if name.startswith("tables/")]
     assert len(parts) > 1
     for name in parts:
         assert sql_file(name) in SCHEMA.sql, name

@@ -109,7 +109,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
     await upgrade(upstream)
-    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(11, "schema")]
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(12, "schema")]
 
 
 VERSION_10 = """
@@ -125,17 +125,21 @@ CREATE FUNCTION horsies_claimable(queue text, names text[], most integer, follow
 UPDATE horsies_console_schema SET version = 10;
 """
 
+# Whatever version 12 has and version 11 had not is taken away here.
+VERSION_11 = "UPDATE horsies_console_schema SET version = 11;"
 
-async def test_version_10_gets_what_it_lacks_and_keeps_its_rows(empty_database: str) -> None:
+
+@pytest.mark.parametrize("older", [VERSION_10, VERSION_11], ids=["version 10", "version 11"])
+async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_database: str, older: str) -> None:
     async with made_of("SELECT", empty_database) as connection:
         await create(connection)
-        await connection.execute(VERSION_10)
+        await connection.execute(older)
         await connection.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'shop.pay', 'p')")
         await connection.execute(
             "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
             " VALUES ('t', 1, 'FAILED', now(), now())"
         )
-        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [11]
+        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [12]
         await upgrade(connection)
         await require_current(connection)
         assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
@@ -150,7 +154,7 @@ async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied
     assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
     before = await version_7.fetch(APPLIED)
     await upgrade(version_7)
-    assert await version_7.fetch(APPLIED) == [*before, (11, "schema")]
+    assert await version_7.fetch(APPLIED) == [*before, (12, "schema")]
 
 
 async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(

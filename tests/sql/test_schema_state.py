@@ -139,7 +139,7 @@ async def test_tables_of_somebody_else_are_left_alone(empty: asyncpg.Connection)
 
 async def test_a_list_of_other_migrations_is_somebody_elses(connection: asyncpg.Connection) -> None:
     await connection.execute("UPDATE horsies_console_schema SET name = 'initial'")
-    why = "horsies_console_schema calls version 11 'initial', not 'schema'"
+    why = "horsies_console_schema calls version 12 'initial', not 'schema'"
     await refused_by_all(connection, SchemaKind.FOREIGN, foreign("public", why))
 
 

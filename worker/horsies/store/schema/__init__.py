@@ -1,4 +1,4 @@
-"""The tables: their definition (011_schema), the state of a database, and its upgrade to the state that is needed."""
+"""The tables: their definition (tables), the state of a database, and its upgrade to the state that is needed."""
 
 from horsies.store.schema.contents import LEDGER, TABLES
 from horsies.store.schema.look import inspect_schema, require_current

@@ -16,8 +16,8 @@ LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big",
 # Every statement of every task queues up behind a migration that waits for its table.
 LOCK_TIMEOUT_S = 5.0
 
-SCHEMA_VERSION = 11
-"""The version of the folder 011_schema. Its ten predecessors were never released; it adopts their tables, too."""
+SCHEMA_VERSION = 12
+"""The version of the folder tables. Earlier versions were never released; it adopts their tables, too."""
 # In this order: tables before those that refer to them.
 _PARTS = ("adoption", "tasks", "workflows", "workers", "schedules", "operators", "claiming", "caps", "pulse")
 
@@ -42,7 +42,7 @@ def sql_file(name: str) -> str:
 
 
 def _load() -> tuple[Migration, ...]:
-    schema = "\n".join(f"-- {part}\n\n{sql_file(f'011_schema/{part}.sql')}" for part in _PARTS)
+    schema = "\n".join(f"-- {part}\n\n{sql_file(f'tables/{part}.sql')}" for part in _PARTS)
     names = sorted(entry.name for entry in files(__package__).iterdir())
     numbered = filter(None, map(_FILE_NAME.fullmatch, names))
     later = (Migration(int(match[1]), match[2], sql_file(match[0])) for match in numbered)

@@ -1,4 +1,4 @@
--- adapts existing tables, upstream's or those of our versions 1 to 10; run by upgrade.py before the other parts
+-- adapts existing tables, upstream's or those of our earlier versions; run by upgrade.py before the other parts
 
 -- The other parts create missing tables as a whole. This one changes tables, columns and defaults that exist but differ
 -- from the other parts. In an empty schema it finds nothing. It comes first, because indexes and triggers need the

@@ -1,4 +1,4 @@
--- which tasks may run and which of them are claimed next; a part of version 11, run by upgrade.py
+-- which tasks may run and which of them are claimed next; a part of the schema, run by upgrade.py
 
 -- The rule: whether a PENDING task of a queue that is not paused may run now. One SELECT, so that the planner inlines
 -- it into the calling statement; in a CASE, because an AND may be evaluated in any order, and the last condition is for

@@ -1,4 +1,4 @@
--- the pulse of the database: which workers count as dead, and when none may; a part of version 11, run by upgrade.py
+-- the pulse of the database: which workers count as dead, and when none may; a part of the schema, run by upgrade.py
 
 -- The pulse: when this database last took a heartbeat, and when it took none. One row; a worker writes it only if it is
 -- older than its own interval, so that 200 workers write it as often as one. Without the row silence alone counts. The

@@ -1,4 +1,4 @@
--- actions of operators, their orders to queues and workers, and their looks at tasks; a part of version 11, run by upgrade.py
+-- actions of operators, their orders to queues and workers, and their looks at tasks; a part of the schema, run by upgrade.py
 
 -- One row per target of an operator action, whether it was applied or refused; never changed afterwards. The rows of
 -- one confirmed operation share an operation_id.

@@ -1,4 +1,4 @@
--- schedules, their slots that were used, and the schedulers that serve them; a part of version 11, run by upgrade.py
+-- schedules, their slots that were used, and the schedulers that serve them; a part of the schema, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_schedule_state (
     schedule_name varchar(255) PRIMARY KEY,

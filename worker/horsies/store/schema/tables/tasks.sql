@@ -1,4 +1,4 @@
--- tasks, their attempts and heartbeats; a part of version 11, run by upgrade.py
+-- tasks, their attempts and heartbeats; a part of the schema, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_tasks (
     id                      varchar(36)  PRIMARY KEY,

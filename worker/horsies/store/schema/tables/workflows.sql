@@ -1,4 +1,4 @@
--- workflows, their nodes, and the marks of tasks kept by a pause; a part of version 11, run by upgrade.py
+-- workflows, their nodes, and the marks of tasks kept by a pause; a part of the schema, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_workflows (
     id                 varchar(36)  PRIMARY KEY,

@@ -1,4 +1,4 @@
--- claims and starts under the caps of queues and of the cluster; a part of version 11, run by upgrade.py
+-- claims and starts under the caps of queues and of the cluster; a part of the schema, run by upgrade.py
 
 -- Releases expired claims that have a place under a cap, at most 500, of any queue if NULL; returns their number. A
 -- claim loses its place only through this, not by time alone: a start may have found its lease valid and now wait for

@@ -1,4 +1,4 @@
--- snapshots and losses of workers, and when sweeps ran; a part of version 11, run by upgrade.py
+-- snapshots and losses of workers, and when sweeps ran; a part of the schema, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_worker_states (
     id                    bigserial    PRIMARY KEY,
