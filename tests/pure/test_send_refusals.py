@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 from task_apps import make_app
 
-from horsies import Err, TaskError, TaskResult, TaskSendError, TaskSendErrorCode, TaskSendPayload
+from horsies import Err, SendFailedError, TaskError, TaskResult, TaskSendError, TaskSendErrorCode, TaskSendPayload
+from horsies.domain.result import UnwrapError
 from horsies.task import TaskSendOptions
 from horsies.task.options import (
     LONGEST_DELAY_S,
@@ -173,11 +174,20 @@ def test_calls_that_cannot_be_sent_keep_their_places() -> None:
     assert app.send_many([]) == []
 
 
-def test_a_text_of_an_error_shows_neither_arguments_nor_message() -> None:
+def test_a_text_of_an_error_shows_the_reason_and_no_argument() -> None:
     task: Any = make_app().task("add", add)
-    error = refused(task.send(1, c="secret"))
-    assert "secret" not in f"{error!r} {error}"
-    assert repr(error) == "TaskSendError(code=VALIDATION_FAILED, retryable=False, task_id=None)"
+    result = task.send(1, c="secret")
+    error = refused(result)
+    assert "secret" not in f"{error!r} {error} {result!r}"
+    why = "task 'add' was not sent: the arguments do not fit add(a, b=2): got an unexpected keyword argument 'c'"
+    assert repr(error) == (f"TaskSendError(code=VALIDATION_FAILED, retryable=False, task_id=None, message={why!r})")
+    with pytest.raises(UnwrapError, match="got an unexpected keyword argument 'c'"):
+        result.unwrap()
+
+
+def test_a_text_of_an_error_masks_passwords() -> None:
+    error = TaskSendError(TaskSendErrorCode.ENQUEUE_FAILED, "postgresql://u:horse@db/x is away", retryable=True)
+    assert "horse" not in f"{error!r} {SendFailedError(error)}"
 
 
 def test_the_later_delay_counts() -> None:

@@ -336,7 +336,7 @@ async def test_a_connection_that_cannot_be_used_is_an_err(app: Horsies, database
     awaited_only = task.with_options(connection=mine).send(1).unwrap_err()
     assert "send_async" in awaited_only.message
     foreign = task.with_options(connection=object()).send(1).unwrap_err()
-    assert "asyncpg or psycopg" in foreign.message
+    assert "asyncpg, psycopg or psycopg2" in foreign.message
     await mine.close()
     closed = (await task.with_options(connection=mine).send_async(1)).unwrap_err()
     assert {awaited_only.retryable, foreign.retryable, closed.retryable} == {False}

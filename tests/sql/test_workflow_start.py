@@ -227,7 +227,7 @@ def test_a_workflow_without_a_broker_is_not_started() -> None:
 
 async def test_a_broker_that_cannot_be_made_is_an_error_and_not_an_exception() -> None:
     spec = Spec(DIAMOND, ConfigurationError("no threads", code=ErrorCode.BROKER_INIT_FAILED))
-    for answer in (start_own(spec, None), await start_own_async(spec, None)):
+    for answer in (start_own(spec, None, None), await start_own_async(spec, None, None)):
         assert answer.unwrap_err().code is WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
         assert answer.unwrap_err().exception is spec.own
         assert answer.unwrap_err().workflow_id

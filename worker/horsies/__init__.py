@@ -79,6 +79,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         BrokerErrorCode as BrokerErrorCode,
         BrokerOperationError as BrokerOperationError,
         BrokerResult as BrokerResult,
+        SendFailedError as SendFailedError,
         TaskHandle as TaskHandle,
         TaskSendError as TaskSendError,
         TaskSendErrorCode as TaskSendErrorCode,
@@ -155,7 +156,7 @@ _MODULES = {
     ],
     "domain.task_result": ["SubWorkflowError", "SubWorkflowSummary", "TaskError", "TaskResult"],
     "handle": [
-        *("BrokerErrorCode", "BrokerOperationError", "BrokerResult", "TaskHandle"),
+        *("BrokerErrorCode", "BrokerOperationError", "BrokerResult", "SendFailedError", "TaskHandle"),
         *("TaskSendError", "TaskSendErrorCode", "TaskSendPayload", "TaskSendResult"),
     ],
     "hooks": ["TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"],

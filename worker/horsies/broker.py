@@ -16,6 +16,7 @@ from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
 from horsies.lifecycle.recovering import Recovered, expire_pending, recover_stale_runs, requeue_stale_claims
+from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
 from horsies.store.connect import is_transient
 from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
 from horsies.store.loop_thread import LoopClosed, LoopThread
@@ -24,7 +25,7 @@ from horsies.store.producer_client import Link
 from horsies.store.pulse import write_pulse
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
-from horsies.store.steps import CallerConnectionError, drive_blocking_on_callers, drive_on_callers
+from horsies.store.steps import drive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from horsies.config.broker import PostgresConfig
     from horsies.domain.infos import TaskInfo
-    from horsies.store.steps import Steps
 
 T = TypeVar("T")
 
@@ -81,15 +81,15 @@ class PostgresBroker:
         return await self._awaited(self._attempt(BrokerErrorCode.SCHEMA_INIT_FAILED, _nothing))
 
     def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
-        """Insert one task; with a psycopg `connection` inside the caller's transaction."""
+        """Insert one task; with a `connection` (see horsies.store.callers) inside the caller's transaction."""
         if connection is not None:
-            return _no_mismatch(_on_callers(connection, one(request)))
+            return _no_mismatch(self.perform_on_callers(connection, partial(drive, steps=one(request))))
         return _no_mismatch(self._blocking(self._send(request)))
 
     async def send_async(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
-        """`send` for a running event loop; `connection` may be one of asyncpg or of psycopg."""
+        """`send` for a running event loop."""
         if connection is not None:
-            return _no_mismatch(await _on_callers_loop(connection, one(request)))
+            return _no_mismatch(await self.perform_on_callers_async(connection, partial(drive, steps=one(request))))
         return _no_mismatch(await self._awaited(self._send(request)))
 
     def send_many(
@@ -97,7 +97,7 @@ class PostgresBroker:
     ) -> BrokerResult[list[Enqueued]]:
         """Insert all in one statement, or none; returns the outcome of each in its place, also a MISMATCH."""
         if connection is not None:
-            return _on_callers(connection, many(requests))
+            return self.perform_on_callers(connection, partial(drive, steps=many(requests)))
         return self._blocking(self._send_many(requests))
 
     async def send_many_async(
@@ -105,7 +105,7 @@ class PostgresBroker:
     ) -> BrokerResult[list[Enqueued]]:
         """`send_many` for a running event loop."""
         if connection is not None:
-            return await _on_callers_loop(connection, many(requests))
+            return await self.perform_on_callers_async(connection, partial(drive, steps=many(requests)))
         return await self._awaited(self._send_many(requests))
 
     def enqueue(
@@ -208,6 +208,22 @@ class PostgresBroker:
     ) -> BrokerResult[T]:
         """`perform` for a running event loop."""
         return await self._awaited(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
+
+    def perform_on_callers(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> BrokerResult[T]:
+        """Inside the caller's transaction, in the caller's thread."""
+        try:
+            return Ok(on_callers_blocking(connection, work))
+        except (CallerConnectionError, ValueError) as error:
+            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+
+    async def perform_on_callers_async(
+        self, connection: object, work: Callable[[Any], Awaitable[T]]
+    ) -> BrokerResult[T]:
+        """Inside the caller's transaction, on the caller's event loop."""
+        try:
+            return Ok(await on_callers(connection, work))
+        except (CallerConnectionError, ValueError) as error:
+            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
 
     def close(self) -> BrokerResult[None]:
         """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
@@ -384,20 +400,6 @@ def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
         message = f"the id {sent.ok_value.task_id} belongs to a task with other contents; send under a new id"
         return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, message, retryable=False))
     return sent
-
-
-def _on_callers(connection: object, steps: Steps[T]) -> BrokerResult[T]:
-    try:
-        return Ok(drive_blocking_on_callers(connection, steps))
-    except (CallerConnectionError, ValueError) as error:
-        return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
-
-
-async def _on_callers_loop(connection: object, steps: Steps[T]) -> BrokerResult[T]:
-    try:
-        return Ok(await drive_on_callers(connection, steps))
-    except (CallerConnectionError, ValueError) as error:
-        return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
 
 
 def _explained(code: BrokerErrorCode, error: Exception) -> BrokerOperationError:

@@ -7,10 +7,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from horsies.domain.codes import ContractCode, OperationalErrorCode, RetrievalCode
+from horsies.domain.masking import mask
 from horsies.domain.result import Err, Result
 from horsies.domain.task_result import TaskError, TaskResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from horsies.domain.infos import TaskInfo
@@ -70,7 +72,7 @@ class TaskSendPayload:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskSendError:
-    """Why a task was not sent. Its text leaves out the message and the payload, which may contain arguments."""
+    """Why a task was not sent. Its text leaves out the payload, which contains the arguments, and masks passwords."""
 
     code: TaskSendErrorCode
     message: str
@@ -80,10 +82,40 @@ class TaskSendError:
     exception: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"TaskSendError(code={self.code}, retryable={self.retryable}, task_id={self.task_id!r})"
+        known = f"code={self.code}, retryable={self.retryable}, task_id={self.task_id!r}"
+        return f"TaskSendError({known}, message={mask(self.message)!r})"
 
 
 TaskSendResult: TypeAlias = Result[T, TaskSendError]
+
+
+class FailedSend(Protocol):
+    """A TaskSendError, or the WorkflowStartError of a workflow."""
+
+    @property
+    def code(self) -> StrEnum: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def exception(self) -> BaseException | None: ...
+
+
+class SendFailedError(Exception):
+    """A task was not sent, or a workflow not started. `error` says why; `task.retry_send(error)` sends it again.
+
+    Raised by `send_or_raise`, and with `AppConfig(raise_send_errors=True)` by all sends and starts; of a `send_many`,
+    `results` has what became of each call.
+    """
+
+    def __init__(self, error: FailedSend, results: Sequence[TaskSendResult[TaskHandle[Any]]] = ()) -> None:
+        super().__init__(error, results)
+        self.error = error
+        self.results = results
+
+    def __str__(self) -> str:
+        text = f"{mask(self.error.message)} [{self.error.code}]"
+        failed = sum(isinstance(result, Err) for result in self.results)
+        return f"{failed:,} of {len(self.results):,} calls failed; the first: {text}" if self.results else text
 
 
 class ResultSource(Protocol):

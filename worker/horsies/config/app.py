@@ -54,6 +54,10 @@ class AppConfig(CheckedModel):
     """The error code of all other exceptions."""
     resend_on_transient_err: bool = False
     """Whether a send or a start is tried again, up to three times, after a failure that may pass; it is stored once."""
+    raise_send_errors: bool = False
+    """Whether a send that fails raises SendFailedError; otherwise it is logged, and returned as an Err."""
+    failed_send_aborts: bool = True
+    """Whether a send that fails inside the caller's transaction (`connection=`) makes that transaction fail, too."""
     requeue_on_interrupt: bool = False
     """Whether tasks run again after a shutdown interrupted them, unless the task itself says so or not."""
     unknown_tasks: Literal["leave", "fail"] = "leave"

@@ -135,8 +135,15 @@ class Ok(_Immutable, Generic[T_co]):
         return (Ok, (self.ok_value,))
 
 
+class _ReadsClass(type):
+    """`isinstance(result, Err)` and `case Err():` read the class of the result, which an UnseenErr notices."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return issubclass(instance.__class__, cls)
+
+
 @final
-class Err(_Immutable, Generic[E_co]):
+class Err(_Immutable, Generic[E_co], metaclass=_ReadsClass):
     """A failure and its reason."""
 
     __slots__ = ("err_value",)
@@ -231,6 +238,25 @@ class Err(_Immutable, Generic[E_co]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Err, (self.err_value,))
+
+
+class UnseenErr(Err[E_co]):  # type: ignore[misc]  # Err is final for others: type checkers rely on it
+    """An Err that calls `on_drop` if it is dropped before anything of it was read, even its class."""
+
+    __slots__ = ("_on_drop",)
+
+    def __init__(self, value: E_co, on_drop: Callable[[], None]) -> None:
+        super().__init__(value)
+        object.__setattr__(self, "_on_drop", on_drop)
+
+    def __getattribute__(self, name: str) -> Any:
+        object.__setattr__(self, "_on_drop", None)
+        return object.__getattribute__(self, name)
+
+    def __del__(self) -> None:
+        on_drop = object.__getattribute__(self, "_on_drop")
+        if on_drop is not None:
+            on_drop()
 
 
 Result: TypeAlias = Ok[T] | Err[E]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok, Result
+from horsies.failed_sends import abort, abort_async, answers
 from horsies.task.sending import Sender, invalid, no_broker, not_stored, read_stored
 
 if TYPE_CHECKING:
@@ -70,6 +71,23 @@ class _Batch:
 
 def send_many(app: App, calls: Iterable[TaskCall], connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
     """One result per call, in their order. A call that cannot be sent does not prevent the others."""
+    results = _attempt(app, calls, connection)
+    if any(isinstance(result, Err) for result in results):
+        abort(connection, app.config)
+    return answers(results, app.config)
+
+
+async def send_many_async(
+    app: App, calls: Iterable[TaskCall], connection: object
+) -> list[TaskSendResult[TaskHandle[Any]]]:
+    """`send_many` for a running event loop."""
+    results = await _attempt_async(app, calls, connection)
+    if any(isinstance(result, Err) for result in results):
+        await abort_async(connection, app.config)
+    return answers(results, app.config)
+
+
+def _attempt(app: App, calls: Iterable[TaskCall], connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
     if app.tracing is None:
         return _send(app, _Batch(calls), connection)
     calls = list(calls)
@@ -77,10 +95,9 @@ def send_many(app: App, calls: Iterable[TaskCall], connection: object) -> list[T
         return span.sent(_send(app, _Batch(calls, span.trace), connection))
 
 
-async def send_many_async(
+async def _attempt_async(
     app: App, calls: Iterable[TaskCall], connection: object
 ) -> list[TaskSendResult[TaskHandle[Any]]]:
-    """`send_many` for a running event loop."""
     if app.tracing is None:
         return await _send_async(app, _Batch(calls), connection)
     calls = list(calls)

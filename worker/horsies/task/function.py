@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.failed_sends import or_raise
 from horsies.task.bulk import TaskCall
 from horsies.task.calls import Judge
 from horsies.task.options import PLAIN, TaskSendOptions
@@ -126,6 +127,14 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         """`send` for a running event loop."""
         return await self._sender.send_async(args, kwargs, PLAIN)
 
+    def send_or_raise(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        """`send` that returns the handle itself, and raises SendFailedError."""
+        return or_raise(self._sender.attempt(args, kwargs, PLAIN))
+
+    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        """`send_or_raise` for a running event loop."""
+        return or_raise(await self._sender.attempt_async(args, kwargs, PLAIN))
+
     def schedule(self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """`send`, to be run `delay_seconds` from now by the clock of the database."""
         return self._sender.send(args, kwargs, TaskSendOptions(delay=delay_seconds))
@@ -219,6 +228,12 @@ class BoundTask(Generic[P, T]):
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         return await self._sender.send_async(args, kwargs, self._options)
+
+    def send_or_raise(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        return or_raise(self._sender.attempt(args, kwargs, self._options))
+
+    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        return or_raise(await self._sender.attempt_async(args, kwargs, self._options))
 
     def schedule(self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         return self._sender.send(args, kwargs, self._options.delayed(delay_seconds))

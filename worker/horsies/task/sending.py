@@ -12,6 +12,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.domain.ids import new_task_id
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.trace import with_trace
+from horsies.failed_sends import abort, abort_async, answer
 from horsies.handle import BrokerErrorCode, TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
 from horsies.task.options import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from horsies.broker import PostgresBroker
+    from horsies.config.app import AppConfig
     from horsies.config.retry_policy import RetryPolicy
     from horsies.domain.trace import Trace, Tracing
     from horsies.handle import BrokerOperationError, BrokerResult, TaskSendResult
@@ -44,6 +46,9 @@ class App(Protocol):
 
     @property
     def tracing(self) -> Tracing | None: ...
+
+    @property
+    def config(self) -> AppConfig: ...
 
 
 class Sender:
@@ -70,6 +75,34 @@ class Sender:
     def send(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
+        return answer(self.attempt(args, kwargs, options), self._app.config)
+
+    async def send_async(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        return answer(await self.attempt_async(args, kwargs, options), self._app.config)
+
+    def attempt(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        """A send of whose failure nothing is said yet. It makes the transaction of the caller fail."""
+        sent = self._attempt(args, kwargs, options)
+        if isinstance(sent, Err):
+            abort(options.connection, self._app.config)
+        return sent
+
+    async def attempt_async(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        """`attempt` for a running event loop."""
+        sent = await self._attempt_async(args, kwargs, options)
+        if isinstance(sent, Err):
+            await abort_async(options.connection, self._app.config)
+        return sent
+
+    def _attempt(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
+    ) -> TaskSendResult[TaskHandle[Any]]:
         if (tracing := self._app.tracing) is not None:
             with tracing.sending(self.queue_name, {"horsies.task.name": self._task_name}) as span:
                 prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed(), trace=span.trace)
@@ -77,7 +110,7 @@ class Sender:
         prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
         return prepared if isinstance(prepared, Err) else self._store(prepared.ok_value, options.connection)
 
-    async def send_async(
+    async def _attempt_async(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
         if (tracing := self._app.tracing) is not None:
@@ -91,11 +124,13 @@ class Sender:
 
     def retry(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
         repeated = self._repeat(error, delayed=delayed)
-        return repeated if isinstance(repeated, Err) else self._store(repeated.ok_value, None)
+        sent = repeated if isinstance(repeated, Err) else self._store(repeated.ok_value, None)
+        return answer(sent, self._app.config)
 
     async def retry_async(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
         repeated = self._repeat(error, delayed=delayed)
-        return repeated if isinstance(repeated, Err) else await self._store_async(repeated.ok_value, None)
+        sent = repeated if isinstance(repeated, Err) else await self._store_async(repeated.ok_value, None)
+        return answer(sent, self._app.config)
 
     def stored_options(self, good_until: datetime | None) -> str:
         """The task_options column for a task with this deadline; UnsendableError for one that makes no sense."""
@@ -248,11 +283,13 @@ def read_stored(request: EnqueueRequest, broker: PostgresBroker, stored: Enqueue
 def not_stored(request: EnqueueRequest, error: BrokerOperationError) -> Err[TaskSendError]:
     mismatch = error.code is BrokerErrorCode.PAYLOAD_MISMATCH
     code = TaskSendErrorCode.PAYLOAD_MISMATCH if mismatch else TaskSendErrorCode.ENQUEUE_FAILED
-    return Err(_error(request, code, error.message, retryable=error.retryable, exception=error.exception))
+    message = f"task {request.task_name!r} was not sent: {error.message}"
+    return Err(_error(request, code, message, retryable=error.retryable, exception=error.exception))
 
 
 def no_broker(request: EnqueueRequest, error: HorsiesError) -> Err[TaskSendError]:
-    return Err(_error(request, TaskSendErrorCode.ENQUEUE_FAILED, error.message, exception=error))
+    message = f"task {request.task_name!r} was not sent: {error.message}"
+    return Err(_error(request, TaskSendErrorCode.ENQUEUE_FAILED, message, exception=error))
 
 
 def invalid(message: str, cause: BaseException | None = None) -> Err[TaskSendError]:

@@ -114,13 +114,20 @@ class WorkflowSpec(Generic[T]):
             nodes=self.__dict__["_nodes"],
         )
 
-    def start(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]:
-        """Store it with its first tasks. Nothing is raised; with an id of your own, a second start has no effect."""
-        return starting.start_own(self, workflow_id)
+    def start(
+        self, workflow_id: str | None = None, *, connection: object = None
+    ) -> WorkflowStartResult[WorkflowHandle[T]]:
+        """Store it with its first tasks. Nothing is raised; with an id of your own, a second start has no effect.
 
-    async def start_async(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]:
+        With a `connection` it is stored in the caller's transaction.
+        """
+        return starting.start_own(self, workflow_id, connection)
+
+    async def start_async(
+        self, workflow_id: str | None = None, *, connection: object = None
+    ) -> WorkflowStartResult[WorkflowHandle[T]]:
         """`start` for a running event loop."""
-        return await starting.start_own_async(self, workflow_id)
+        return await starting.start_own_async(self, workflow_id, connection)
 
     def retry_start(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
         """Start under the id of a start that failed, so that it cannot be started twice."""

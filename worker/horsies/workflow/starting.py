@@ -13,6 +13,7 @@ from horsies.domain.ids import new_task_id
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.trace import UNTRACED
+from horsies.failed_sends import abort, abort_async, answer
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle.create_workflow import create_workflow
 from horsies.workflow.handle import WorkflowHandle
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.broker import PostgresBroker
+    from horsies.config.app import AppConfig
     from horsies.domain.plan import WorkflowPlan
     from horsies.domain.trace import Sending, Trace, Tracing
     from horsies.handle import BrokerResult
@@ -71,7 +73,9 @@ class Startable(Protocol[T]):
     def to_plan(self) -> WorkflowPlan: ...
 
     # Not called here: it tells type checkers what T is.
-    def start(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]: ...
+    def start(
+        self, workflow_id: str | None = None, *, connection: object = None
+    ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class _Start:
     workflow_id: str
     sent_at: datetime | None
     resend: bool
+    connection: object
+    """The caller's, in whose transaction it is stored; None: in one of its own."""
 
     def span(self) -> AbstractContextManager[Sending]:
         app, name = self.broker.app, self.plan.name
@@ -95,9 +101,13 @@ class _Start:
         return replace(self, plan=self.plan.traced(trace)) if trace else self
 
     def store(self) -> BrokerResult[CreatedWorkflow]:
+        if self.connection is not None:
+            return self.broker.perform_on_callers(self.connection, self._create)
         return self.broker.perform(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
     async def store_async(self) -> BrokerResult[CreatedWorkflow]:
+        if self.connection is not None:
+            return await self.broker.perform_on_callers_async(self.connection, self._create)
         return await self.broker.perform_async(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
     def handle(self, stored: BrokerResult[CreatedWorkflow]) -> WorkflowStartResult[WorkflowHandle[Any]]:
@@ -119,7 +129,10 @@ class _Start:
 
     async def _insert(self, connection: asyncpg.Connection) -> CreatedWorkflow:
         async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
-            return await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
+            return await self._create(connection)
+
+    async def _create(self, connection: Any) -> CreatedWorkflow:
+        return await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
 
 
 def start_workflow(
@@ -129,17 +142,18 @@ def start_workflow(
     sent_at: datetime | None = None,
     *,
     resend_on_transient_err: bool = False,
+    connection: object = None,
 ) -> WorkflowStartResult[WorkflowHandle[T]]:
     """Store the workflow with its first tasks; nothing is raised. With an id of your own, a second start has no effect.
 
-    An existing workflow with the id and the same name is returned as it is, whatever its nodes are.
+    An existing workflow with the id and the same name is returned as it is, whatever its nodes are. With a `connection`
+    it is stored in the caller's transaction (see horsies.store.callers).
     """
-    prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
-    if isinstance(prepared, Err):
-        return prepared
-    start = prepared.ok_value
-    with start.span() as span:
-        return span.sent(start.handle(start.traced(span.trace).store()))
+    prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
+    started = prepared if isinstance(prepared, Err) else _store(prepared.ok_value)
+    if isinstance(started, Err):
+        abort(connection, _config_of(broker))
+    return answer(started, _config_of(broker))
 
 
 async def start_workflow_async(
@@ -149,37 +163,62 @@ async def start_workflow_async(
     sent_at: datetime | None = None,
     *,
     resend_on_transient_err: bool = False,
+    connection: object = None,
 ) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_workflow` for a running event loop."""
-    prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
-    if isinstance(prepared, Err):
-        return prepared
-    start = prepared.ok_value
+    prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
+    started = prepared if isinstance(prepared, Err) else await _store_async(prepared.ok_value)
+    if isinstance(started, Err):
+        await abort_async(connection, _config_of(broker))
+    return answer(started, _config_of(broker))
+
+
+def _store(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
+    with start.span() as span:
+        return span.sent(start.handle(start.traced(span.trace).store()))
+
+
+async def _store_async(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
     with start.span() as span:
         return span.sent(start.handle(await start.traced(span.trace).store_async()))
 
 
-def start_own(spec: Startable[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
+def _config_of(broker: PostgresBroker | None) -> AppConfig | None:
+    return None if broker is None or broker.app is None else broker.app.config
+
+
+def start_own(
+    spec: Startable[T], workflow_id: str | None, connection: object
+) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_workflow` with the spec's own broker."""
-    return _own_broker(spec, workflow_id).and_then(lambda broker: start_workflow(spec, broker, workflow_id))
+    broker = _own_broker(spec, workflow_id)
+    if isinstance(broker, Err):
+        abort(connection, None)
+        return answer(broker, None)
+    return start_workflow(spec, broker.ok_value, workflow_id, connection=connection)
 
 
-async def start_own_async(spec: Startable[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
+async def start_own_async(
+    spec: Startable[T], workflow_id: str | None, connection: object
+) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_own` for a running event loop."""
     broker = _own_broker(spec, workflow_id)
-    return broker if isinstance(broker, Err) else await start_workflow_async(spec, broker.ok_value, workflow_id)
+    if isinstance(broker, Err):
+        await abort_async(connection, None)
+        return answer(broker, None)
+    return await start_workflow_async(spec, broker.ok_value, workflow_id, connection=connection)
 
 
 def retry_start(spec: Startable[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
     """Start under the id of a start that failed, so that it cannot be started twice."""
     refusal = _why_not_again(spec, error)
-    return start_own(spec, error.workflow_id) if refusal is None else refusal
+    return start_own(spec, error.workflow_id, None) if refusal is None else answer(refusal, None)
 
 
 async def retry_start_async(spec: Startable[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`retry_start` for a running event loop."""
     refusal = _why_not_again(spec, error)
-    return await start_own_async(spec, error.workflow_id) if refusal is None else refusal
+    return await start_own_async(spec, error.workflow_id, None) if refusal is None else answer(refusal, None)
 
 
 async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
@@ -207,6 +246,7 @@ def _prepare(
     broker: PostgresBroker | None,
     workflow_id: str | None,
     sent_at: datetime | None,
+    connection: object,
     *,
     resend: bool,
 ) -> WorkflowStartResult[_Start]:
@@ -228,7 +268,7 @@ def _prepare(
         return fail(error.message + (f"; {error.help_text}" if error.help_text else ""), exception=error)
     except ValueError as error:  # CodecError: a value that cannot be stored
         return fail(str(error), exception=error)
-    return Ok(_Start(broker, plan, workflow_id, sent_at, resend or spec.resend_on_transient_err))
+    return Ok(_Start(broker, plan, workflow_id, sent_at, resend or spec.resend_on_transient_err, connection))
 
 
 def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartResult[PostgresBroker | None]:

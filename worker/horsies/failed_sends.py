@@ -1,0 +1,111 @@
+"""What the caller gets of a send or a start that failed: a record in the log, and an Err that says so if it is never
+read; or an exception. And what becomes of the caller's transaction."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from horsies.domain.masking import mask
+from horsies.domain.places import calling_place
+from horsies.domain.result import Err, Result, UnseenErr
+from horsies.handle import SendFailedError
+from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from horsies.config.app import AppConfig
+    from horsies.handle import FailedSend, TaskHandle, TaskSendResult
+    from horsies.store.callers import CallersConnection
+
+    FailedT = TypeVar("FailedT", bound=FailedSend)
+
+T = TypeVar("T")
+
+_log = logging.getLogger("horsies")
+
+_WAY_OUT = "check is_err(result), or use send_or_raise()"
+
+
+def answer(result: Result[T, FailedT], config: AppConfig | None) -> Result[T, FailedT]:
+    """What the caller gets: a failure is logged at once, and again if its Err is dropped unread."""
+    if not isinstance(result, Err):
+        return result
+    if config is not None and config.raise_send_errors:
+        or_raise(result)
+    error = result.err_value
+    words = f"{mask(error.message)} [{error.code}]{_place()}"
+    _log.warning("%s", words)
+    return UnseenErr(error, partial(_log_unread, words))
+
+
+def answers(
+    results: Sequence[TaskSendResult[TaskHandle[Any]]], config: AppConfig
+) -> list[TaskSendResult[TaskHandle[Any]]]:
+    """`answer` for the calls of one `send_many`: failures with the same reason are one record."""
+    errors = [result.err_value for result in results if isinstance(result, Err)]
+    if not errors:
+        return list(results)
+    if config.raise_send_errors:
+        raise SendFailedError(errors[0], results) from errors[0].exception
+    place = _place()
+    reasons = Counter((str(error.code), mask(error.message)) for error in errors)
+    for (code, message), count in reasons.items():
+        _log.warning("%s", f"{message} [{code}]{f', {count:,} times' if count > 1 else ''}{place}")
+    log_unread: list[Callable[[], None]] = [
+        partial(_log_unread, f"{len(errors):,} of {len(results):,} calls of a send_many{place}")
+    ]
+    return [
+        # The first one speaks for all.
+        UnseenErr(result.err_value, log_unread.pop() if log_unread else _nothing) if isinstance(result, Err) else result
+        for result in results
+    ]
+
+
+def or_raise(result: Result[T, FailedT]) -> T:
+    """The handle, or SendFailedError with the reason."""
+    if isinstance(result, Err):
+        raise SendFailedError(result.err_value) from result.err_value.exception
+    return result.ok_value
+
+
+def abort(connection: object, config: AppConfig | None) -> None:
+    """Make the caller's transaction fail: what else it stores belongs together with what was not sent."""
+    if connection is not None and _aborts(config):
+        with suppress(CallerConnectionError):  # also what is meant: the server refuses the statement
+            on_callers_blocking(connection, _fail)
+
+
+async def abort_async(connection: object, config: AppConfig | None) -> None:
+    """`abort` for a connection of the running event loop."""
+    if connection is not None and _aborts(config):
+        with suppress(CallerConnectionError):
+            await on_callers(connection, _fail)
+
+
+def _aborts(config: AppConfig | None) -> bool:
+    return config is None or config.failed_send_aborts
+
+
+async def _fail(connection: CallersConnection) -> None:
+    await connection.execute("DO $$ BEGIN RAISE EXCEPTION 'horsies could not send in this transaction'; END $$")
+
+
+def _place() -> str:
+    place = calling_place()
+    return f", at {place.file}:{place.line}" if place is not None else ""
+
+
+def _log_unread(words: str) -> None:
+    # While the interpreter ends, the parts of logging may be gone already.
+    if not sys.is_finalizing():
+        _log.warning("the result of a failed send was dropped unread; %s: %s", _WAY_OUT, words)
+
+
+def _nothing() -> None:
+    pass
