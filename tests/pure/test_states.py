@@ -67,10 +67,16 @@ def test_terminal_states_know_that_they_are() -> None:
     assert {status for status in WorkflowTaskStatus if status.is_terminal} == WORKFLOW_TASK_TERMINAL_STATES
 
 
+def test_a_status_is_its_text() -> None:
+    for status in (TaskStatus.COMPLETED, WorkflowStatus.COMPLETED, WorkflowTaskStatus.COMPLETED):
+        assert status == "COMPLETED"
+        assert f"{status}" == "COMPLETED"
+
+
 def test_the_code_families_hold_the_documented_names() -> None:
     families = [OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode]
-    assert [len(family) for family in families] == [9, 3, 5, 8]
-    assert len(BUILTIN_CODE_REGISTRY) == 25  # so no value is in two families
+    assert [len(family) for family in families] == [11, 3, 5, 8]
+    assert len(BUILTIN_CODE_REGISTRY) == 27  # so no value is in two families
     assert all(member.value == member.name for family in families for member in family)
     assert to_builtin("WORKER_CRASHED") is OperationalErrorCode.WORKER_CRASHED
     assert to_builtin("CARD_DECLINED") == "CARD_DECLINED"

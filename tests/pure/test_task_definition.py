@@ -334,9 +334,20 @@ class Callme:
         raise NotImplementedError
 
 
+def generator() -> TaskResult[int, TaskError]:  # type: ignore[misc]
+    yield 1
+
+
+async def async_generator() -> TaskResult[int, TaskError]:  # type: ignore[misc]
+    yield 1
+
+
 @pytest.mark.parametrize(
     "fn",
     [
+        generator,
+        async_generator,
+        Callme.method,
         decorate(good),
         decorate_without_wraps(good),
         functools.partial(good, 1),

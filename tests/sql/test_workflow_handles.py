@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from advance_steps import fail
 from until import LISTENERS, until, until_listening
 from workflow_plans import Spec, node, plan
 
@@ -285,7 +286,15 @@ async def test_a_node_that_cannot_be_found_says_why(handle: WorkflowHandle[Any],
 
 async def test_a_workflow_that_is_not_there_is_an_error_of_each_question(nobody: WorkflowHandle[Any]) -> None:
     assert nobody.get().err_value.error_code is RetrievalCode.WORKFLOW_NOT_FOUND
-    asked = [nobody.status(), nobody.tasks(), nobody.results(), nobody.pause(), nobody.resume(), nobody.cancel()]
+    asked = [
+        nobody.status(),
+        nobody.tasks(),
+        nobody.results(),
+        nobody.pause(),
+        nobody.resume(),
+        nobody.cancel(),
+        nobody.retry(),
+    ]
     asked += [await nobody.status_async(), await nobody.tasks_async(), await nobody.results_async()]
     asked += [await nobody.pause_async(), await nobody.resume_async(), await nobody.cancel_async()]
     for answer in asked:
@@ -318,6 +327,16 @@ async def test_pause_resume_and_cancel_say_whether_they_changed_anything(handle:
     assert [handle.cancel(), await handle.cancel_async()] == [Ok(None), Ok(None)]
     assert handle.status() == Ok(WorkflowStatus.CANCELLED)
     assert handle.get().err_value.error_code is OutcomeCode.WORKFLOW_CANCELLED
+
+
+async def test_a_retry_runs_again_what_failed(handle: WorkflowHandle[Any], connection: asyncpg.Connection) -> None:
+    loop = asyncio.get_running_loop()
+    assert [handle.retry(), await handle.retry_async()] == [Ok(False), Ok(False)], "nothing has failed"
+    for retry in (handle.retry, lambda: asyncio.run_coroutine_threadsafe(handle.retry_async(), loop).result()):
+        await fail(connection, "w-1", 0)
+        assert handle.status() == Ok(WorkflowStatus.FAILED)
+        assert await asyncio.to_thread(retry) == Ok(True)
+        assert handle.status() == Ok(WorkflowStatus.RUNNING)
 
 
 async def test_pause_and_resume_by_id(handle: WorkflowHandle[Any], broker: PostgresBroker) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +31,7 @@ from horsies import (
 from horsies.broker import PostgresBroker
 from horsies.domain.codec import CodecError
 from horsies.domain.errors import ConfigurationError
+from horsies.domain.plan import WorkflowPlan
 from horsies.testing import inline
 from horsies.workflow.starting import retry_start, retry_start_async, start_own, start_own_async
 
@@ -170,9 +172,8 @@ async def test_without_an_id_each_start_is_a_workflow_of_its_own(
 async def test_the_same_id_twice_is_one_workflow(connection: asyncpg.Connection, broker: PostgresBroker) -> None:
     spec = Spec(DIAMOND, broker)
     first = start_workflow(spec, broker, "w-1")
-    other_nodes = Spec(plan(node(0)), broker)
     assert isinstance(first, Ok)
-    assert (await start_workflow_async(other_nodes, broker, "w-1")).unwrap().workflow_id == "w-1"
+    assert (await start_workflow_async(spec, broker, "w-1")).unwrap().workflow_id == "w-1"
     assert await connection.fetchval("SELECT count(*) FROM horsies_workflow_tasks") == 4
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 1
 
@@ -192,6 +193,39 @@ def test_the_id_of_another_workflow_is_refused(broker: PostgresBroker) -> None:
     assert error.code is WorkflowStartErrorCode.VALIDATION_FAILED
     assert (error.workflow_name, error.workflow_id, error.retryable) == ("other", "w-1", False)
     assert "belongs to the workflow 'demo'" in error.message
+
+
+OTHERS: dict[str, tuple[WorkflowPlan, str]] = {
+    "key": (replace(DIAMOND, definition_key="another"), "another definition"),
+    "fewer": (replace(DIAMOND, nodes=DIAMOND.nodes[:3]), "other nodes, as to the node"),
+    "kwargs": (
+        replace(DIAMOND, nodes=(replace(DIAMOND.nodes[0], kwargs_json='{"a":2}'), *DIAMOND.nodes[1:])),
+        "other arguments for the node",
+    ),
+    "task": (
+        replace(DIAMOND, nodes=(replace(DIAMOND.nodes[0], task_name="other"), *DIAMOND.nodes[1:])),
+        "another task for the node",
+    ),
+    "dependencies": (
+        replace(DIAMOND, nodes=(*DIAMOND.nodes[:3], replace(DIAMOND.nodes[3], dependencies=(0,)))),
+        "other dependencies of the node",
+    ),
+}
+
+
+@pytest.mark.parametrize(("other", "words"), OTHERS.values(), ids=OTHERS)
+async def test_an_id_does_not_stand_for_other_work_of_the_same_name(
+    other: WorkflowPlan, words: str, connection: asyncpg.Connection, broker: PostgresBroker
+) -> None:
+    start_workflow(Spec(DIAMOND, broker), broker, "w-1").unwrap()
+    for answer in (
+        start_workflow(Spec(other, broker), broker, "w-1"),
+        await start_workflow_async(Spec(other, broker), broker, "w-1"),
+    ):
+        error = answer.unwrap_err()
+        assert (error.code, error.retryable) == (WorkflowStartErrorCode.VALIDATION_FAILED, False)
+        assert f"belongs to a 'demo' with {words}" in error.message
+    assert await connection.fetchval("SELECT count(*) FROM horsies_workflow_tasks") == 4
 
 
 async def test_a_failed_start_leaves_nothing(connection: asyncpg.Connection, broker: PostgresBroker) -> None:

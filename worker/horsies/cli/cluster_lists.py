@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
+
 from horsies.cli.filters import understood_workers
 from horsies.cli.formatting import ago, at_least, counted, number, rows
 from horsies.cli.machine import print_json
@@ -104,11 +106,13 @@ def tell_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
     label, cluster, report, points = read(choice, "status", work)
     if as_json:
         print_json(_status_report(label, cluster, report) | ({"last_hour": points} if chart else {}))
-        return
-    screen = Screen.of(sys.stdout)
-    _print(_status_lines(label, cluster, report, screen))
-    if chart:
-        _print(chart_lines(points, screen))
+    else:
+        screen = Screen.of(sys.stdout)
+        _print(_status_lines(label, cluster, report, screen))
+        if chart:
+            _print(chart_lines(points, screen))
+    if not any(worker.lives for worker in cluster.workers):
+        raise typer.Exit(1)
 
 
 def _print(lines: Sequence[str] | Iterator[str]) -> None:

@@ -20,8 +20,8 @@ def status(
 ) -> None:
     """Show workers, queues, and what is stuck.
 
-    `--json` prints `now`, `database`, `workers`, `queues`, `ended`, `interrupted`, `tasks_in_table`, `findings` and
-    `sweep`, and with `--chart` `last_hour`, a point for each minute.
+    The exit code is 0, and 1 if no worker is alive. `--json` prints `now`, `database`, `workers`, `queues`, `ended`,
+    `interrupted`, `tasks_in_table`, `findings` and `sweep`, and with `--chart` `last_hour`, a point for each minute.
     """
     from horsies.cli.cluster_lists import tell_status
 

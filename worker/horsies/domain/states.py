@@ -7,10 +7,10 @@ against it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 
-class TaskStatus(Enum):
+class TaskStatus(StrEnum):
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
     RUNNING = "RUNNING"

@@ -36,6 +36,8 @@ class CreatedWorkflow:
     workflow_id: str
     existing: bool = False
     other_name: str | None = None
+    difference: str | None = None
+    """How an existing one of the same name differs, where that was asked."""
 
 
 async def create_workflow(
@@ -60,6 +62,22 @@ async def create_workflow(
         await conn.execute(statement(__name__, "plant_nodes"), workflow_id, *_node_columns(plan.nodes))
         await enqueue_ready(conn, [workflow_id])
     return CreatedWorkflow(workflow_id)
+
+
+async def difference(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: str) -> str | None:
+    """How a stored workflow of the same name differs from the plan, in words; None if it does not.
+
+    Its nodes are compared by their tasks, arguments and dependencies; ids and traces are other ones at each start.
+    """
+    columns = zip(*map(_node, plan.nodes), strict=True) if plan.nodes else ((),) * 15
+    _, index, _, names, kwargs, _, _, needs, sources, *_ = map(list, columns)
+    row = await conn.fetch(
+        statement(__name__, "first_difference"), workflow_id, plan.definition_key, index, names, kwargs, needs, sources
+    )
+    if not row:
+        return None
+    what, node = row[0][0], row[0][1]
+    return f"{what} the node {node}" if node is not None else what
 
 
 def _workflow_columns(plan: WorkflowPlan, sent_at: datetime | None, parent: ParentNode | None) -> tuple[Any, ...]:

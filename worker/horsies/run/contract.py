@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.run.guard import clock
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from horsies.config.recovery import RecoveryConfig
     from horsies.domain.trace import RunContext
 
-TASK_TIMEOUT = "TASK_TIMEOUT"
-TASK_INTERRUPTED = "TASK_INTERRUPTED"
+# Plain texts: marshal, by which the worker and its children talk, takes no members of an enum.
+TASK_TIMEOUT = OperationalErrorCode.TASK_TIMEOUT.value
+TASK_INTERRUPTED = OperationalErrorCode.TASK_INTERRUPTED.value
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 

@@ -128,6 +128,16 @@ def _wrapped(fn: object) -> Iterable[HorsiesError]:
     )
     if not inspect.isfunction(fn):
         yield refused(f"a task is a plain function; this is {type(fn).__name__}")
+    elif inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        yield refused(
+            f"{fn.__name__}() is a generator: it would run without end, or not at all",
+            help_text="return a TaskResult; for the steps of a long task see horsies.progress, or a workflow",
+        )
+    elif _is_method(fn):
+        yield refused(
+            f"{fn.__name__}() is a method of {fn.__qualname__.rpartition('.')[0]}, and a worker has no object for it",
+            help_text="put the task at the top level of a module, and pass it what it needs",
+        )
     elif hasattr(fn, "__wrapped__"):
         yield refused(f"{fn.__name__}() is already decorated")
     elif inner := _functions_closed_over(fn):
@@ -135,6 +145,12 @@ def _wrapped(fn: object) -> Iterable[HorsiesError]:
             f"{fn.__name__}() closes over the function {inner[0]}(), as the wrapper of a decorator does",
             notes=["a helper that the task needs belongs at the top level of a module"],
         )
+
+
+def _is_method(fn: Callable[..., Any]) -> bool:
+    defined_in = fn.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(fn).parameters), None)
+    return bool(defined_in) and not defined_in.endswith("<locals>") and first in {"self", "cls"}
 
 
 def _functions_closed_over(fn: Callable[..., Any]) -> list[str]:

@@ -15,6 +15,7 @@ from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle import controlling
+from horsies.lifecycle.reopening import CannotReopenError
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
 from horsies.workflow.nodes import id_of
@@ -133,12 +134,24 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._control(controlling.pause)))
 
     def resume(self) -> HandleResult[bool]:
-        """Continue it. False if it was not paused."""
+        """Continue it. False if it was not paused. If a node of it has failed it will end FAILED: see `retry`."""
         return self._found(self._ask(self._control(controlling.resume)))
 
     async def resume_async(self) -> HandleResult[bool]:
         """`resume` for a running event loop."""
         return self._found(await self._ask_async(self._control(controlling.resume)))
+
+    def retry(self) -> HandleResult[bool]:
+        """Run what failed again, and what was skipped because of it; what went well is kept, a paused one goes on.
+
+        False if nothing has failed, or it cannot go on. Only this lets a workflow that has failed end COMPLETED:
+        `resume` goes on with the rest of it, and it ends FAILED.
+        """
+        return self._found(self._ask(self._control(_retry)))
+
+    async def retry_async(self) -> HandleResult[bool]:
+        """`retry` for a running event loop."""
+        return self._found(await self._ask_async(self._control(_retry)))
 
     def __repr__(self) -> str:
         return f"WorkflowHandle({self.workflow_id!r})"
@@ -227,6 +240,14 @@ class WorkflowHandle(Generic[T]):
 
 
 _NO_WORKFLOW = "there is no such workflow; it may have been pruned"
+
+
+async def _retry(connection: asyncpg.Connection, workflow_id: str) -> bool:
+    try:
+        await controlling.retry_from_failed(connection, workflow_id)
+    except CannotReopenError:
+        return False
+    return True
 
 
 def _on_connection(act: Callable[[asyncpg.Connection], Awaitable[U]]) -> Callable[[Link], Awaitable[U]]:

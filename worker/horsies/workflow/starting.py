@@ -15,7 +15,7 @@ from horsies.domain.result import Err, Ok, Result
 from horsies.domain.trace import UNTRACED
 from horsies.failed_sends import abort, abort_async, answer
 from horsies.handle import BrokerErrorCode
-from horsies.lifecycle.create_workflow import create_workflow
+from horsies.lifecycle.create_workflow import create_workflow, difference
 from horsies.workflow.handle import WorkflowHandle
 
 if TYPE_CHECKING:
@@ -122,6 +122,9 @@ class _Start:
             )
         if (other := stored.ok_value.other_name) is not None:
             return fail(f"the id {self.workflow_id} belongs to the workflow {other!r}; start under another id")
+        if (other := stored.ok_value.difference) is not None:
+            words = f"the id {self.workflow_id} belongs to a {self.plan.name!r} with {other}"
+            return fail(f"{words}; start this one under another id")
         return Ok(WorkflowHandle(self.workflow_id, self.broker))
 
     def _act(self, link: Link) -> Awaitable[CreatedWorkflow]:
@@ -132,7 +135,10 @@ class _Start:
             return await self._create(connection)
 
     async def _create(self, connection: Any) -> CreatedWorkflow:
-        return await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
+        created = await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
+        if created.existing and created.other_name is None:
+            return replace(created, difference=await difference(connection, self.plan, self.workflow_id))
+        return created
 
 
 def start_workflow(
@@ -146,7 +152,7 @@ def start_workflow(
 ) -> WorkflowStartResult[WorkflowHandle[T]]:
     """Store the workflow with its first tasks; nothing is raised. With an id of your own, a second start has no effect.
 
-    An existing workflow with the id and the same name is returned as it is, whatever its nodes are. With a `connection`
+    An existing workflow with the id and the same definition and arguments is returned as it is. With a `connection`
     it is stored in the caller's transaction (see horsies.store.callers).
     """
     prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
