@@ -590,6 +590,19 @@ async def test_queues_are_served_by_priority_and_keep_their_caps(table: Table, s
     assert await most_at_once(table, "reports") == 1
 
 
+async def test_a_worker_serves_the_queues_it_is_told_to(table: Table, start: Callable[..., Worker]) -> None:
+    queues = "mail:1:2,reports:50:1,bulk:60:1"
+    served = [await table.send("add", 1, 1, queue_name=name) for name in ("mail", "bulk")]
+    left = await table.send("add", 1, 1, queue_name="reports")
+    start("-Q", "mail", "-Q", "bulk,reports", "--except", "reports", TEST_QUEUES=queues)
+    stopped = await table.send("pause", 30, queue_name="mail", task_options='{"timeout_ms": 200}')
+    assert {(await table.done(task_id))["status"] for task_id in served} == {"COMPLETED"}
+    assert (await table.done(stopped))["error_code"] == "TASK_TIMEOUT"
+    assert (await table.row(left))["status"] == "PENDING"
+    told = await table.connection.fetchval("SELECT queues FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1")
+    assert sorted(told) == ["bulk", "mail"]
+
+
 async def test_a_child_is_replaced_after_its_share_of_tasks(table: Table, start: Callable[..., Worker]) -> None:
     start("--max-tasks-per-child", "3")
     rows = [await table.done(await table.send("add", 1, 1)) for _ in range(7)]

@@ -11,6 +11,6 @@ def make_app(**config: Any) -> Horsies:
     return Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none"), **config))
 
 
-def make_custom_app() -> Horsies:
+def make_custom_app(**config: Any) -> Horsies:
     queues = [CustomQueueConfig(name="mail", priority=3), CustomQueueConfig(name="reports", priority=50)]
-    return make_app(queue_mode=QueueMode.CUSTOM, custom_queues=queues)
+    return make_app(queue_mode=QueueMode.CUSTOM, custom_queues=queues, **config)

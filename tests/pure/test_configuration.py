@@ -224,6 +224,8 @@ def queue(name: str = "mail") -> CustomQueueConfig:
         ({"queue_mode": QueueMode.CUSTOM}, "HRS-200"),
         ({"queue_mode": QueueMode.CUSTOM, "custom_queues": []}, "HRS-200"),
         ({"queue_mode": QueueMode.CUSTOM, "custom_queues": [queue(), queue()]}, "HRS-200"),
+        ({"default_queue": "mail"}, "HRS-200"),
+        ({"queue_mode": QueueMode.CUSTOM, "custom_queues": [queue()], "default_queue": "post"}, "HRS-200"),
         ({"cluster_wide_cap": 0}, "HRS-201"),
         ({"cluster_wide_cap": 5, "prefetch_buffer": 1, "claim_lease_ms": 60_000}, "HRS-201"),
         ({"prefetch_buffer": -1}, "HRS-202"),

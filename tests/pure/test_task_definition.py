@@ -287,7 +287,14 @@ def test_in_custom_mode_a_queue_is_required() -> None:
     assert isinstance(error, ConfigurationError)
     assert error.code is ErrorCode.CONFIG_INVALID_QUEUE_MODE
     assert "queue_name is required" in error.message
-    assert "mail, reports" in (error.help_text or "")
+    assert error.help_text == "choose one of mail, reports, or name one for all: AppConfig(default_queue='mail')"
+
+
+def test_in_custom_mode_the_application_may_name_a_queue_for_all_tasks() -> None:
+    app = make_custom_app(default_queue="reports")
+    assert app.task("plain", good).task_queue_name == "reports"
+    assert app.task("mails", good, queue_name="mail").task_queue_name == "mail"
+    app.validate_queue_name(None)
 
 
 def test_in_custom_mode_the_queue_must_be_configured() -> None:

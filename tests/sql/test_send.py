@@ -343,6 +343,33 @@ async def test_a_connection_that_cannot_be_used_is_an_err(app: Horsies, database
     assert closed.code is TaskSendErrorCode.ENQUEUE_FAILED
 
 
+async def test_a_send_may_have_a_queue_a_limit_and_a_due_time_of_its_own(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    queues = [CustomQueueConfig(name="mail", priority=3), CustomQueueConfig(name="bulk", priority=50)]
+    broker = PostgresConfig(database_url=database)
+    app = Horsies(AppConfig(broker=broker, queue_mode=QueueMode.CUSTOM, custom_queues=queues, default_queue="mail"))
+    task, at = app.task("add", add), datetime.now(UTC) + timedelta(hours=2, microseconds=7)
+    usual = await row_of(connection, task.send(1).unwrap())
+    assert (usual["queue_name"], usual["priority"], usual["task_options"]) == ("mail", 3, NO_OPTIONS)
+    own = await row_of(connection, task.with_options(queue="bulk", timeout_ms=1_500, at=at).send(1).unwrap())
+    assert (own["queue_name"], own["priority"], own["enqueued_at"]) == ("bulk", 50, at)
+    assert own["task_options"] == '{"retry_policy":null,"good_until":null,"timeout_ms":1500}'
+    first = await row_of(connection, task.with_options(queue="bulk", priority=1, delay=0.25).send(1).unwrap())
+    assert first["priority"] == 1
+    waits = await connection.fetchval("SELECT enqueued_at - created_at FROM horsies_tasks WHERE id = $1", first["id"])
+    assert abs(waits - timedelta(seconds=0.25)) < timedelta(milliseconds=2)
+    app.get_broker().close()
+
+
+async def test_a_failed_send_with_a_due_time_is_sent_again_for_the_same_time(
+    app: Horsies, away: Horsies, connection: asyncpg.Connection
+) -> None:
+    at = datetime.now(UTC) + timedelta(hours=2)
+    error = away.task("add", add).with_options(at=at).send(1).unwrap_err()
+    assert (await row_of(connection, app.task("add", add).retry_send(error).unwrap()))["enqueued_at"] == at
+
+
 async def test_in_a_transaction_that_has_failed_a_send_is_an_err(app: Horsies, database: str) -> None:
     mine = await asyncpg.connect(database)
     transaction = mine.transaction()

@@ -64,10 +64,11 @@ class TaskSendPayload:
     kwargs_json: str | None
     sent_at: datetime
     good_until: datetime | None
-    enqueue_delay_seconds: int | None
+    enqueue_delay_seconds: float | None
     task_options: str | None
     enqueue_sha: str
     unique_key: str | None = None
+    enqueued_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -43,6 +43,11 @@ def _grace(text: str) -> float | None:
     return seconds
 
 
+def _names(given: list[str] | None) -> tuple[str, ...]:
+    """`-Q mail,default -Q bulk`: three names."""
+    return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
+
+
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
@@ -50,6 +55,20 @@ def worker(
     async_concurrency: Annotated[
         int, typer.Option(min=1, help="How many `async def` tasks one child runs at once.")
     ] = 100,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            "-Q",
+            metavar="NAME[,NAME]",
+            help="Serve only these queues of the application. May be repeated. Without it: all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    except_queue: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="NAME[,NAME]", help="Serve all queues but these.", show_default=False),
+    ] = None,
     max_claim_batch: Annotated[int, typer.Option(min=0, help="The most tasks to claim at once; 0: all that fit.")] = 0,
     max_claim_per_worker: Annotated[
         int, typer.Option(min=0, help="The most tasks to keep claimed and not started; 0: as many as fit.")
@@ -104,6 +123,8 @@ def worker(
         locator=only_module(module, module_option),
         processes=processes,
         async_concurrency=async_concurrency,
+        queues=_names(queue),
+        except_queues=_names(except_queue),
         max_claim_batch=max_claim_batch,
         max_claim_per_worker=max_claim_per_worker,
         max_tasks_per_child=max_tasks_per_child,

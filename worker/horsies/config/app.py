@@ -34,6 +34,8 @@ class AppConfig(CheckedModel):
     """One queue for everything, or the queues of `custom_queues`."""
     custom_queues: list[CustomQueueConfig] | None = None
     """The queues, with QueueMode.CUSTOM."""
+    default_queue: str | None = None
+    """With QueueMode.CUSTOM, the queue of tasks that name none; None: each task names its own."""
     cluster_wide_cap: int | None = None
     """The most tasks that run at once on all workers together; None for no cap."""
     prefetch_buffer: int = 0
@@ -99,6 +101,12 @@ class AppConfig(CheckedModel):
     def _queue_rules(self) -> Iterable[ConfigurationError]:
         code = ErrorCode.CONFIG_INVALID_QUEUE_MODE
         if self.queue_mode is QueueMode.DEFAULT:
+            if self.default_queue is not None:
+                yield ConfigurationError(
+                    f"default_queue is {self.default_queue!r}, but queue_mode is DEFAULT",
+                    code=code,
+                    help_text="set queue_mode=QueueMode.CUSTOM, or remove default_queue",
+                )
             if self.custom_queues is not None:
                 yield ConfigurationError(
                     "custom_queues are given, but queue_mode is DEFAULT",
@@ -113,6 +121,13 @@ class AppConfig(CheckedModel):
                 help_text='name at least one: custom_queues=[CustomQueueConfig(name="mail")]',
             )
             return
+        names = [queue.name for queue in self.custom_queues]
+        if self.default_queue is not None and self.default_queue not in names:
+            yield ConfigurationError(
+                f"default_queue {self.default_queue!r} is not one of custom_queues",
+                code=code,
+                help_text=f"choose one of {', '.join(names)}, or list it there",
+            )
         counts = Counter(queue.name for queue in self.custom_queues)
         if twice := sorted(name for name, count in counts.items() if count > 1):
             yield ConfigurationError(

@@ -30,7 +30,7 @@ def enqueue_sha(
     kwargs_json: str | None,
     sent_at: datetime,
     good_until: datetime | None = None,
-    enqueue_delay_seconds: int | None = None,
+    enqueue_delay_seconds: float | None = None,
     task_options: str | None = None,
 ) -> str:
     """The fingerprint of one send: the same id with another fingerprint is another task, not a repetition."""

@@ -1,4 +1,4 @@
-"""Whether a failed task is tried again, and when: pure decisions over stored retry rules."""
+"""What a row's task_options say: whether a failed task is tried again and when, and how long a run may take."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ DEFAULT_MAX_RETRIES = 3
 DEFAULT_INTERVALS = (60, 300, 900)
 MOST_RETRIES = 20
 LONGEST_INTERVAL_S = 86_400
+
+TIMEOUT: Final = "timeout_ms"
+"""The key in task_options of the limit that a send gave its task."""
 
 JITTER = 0.25
 SHORTEST_DELAY_S = 1.0
@@ -148,3 +151,14 @@ def _base_delay_s(rule: RetryRule, retry_number: int) -> float:
 
 def _bounded(seconds: float) -> float:
     return float(min(max(seconds, 0), LONGEST_DELAY_S))
+
+
+def timeout_of(task_options: str | None, default: int | None) -> int | None:
+    """The limit of a run in ms: that of the send if it gave one, else the task's. Never raises, as `from_text`."""
+    if task_options is None or f'"{TIMEOUT}"' not in task_options:  # nearly always, and as fast as that
+        return default
+    try:
+        stored = json.loads(task_options).get(TIMEOUT)
+    except (AttributeError, ValueError, RecursionError):
+        return default
+    return stored if type(stored) is int and stored > 0 else default

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from horsies.config.queues import QueueMode
 from horsies.lifecycle.claiming import (
     LARGEST_CLAIM,
     ClaimRequest,
@@ -33,14 +32,13 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.app import Horsies
     from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.finishing import Outcome
     from horsies.run.child import Child
+    from horsies.run.claim_rules import ClaimRules
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.outage import Outage
-    from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.slots import Slots
     from horsies.store.dedicated_connection import Lane
 
@@ -51,52 +49,6 @@ _FULL_HOLDS_S = 0.1
 """How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _SECOND_LOOK_S = 5.0
 _LOCKED_AGAIN_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRules:
-    """What this worker may claim. Queues in the order in which they are served, each with its cluster-wide limit."""
-
-    worker_id: str
-    hostname: str
-    queues: Mapping[str, int | None]
-    cluster_cap: int | None
-    hard: bool
-    lease_ms: int
-    max_batch: int
-    max_claimed: int
-    sync_names: list[str]
-    async_names: list[str]
-    """The registered names: tasks of other names stay PENDING for a worker that knows them."""
-
-    @classmethod
-    def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
-        config = app.config
-        queues: dict[str, int | None] = {"default": None}
-        if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
-            ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
-            queues = {queue.name: queue.max_concurrency for queue in ordered}
-        return cls(
-            worker_id=identity.worker_id,
-            hostname=identity.hostname,
-            queues=queues,
-            cluster_cap=config.cluster_wide_cap,
-            hard=config.prefetch_buffer == 0,
-            lease_ms=config.effective_claim_lease_ms,
-            max_batch=settings.max_claim_batch,
-            max_claimed=settings.max_claim_per_worker,
-            sync_names=[name for name, task in app.tasks.items() if not task.is_async],
-            async_names=[name for name, task in app.tasks.items() if task.is_async],
-        )
-
-    @property
-    def capped(self) -> bool:
-        return self.cluster_cap is not None or any(cap is not None for cap in self.queues.values())
-
-    @property
-    def caps_on_running(self) -> dict[str, int]:
-        """The caps that claims do not enforce because they count only RUNNING tasks: each start has to enforce them."""
-        return {} if self.hard else {queue: cap for queue, cap in self.queues.items() if cap is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from horsies.domain.retry import timeout_of
 from horsies.run.recent_outcomes import RecentOutcomes
 
 if TYPE_CHECKING:
+    from horsies.config.app import AppConfig
     from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.registry import AnyTask
     from horsies.run.child import Child
     from horsies.run.contract import Job
     from horsies.run.metrics.of_worker import TaskSeries
@@ -48,6 +51,17 @@ class InFlightTask:
     """The shutdown has asked its child to stop it: if the child dies of that, it was no crash."""
     series: TaskSeries | None = None
     """Where its run is counted, if this worker is scraped."""
+
+    @classmethod
+    def of(cls, task: ClaimedTask, definition: AnyTask, config: AppConfig) -> InFlightTask:
+        """A task that was just claimed, with what its send, its definition or the application says of its runs."""
+        requeue = definition.requeue_on_interrupt
+        return cls(
+            task,
+            definition.is_async,
+            timeout_of(task.task_options, definition.timeout_ms),
+            config.requeue_on_interrupt if requeue is None else requeue,
+        )
 
     def confirm(self, sent_at: int) -> None:
         """A statement sent at that time has shown the run alive: its lease counts from then."""

@@ -26,6 +26,10 @@ class WorkerSettings:
     max_tasks_per_child: int | None = None
     shutdown_grace_ms: int | None = None
     unknown_tasks: Literal["leave", "fail"] | None = None
+    queues: tuple[str, ...] = ()
+    """Serve only these queues of the application; none named: all of them."""
+    except_queues: tuple[str, ...] = ()
+    """Serve all queues but these."""
     scheduler: bool = False
     """Also send the tasks of the schedules that come due."""
     metrics_port: int | None = None

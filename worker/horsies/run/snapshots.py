@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import psutil
 
 from horsies import __version__
-from horsies.config.queues import QueueMode
 from horsies.run.in_flight import Stage
 from horsies.run.loops import Wake
 from horsies.store.worker_states import WorkerSnapshot, write_snapshot
@@ -71,7 +70,8 @@ class Snapshots:
 
     def _take(self) -> WorkerSnapshot:
         config, settings = self._config, self._settings
-        queues = config.custom_queues if config.queue_mode is QueueMode.CUSTOM and config.custom_queues else None
+        served = self._claimer.queues
+        queues = [queue for queue in config.custom_queues or () if queue.name in served]
         memory, children = self._process.memory_info().rss, self._children_memory()
         self.memory_mb = (memory + children) / _MB
         return WorkerSnapshot(
@@ -82,7 +82,7 @@ class Snapshots:
             max_claim_batch=settings.max_claim_batch or settings.processes + config.prefetch_buffer,
             max_claim_per_worker=settings.max_claim_per_worker or settings.processes + config.prefetch_buffer,
             cluster_wide_cap=config.cluster_wide_cap,
-            queues=[queue.name for queue in queues] if queues else ["default"],
+            queues=served,
             queue_priorities={queue.name: queue.priority for queue in queues} if queues else None,
             queue_max_concurrency={queue.name: queue.max_concurrency for queue in queues} if queues else None,
             recovery_config=config.recovery.model_dump(),

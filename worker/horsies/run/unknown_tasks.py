@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.run.claimer import Claimer, ClaimRules
+    from horsies.run.claim_rules import ClaimRules
+    from horsies.run.claimer import Claimer
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.in_flight import InFlightTasks

@@ -13,7 +13,8 @@ from horsies.domain.masking import mask
 from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
-from horsies.run.claimer import Claimer, ClaimRules
+from horsies.run.claim_rules import ClaimRules
+from horsies.run.claimer import Claimer
 from horsies.run.contract import LeaseTerms
 from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
@@ -65,6 +66,7 @@ class Worker:
         self.settings = settings
         self.events = events
         self.identity = Identity()
+        self.claim_rules = ClaimRules.of(app, settings, self.identity)
         self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
         self.outputs = OutputRings()
@@ -171,7 +173,6 @@ class Worker:
                 await self._resources.aclose()
 
     def _wire(self) -> None:
-        self.claim_rules = ClaimRules.of(self.app, self.settings, self.identity)
         lanes = {role: self._lane(role) for role in _LANES}
         self._wire_path(lanes)
         self._wire_upkeep(lanes["beat"], lanes["upkeep"])
@@ -334,11 +335,7 @@ class Worker:
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
         for task in claimed:
-            definition = self.app.tasks[task.task_name]
-            requeue = definition.requeue_on_interrupt
-            if requeue is None:
-                requeue = self.app.config.requeue_on_interrupt
-            held = InFlightTask(task, definition.is_async, definition.timeout_ms, requeue)
+            held = InFlightTask.of(task, self.app.tasks[task.task_name], self.app.config)
             if task.place is not None:
                 held.stage, held.child, held.confirmed_at = Stage.RUNNING, places[task.place], sent_at
             self.in_flight.add(held)

@@ -55,10 +55,13 @@ def queue_problem(config: AppConfig, queue_name: object) -> ConfigurationError |
             code=mode_code,
             help_text="remove queue_name, or set queue_mode=QueueMode.CUSTOM and list the queue in custom_queues",
         )
+    if queue_name is None and config.default_queue is not None:
+        return None
     names = [queue.name for queue in config.custom_queues or ()]
     choice = f"choose one of {', '.join(names)}"
     if queue_name is None:
-        return ConfigurationError("queue_name is required in CUSTOM mode", code=mode_code, help_text=choice)
+        help_text = f"{choice}, or name one for all: AppConfig(default_queue={names[0]!r})" if names else choice
+        return ConfigurationError("queue_name is required in CUSTOM mode", code=mode_code, help_text=help_text)
     if queue_name in names:
         return None
     return ConfigurationError(
@@ -72,7 +75,7 @@ def queue_problem(config: AppConfig, queue_name: object) -> ConfigurationError |
 def route(config: AppConfig, queue_name: str | None) -> tuple[str, int]:
     """The queue and the priority of a task whose queue_name has no problem."""
     for queue in config.custom_queues or ():
-        if queue.name == queue_name:
+        if queue.name == (queue_name or config.default_queue):
             return queue.name, queue.priority
     return DEFAULT_QUEUE, DEFAULT_PRIORITY
 

@@ -84,7 +84,7 @@ def _make(
     return TaskFunction(
         fn,
         task_name=task_name,
-        queue_name=options.get("queue_name"),
+        queue_name=options.get("queue_name") or app.config.default_queue,
         promise=promise,
         codes=ExceptionCodes(
             task_mapper=None if mapper is None else dict(mapper),

@@ -135,12 +135,12 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         """`send_or_raise` for a running event loop."""
         return or_raise(await self._sender.attempt_async(args, kwargs, PLAIN))
 
-    def schedule(self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+    def schedule(self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """`send`, to be run `delay_seconds` from now by the clock of the database."""
         return self._sender.send(args, kwargs, TaskSendOptions(delay=delay_seconds))
 
     async def schedule_async(
-        self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs
+        self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs
     ) -> TaskSendResult[TaskHandle[T]]:
         """`schedule` for a running event loop."""
         return await self._sender.send_async(args, kwargs, TaskSendOptions(delay=delay_seconds))
@@ -154,12 +154,16 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         *,
         good_until: datetime | None = None,
         priority: int | None = None,
-        delay: int | timedelta | None = None,
+        delay: float | timedelta | None = None,
         unique_key: str | None = None,
         connection: object = None,
+        queue: str | None = None,
+        timeout_ms: int | None = None,
+        at: datetime | None = None,
     ) -> BoundTask[P, T]:
         """The task with options for one send; see TaskSendOptions."""
-        return BoundTask(self._sender, TaskSendOptions(good_until, priority, delay, unique_key, connection))
+        options = TaskSendOptions(good_until, priority, delay, unique_key, connection, queue, timeout_ms, at)
+        return BoundTask(self._sender, options)
 
     def node(
         self,
@@ -235,11 +239,11 @@ class BoundTask(Generic[P, T]):
     async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
         return or_raise(await self._sender.attempt_async(args, kwargs, self._options))
 
-    def schedule(self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+    def schedule(self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         return self._sender.send(args, kwargs, self._options.delayed(delay_seconds))
 
     async def schedule_async(
-        self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs
+        self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs
     ) -> TaskSendResult[TaskHandle[T]]:
         return await self._sender.send_async(args, kwargs, self._options.delayed(delay_seconds))
 

@@ -27,14 +27,21 @@ class TaskSendOptions:
     """The task expires if it has not started by then; must have a time zone."""
     priority: int | None = None
     """1 first, 100 last; None: the queue's."""
-    delay: int | timedelta | None = None
-    """Whole seconds from now, by the clock of the database."""
+    delay: float | timedelta | None = None
+    """Seconds from now, by the clock of the database."""
     unique_key: str | None = None
     """While a task with this key is waiting or running, a send returns a handle to it instead of creating a new one."""
     connection: object = None
-    """An asyncpg or psycopg connection: the task is stored in its transaction, and removed by its rollback."""
+    """A connection of a driver, SQLAlchemy or Django: the task is stored in its transaction, and removed by its
+    rollback."""
+    queue: str | None = None
+    """Another queue of the application than the task's own, with its priority."""
+    timeout_ms: int | None = None
+    """In place of the task's own timeout_ms, for each run of this one."""
+    at: datetime | None = None
+    """When it is due; must have a time zone. In place of `delay`."""
 
-    def delayed(self, delay_seconds: int) -> TaskSendOptions:
+    def delayed(self, delay_seconds: float) -> TaskSendOptions:
         return replace(self, delay=delay_seconds)
 
 
@@ -44,16 +51,20 @@ OPTION_NAMES: Final = frozenset(field.name for field in fields(TaskSendOptions))
 
 def checked_deadline(good_until: object) -> datetime | None:
     """The deadline in UTC."""
-    if good_until is None:
+    return _moment("good_until", good_until)
+
+
+def _moment(name: str, moment: object) -> datetime | None:
+    if moment is None:
         return None
-    if not isinstance(good_until, datetime):
-        raise UnsendableError(f"good_until is {type(good_until).__name__}, not a datetime")
-    if good_until.utcoffset() is None:
-        raise UnsendableError(f"good_until={good_until} has no time zone; pass an aware datetime, e.g. with tzinfo=UTC")
+    if not isinstance(moment, datetime):
+        raise UnsendableError(f"{name} is {type(moment).__name__}, not a datetime")
+    if moment.utcoffset() is None:
+        raise UnsendableError(f"{name}={moment} has no time zone; pass an aware datetime, e.g. with tzinfo=UTC")
     try:
-        return good_until.astimezone(UTC)
+        return moment.astimezone(UTC)
     except OverflowError:
-        raise UnsendableError(f"good_until={good_until} is outside the calendar when written in UTC") from None
+        raise UnsendableError(f"{name}={moment} is outside the calendar when written in UTC") from None
 
 
 def checked_priority(priority: object) -> int | None:
@@ -66,16 +77,31 @@ def checked_priority(priority: object) -> int | None:
     return priority
 
 
-def checked_delay(delay: object) -> int | None:
-    """Whole seconds, because the fingerprint of a send, shared with other versions, contains them."""
+def checked_delay(delay: object) -> float | None:
+    """Seconds to the microsecond; an int if they are whole, as in fingerprints of sends by other versions."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if seconds is None:
         return None
-    if not (type(seconds) is int or (isinstance(seconds, float) and seconds.is_integer())):
-        raise UnsendableError(f"delay={delay!r} is not a whole number of seconds")
-    if not 0 <= seconds <= LONGEST_DELAY_S:
+    if type(seconds) not in {int, float}:
+        raise UnsendableError(f"delay={delay!r} is no number of seconds")
+    assert isinstance(seconds, int | float)
+    if not 0 <= seconds <= LONGEST_DELAY_S:  # so NaN is refused, too
         raise UnsendableError(f"delay={delay!r} is not between 0 seconds and 100 years")
-    return int(seconds)
+    seconds = round(seconds, 6)
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+def checked_due(at: object, delay: object) -> datetime | None:
+    """The moment in UTC."""
+    if at is not None and delay is not None:
+        raise UnsendableError(f"at={at} and delay={delay!r} both say when the task is due; give one of them")
+    return _moment("at", at)
+
+
+def checked_timeout(timeout_ms: object) -> int | None:
+    if timeout_ms is not None and (type(timeout_ms) is not int or timeout_ms < 1):
+        raise UnsendableError(f"timeout_ms={timeout_ms!r} is not a whole number of milliseconds, at least 1")
+    return timeout_ms
 
 
 def checked_unique_key(unique_key: object) -> str | None:

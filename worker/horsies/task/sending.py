@@ -11,17 +11,21 @@ from horsies.domain.digests import enqueue_sha
 from horsies.domain.errors import HorsiesError
 from horsies.domain.ids import new_task_id
 from horsies.domain.result import Err, Ok, Result
+from horsies.domain.retry import TIMEOUT
 from horsies.domain.trace import with_trace
 from horsies.failed_sends import abort, abort_async, answer
 from horsies.handle import BrokerErrorCode, TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
+from horsies.task.checks import queue_problem, route
 from horsies.task.options import (
     OPTION_NAMES,
     TaskSendOptions,
     UnsendableError,
     checked_deadline,
     checked_delay,
+    checked_due,
     checked_priority,
+    checked_timeout,
     checked_unique_key,
 )
 
@@ -178,28 +182,33 @@ class Sender:
         sent_at: datetime,
         trace: Trace | None,
     ) -> EnqueueRequest:
-        good_until = checked_deadline(options.good_until)
-        priority = checked_priority(options.priority) or self._priority
-        delay_seconds = checked_delay(options.delay)
+        good_until, due = checked_deadline(options.good_until), checked_due(options.at, options.delay)
+        if good_until is not None and due is not None and due >= good_until:
+            raise UnsendableError(f"it would be due at {due}, when its good_until={good_until} has passed")
+        queue_name, priority = self._route(options.queue)
+        priority = checked_priority(options.priority) or priority
+        delay_seconds, timeout_ms = checked_delay(options.delay), checked_timeout(options.timeout_ms)
         args_json, kwargs_json = dump_args(args), dump_kwargs(kwargs)
-        task_options = self.options_json if good_until is None else self._options_json(good_until)
+        plain = good_until is None and timeout_ms is None
+        task_options = self.options_json if plain else self._options_json(good_until, timeout_ms)
         if trace:
             task_options = with_trace(task_options, trace)
         return EnqueueRequest(
             task_id=new_task_id(),
             task_name=self._task_name,
-            queue_name=self.queue_name,
+            queue_name=queue_name,
             priority=priority,
             args_json=args_json,
             kwargs_json=kwargs_json,
             task_options=task_options,
             sent_at=sent_at,
             good_until=good_until,
+            enqueued_at=due,
             delay_seconds=delay_seconds,
             unique_key=checked_unique_key(options.unique_key),
             enqueue_sha=enqueue_sha(
                 task_name=self._task_name,
-                queue_name=self.queue_name,
+                queue_name=queue_name,
                 priority=priority,
                 args_json=args_json,
                 kwargs_json=kwargs_json,
@@ -210,12 +219,22 @@ class Sender:
             ),
         )
 
-    def _options_json(self, good_until: datetime | None) -> str:
-        stored = {
+    def _route(self, queue: str | None) -> tuple[str, int]:
+        """The queue of one send, with its priority."""
+        if queue is None:
+            return self.queue_name, self._priority
+        config = self._app.config
+        if (problem := queue_problem(config, queue)) is not None:
+            raise UnsendableError(problem.message + (f"; {problem.help_text}" if problem.help_text else ""))
+        return route(config, queue)
+
+    def _options_json(self, good_until: datetime | None, timeout_ms: int | None = None) -> str:
+        stored: dict[str, Any] = {
             "retry_policy": self._stored_policy,
             "good_until": None if good_until is None else good_until.isoformat(),
         }
-        return to_json(stored, "task_options")
+        # Only where it is given: the text of most tasks stays as other versions write it.
+        return to_json(stored if timeout_ms is None else stored | {TIMEOUT: timeout_ms}, "task_options")
 
     def _suppressed(self) -> Err[TaskSendError]:
         return Err(
@@ -305,7 +324,7 @@ def _error(
     exception: BaseException | None = None,
 ) -> TaskSendError:
     payload = TaskSendPayload(
-        enqueue_delay_seconds=None if request.delay_seconds is None else int(request.delay_seconds),
+        enqueue_delay_seconds=request.delay_seconds,
         **{name: getattr(request, name) for name in _SHARED_FIELDS},
     )
     return TaskSendError(code, message, retryable, request.task_id, payload, exception)

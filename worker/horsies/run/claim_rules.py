@@ -1,0 +1,83 @@
+"""What one worker may claim: which queues under which caps, and tasks of which names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from horsies.config.queues import QueueMode
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.app import Horsies
+    from horsies.run.settings import Identity, WorkerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRules:
+    """What this worker may claim. Queues in the order in which they are served, each with its cluster-wide limit."""
+
+    worker_id: str
+    hostname: str
+    queues: Mapping[str, int | None]
+    cluster_cap: int | None
+    hard: bool
+    lease_ms: int
+    max_batch: int
+    max_claimed: int
+    sync_names: list[str]
+    async_names: list[str]
+    """The registered names: tasks of other names stay PENDING for a worker that knows them."""
+
+    @classmethod
+    def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
+        config = app.config
+        queues: dict[str, int | None] = {"default": None}
+        if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
+            ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
+            queues = {queue.name: queue.max_concurrency for queue in ordered}
+        return cls(
+            worker_id=identity.worker_id,
+            hostname=identity.hostname,
+            queues=_served(queues, settings),
+            cluster_cap=config.cluster_wide_cap,
+            hard=config.prefetch_buffer == 0,
+            lease_ms=config.effective_claim_lease_ms,
+            max_batch=settings.max_claim_batch,
+            max_claimed=settings.max_claim_per_worker,
+            sync_names=[name for name, task in app.tasks.items() if not task.is_async],
+            async_names=[name for name, task in app.tasks.items() if task.is_async],
+        )
+
+    @property
+    def capped(self) -> bool:
+        return self.cluster_cap is not None or any(cap is not None for cap in self.queues.values())
+
+    @property
+    def caps_on_running(self) -> dict[str, int]:
+        """The caps that claims do not enforce because they count only RUNNING tasks: each start has to enforce them."""
+        return {} if self.hard else {queue: cap for queue, cap in self.queues.items() if cap is not None}
+
+
+def _served(queues: Mapping[str, int | None], settings: WorkerSettings) -> dict[str, int | None]:
+    """Those of the application that this worker was told to serve; ConfigurationError for a name that is none."""
+    for name in (*settings.queues, *settings.except_queues):
+        if name not in queues:
+            near = get_close_matches(name, queues, 1)
+            raise ConfigurationError(
+                f"the application has no queue {name!r}",
+                code=ErrorCode.CLI_INVALID_ARGS,
+                help_text=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(queues)}",
+            )
+    wanted = {name: cap for name, cap in queues.items() if not settings.queues or name in settings.queues}
+    served = {name: cap for name, cap in wanted.items() if name not in settings.except_queues}
+    if not served:
+        raise ConfigurationError(
+            "no queue is left for this worker to serve",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text=f"the application has {', '.join(queues)}; leave out fewer",
+        )
+    return served
