@@ -24,15 +24,15 @@ from horsies.domain.task_result import TaskError, TaskResult
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"x", "bytes is not JSON; encode it as text"),
-        (bytearray(b"x"), "bytearray is not JSON; encode it as text"),
-        (memoryview(b"x"), "memoryview is not JSON; encode it as text"),
-        ({1}, "set is not JSON; convert it to a list"),
-        (frozenset({1}), "frozenset is not JSON; convert it to a list"),
-        (Plain.ONE, "Plain is not JSON; send its value"),
-        (UUID(int=1), "UUID is not JSON; convert it to str"),
-        (Decimal(1), "Decimal is not JSON; convert it to str or float"),
-        (timedelta(1), "timedelta is not JSON; send its total_seconds"),
+        (b"x", "bytes is not JSON; annotate it as bytes, or encode it as text"),
+        (bytearray(b"x"), "bytearray is not JSON; annotate it as bytes, or encode it as text"),
+        (memoryview(b"x"), "memoryview is not JSON; annotate it as bytes, or encode it as text"),
+        ({1}, "set is not JSON; annotate it as set[...], or convert it to a list"),
+        (frozenset({1}), "frozenset is not JSON; annotate it as set[...], or convert it to a list"),
+        (Plain.ONE, "Plain is not JSON; annotate it as its enum, or send its value"),
+        (UUID(int=1), "UUID is not JSON; annotate it as UUID, or convert it to str"),
+        (Decimal(1), "Decimal is not JSON; annotate it as Decimal, or convert it to str or float"),
+        (timedelta(1), "timedelta is not JSON; annotate it as timedelta, or send its total_seconds"),
         (NotAModel(), "NotAModel is not JSON; send plain JSON values, a dataclass or a pydantic model"),
         (object(), "object is not JSON"),
         (Order, "is not JSON; send its name"),
@@ -62,7 +62,10 @@ def test_the_reason_names_the_kind_and_the_way_out(value: Any, reason: str) -> N
 def test_the_path_leads_to_the_value() -> None:
     with pytest.raises(CodecError) as caught:
         dump_kwargs({"order": {"lines": [1, 2, 3, Decimal(1)]}})
-    assert str(caught.value) == "kwargs.order.lines[3]: Decimal is not JSON; convert it to str or float"
+    assert (
+        str(caught.value)
+        == "kwargs.order.lines[3]: Decimal is not JSON; annotate it as Decimal, or convert it to str or float"
+    )
     assert caught.value.path == "kwargs.order.lines[3]"
 
 

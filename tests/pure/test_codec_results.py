@@ -189,13 +189,21 @@ def test_codes_of_other_writers_are_read() -> None:
 
 @pytest.mark.parametrize("value", [{1}, "\ud800", float("nan"), object()])
 def test_a_result_that_cannot_be_written_becomes_the_fixed_error(value: Any) -> None:
-    for result in (TaskResult(ok=[value]), TaskResult(err=TaskError(error_code="MINE", data=[value]))):
-        stored, text = storable_task_result(result)
-        assert stored.err.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-        assert stored.err.message == "secondary serialization failure"
-        assert "[0]: " in stored.err.data["reason"]
-        assert load_task_result(text) == stored
-        assert dump_task_result(result) == text
+    stored, text = storable_task_result(TaskResult(ok=[value]))
+    assert stored.err.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+    assert stored.err.message == "secondary serialization failure"
+    assert "[0]: " in stored.err.data["reason"]
+    assert load_task_result(text) == stored
+    assert dump_task_result(TaskResult(ok=[value])) == text
+
+
+@pytest.mark.parametrize("value", [{1}, "\ud800", float("nan"), object()])
+@pytest.mark.parametrize("code", ["MINE", OperationalErrorCode.WORKER_CRASHED])
+def test_an_error_whose_data_cannot_be_written_keeps_its_code_and_message(code: Any, value: Any) -> None:
+    stored, text = storable_task_result(TaskResult(err=TaskError(error_code=code, message="why", data=[value])))
+    assert (stored.err.error_code, stored.err.message) == (code, "why")
+    assert "[0]: " in stored.err.data["reason"]
+    assert load_task_result(text) == stored
 
 
 def test_a_result_that_can_be_written_stays_what_it_is() -> None:
@@ -206,7 +214,7 @@ def test_a_result_that_can_be_written_stays_what_it_is() -> None:
 def test_an_error_that_cannot_be_written_becomes_the_fixed_error() -> None:
     error = load_task_error(dump_task_error(TaskError(data={1})))
     assert error.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-    assert error.data == {"reason": "error.data: set is not JSON; convert it to a list"}
+    assert error.data == {"reason": "error.data: set is not JSON; annotate it as set[...], or convert it to a list"}
 
 
 def raised(exception: BaseException) -> BaseException:

@@ -46,6 +46,7 @@ class Spec:
     own: PostgresBroker | HorsiesError | None
     resend_on_transient_err: bool = False
     error: Exception | None = None
+    output: object = None
 
     @property
     def broker(self) -> PostgresBroker | None:

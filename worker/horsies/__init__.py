@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         OperationalErrorCode as OperationalErrorCode,
         OutcomeCode as OutcomeCode,
         RetrievalCode as RetrievalCode,
+        StopCode as StopCode,
     )
     from horsies.domain.errors import (
         ErrorCode as ErrorCode,
@@ -142,7 +143,14 @@ _MODULES = {
         *("CronSchedule", "DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),
         *("ScheduleConfig", "SchedulePattern", "TaskSchedule", "WorkflowSchedule"),
     ],
-    "domain.codes": ["BuiltInTaskCode", "ContractCode", "OperationalErrorCode", "OutcomeCode", "RetrievalCode"],
+    "domain.codes": [
+        "BuiltInTaskCode",
+        "ContractCode",
+        "OperationalErrorCode",
+        "OutcomeCode",
+        "RetrievalCode",
+        "StopCode",
+    ],
     "domain.errors": [
         *("ErrorCode", "MultipleValidationErrors", "ValidationReport"),
         *("WorkflowContextMissingIdError", "WorkflowValidationError"),

@@ -12,7 +12,7 @@ from horsies.domain.result import Err, Result
 from horsies.domain.task_result import TaskError, TaskResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from horsies.domain.infos import TaskInfo
@@ -145,11 +145,18 @@ _ASKED_ANEW = frozenset(
 class TaskHandle(Generic[T]):
     """One sent task. Its stored outcome is cached once it was read; errors of reading are not."""
 
-    __slots__ = ("_outcome", "_source", "task_id")
+    __slots__ = ("_outcome", "_restore", "_source", "task_id")
 
-    def __init__(self, task_id: str, broker: ResultSource | None = None) -> None:
+    def __init__(
+        self,
+        task_id: str,
+        broker: ResultSource | None = None,
+        restore: Callable[[TaskResult[Any, Any]], TaskResult[Any, Any]] | None = None,
+    ) -> None:
+        """`restore` makes a value of the task's declared type of one that was read; a send gives that of its task."""
         self.task_id = task_id
         self._source = broker
+        self._restore = restore
         self._outcome: TaskResult[T, TaskError] | None = None
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
@@ -198,6 +205,8 @@ class TaskHandle(Generic[T]):
         return f"TaskHandle({self.task_id!r})"
 
     def _keep(self, result: TaskResult[T, TaskError]) -> TaskResult[T, TaskError]:
+        if self._restore is not None:
+            result = self._restore(result)
         if result.err is None or result.err.error_code not in _ASKED_ANEW:
             self._outcome = result
         return result

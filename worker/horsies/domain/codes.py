@@ -13,10 +13,6 @@ class OperationalErrorCode(StrEnum):
     UNHANDLED_EXCEPTION = "UNHANDLED_EXCEPTION"
     TASK_EXCEPTION = "TASK_EXCEPTION"
     WORKER_CRASHED = "WORKER_CRASHED"
-    TASK_TIMEOUT = "TASK_TIMEOUT"
-    """The task ran longer than its timeout_ms, and was stopped."""
-    TASK_INTERRUPTED = "TASK_INTERRUPTED"
-    """Its worker was stopped while it ran, and it may not run again by itself."""
     BROKER_ERROR = "BROKER_ERROR"
     WORKER_RESOLUTION_ERROR = "WORKER_RESOLUTION_ERROR"
     WORKER_SERIALIZATION_ERROR = "WORKER_SERIALIZATION_ERROR"
@@ -55,6 +51,15 @@ class OutcomeCode(StrEnum):
     UPSTREAM_SKIPPED = "UPSTREAM_SKIPPED"
     SUBWORKFLOW_FAILED = "SUBWORKFLOW_FAILED"
     WORKFLOW_SUCCESS_CASE_NOT_MET = "WORKFLOW_SUCCESS_CASE_NOT_MET"
+
+
+class StopCode(StrEnum):
+    """The run was stopped. Stored as plain text: upstream could not read these codes as built-in ones."""
+
+    TASK_TIMEOUT = "TASK_TIMEOUT"
+    """It took longer than its timeout_ms."""
+    TASK_INTERRUPTED = "TASK_INTERRUPTED"
+    """Its worker was stopped, and the task may not run again by itself."""
 
 
 BuiltInTaskCode: TypeAlias = OperationalErrorCode | ContractCode | RetrievalCode | OutcomeCode

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.codes import StopCode
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.run.guard import clock
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from horsies.domain.trace import RunContext
 
 # Plain texts: marshal, by which the worker and its children talk, takes no members of an enum.
-TASK_TIMEOUT = OperationalErrorCode.TASK_TIMEOUT.value
-TASK_INTERRUPTED = OperationalErrorCode.TASK_INTERRUPTED.value
+TASK_TIMEOUT = StopCode.TASK_TIMEOUT.value
+TASK_INTERRUPTED = StopCode.TASK_INTERRUPTED.value
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from horsies.handle import BrokerResult, TaskHandle, TaskSendError, TaskSendResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
     from horsies.task.options import TaskSendOptions
+    from horsies.task.returns import Promise
     from horsies.task.sending import App
 
 
@@ -50,18 +51,23 @@ class _Batch:
         # Checked once per task: to find that a variable is not in the environment takes 0.5 µs.
         is_suppressed = cache(Sender.is_suppressed)
         now = datetime.now(UTC)
-        self._prepared = [
-            call.prepare(suppressed=is_suppressed(call.sender), sent_at=now, trace=trace) for call in calls
-        ]
-        self.requests = [result.ok_value for result in self._prepared if isinstance(result, Ok)]
+        self._prepared: list[Result[EnqueueRequest, TaskSendError]] = []
+        self._promises: list[Promise] = []
+        self.requests: list[EnqueueRequest] = []
+        for call in calls:
+            result = call.prepare(suppressed=is_suppressed(call.sender), sent_at=now, trace=trace)
+            self._prepared.append(result)
+            if isinstance(result, Ok):
+                self.requests.append(result.ok_value)
+                self._promises.append(call.sender.promise)
 
     def answered(
         self, broker: PostgresBroker, answer: BrokerResult[list[Enqueued]]
     ) -> list[TaskSendResult[TaskHandle[Any]]]:
         if isinstance(answer, Err):
             return self.in_place([not_stored(request, answer.err_value) for request in self.requests])
-        pairs = zip(self.requests, answer.ok_value, strict=True)
-        return self.in_place([read_stored(request, broker, stored) for request, stored in pairs])
+        sent = zip(self.requests, answer.ok_value, self._promises, strict=True)
+        return self.in_place([read_stored(request, broker, stored, promise) for request, stored, promise in sent])
 
     def in_place(self, results: Iterable[TaskSendResult[TaskHandle[Any]]]) -> list[TaskSendResult[TaskHandle[Any]]]:
         """The results at the positions of their calls, together with the errors of calls that could not be sent."""

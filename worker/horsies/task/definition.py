@@ -99,6 +99,7 @@ def _make(
             priority=priority,
             retry_policy=retry_policy,
             parameters=Parameters(fn),
+            promise=promise,
         ),
         retry_policy=retry_policy,
         timeout_ms=options.get("timeout_ms"),

@@ -7,6 +7,7 @@ import inspect
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.failed_sends import or_raise
@@ -93,31 +94,45 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
         """Execute a plain task with stored arguments, in a worker. Never raises."""
-        if (misfit := self._misfit(args, kwargs)) is not None:
-            return misfit
+        call = self._call(args, kwargs)
+        if isinstance(call, TaskResult):
+            return call
         try:
-            return self._judge.call(self._original_fn, args, kwargs)
+            return self.promise.to_stored(self._judge.call(self._original_fn, *call))
         except KeyboardInterrupt as error:
             return self._judge.failure(error)
 
     async def run_async(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
         """Execute an `async def` task with stored arguments, in a worker. Raises nothing but its own cancellation."""
-        if (misfit := self._misfit(args, kwargs)) is not None:
-            return misfit
+        call = self._call(args, kwargs)
+        if isinstance(call, TaskResult):
+            return call
         try:
-            return await self._judge.call_async(self._original_fn, args, kwargs)
+            return self.promise.to_stored(await self._judge.call_async(self._original_fn, *call))
         except KeyboardInterrupt as error:
             return self._judge.failure(error)
 
-    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, TaskError] | None:
+    def _call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]] | TaskResult[Any, TaskError]:
+        """The stored arguments as values of the annotated types, or the error of those that do not fit."""
         parameters = self._sender.parameters
-        reason = parameters.why_not(args, kwargs) or parameters.why_not_by_type(args, kwargs)
-        if reason is None:
-            return None
+        if (reason := parameters.why_not(args, kwargs)) is None:
+            try:
+                call = parameters.from_stored(args, kwargs)
+            except ConversionError as error:
+                reason = str(error)
+            else:
+                if (reason := parameters.why_not_by_type(*call)) is None:
+                    return call
         code = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
         return TaskResult(
             err=TaskError(error_code=code, message=f"task {self.task_name!r} was not run: the stored {reason}")
         )
+
+    def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
+        """A stored result of this task with a value of the declared type."""
+        return self.promise.from_stored(result)
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Store the task for a worker. Nothing is raised; an Err explains what to do."""

@@ -1,4 +1,4 @@
-"""The parameters of a task's function, and why a call does not fit them."""
+"""The parameters of a task's function: why a call does not fit them, and values whose type plain JSON would lose."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import inspect
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.argument_types import checker
+from horsies.domain.argument_types import checker, hint_of
+from horsies.domain.codec.conversion import Conversion, ConversionError, conversion_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from horsies.domain.argument_types import ArgumentCheck
 
+    Convert = Callable[[Conversion, Any, str], Any]
+
 _MOST_SHAPES: Final = 64
+_DUMP: Final[Convert] = lambda conversion, value, name: conversion.dump(value, name)  # noqa: E731
+_LOAD: Final[Convert] = lambda conversion, value, name: conversion.load(value, name)  # noqa: E731
 
 
 class Parameters:
@@ -46,6 +51,36 @@ class Parameters:
         misfit = self._check_types(args, kwargs)
         return None if misfit is None else f"arguments do not fit {self}: {misfit}"
 
+    def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """What the codec is given to write, for a call that is possible; ConversionError for a value that does not fit.
+
+        The same objects for most functions: their values are kept by JSON.
+        """
+        return self._converted(args, kwargs, _DUMP)
+
+    def from_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The values of the annotated types, from what the codec has read."""
+        return self._converted(args, kwargs, _LOAD)
+
+    def _converted(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], convert: Convert
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        if (known := self._conversions) is None:
+            return args, kwargs
+        try:
+            return (
+                [known.positional(place, value, convert) for place, value in enumerate(args)],
+                {name: known.named(name, value, convert) for name, value in kwargs.items()},
+            )
+        except ConversionError as error:
+            raise ConversionError(f"arguments do not fit {self}: {error}") from None
+
+    @cached_property
+    def _conversions(self) -> _Conversions | None:
+        """Built at the first call, as `_check_types`."""
+        made = _Conversions(self._fn, self._signature)
+        return made if made.by_name or made.rest or made.more else None
+
     @cached_property
     def _check_types(self) -> ArgumentCheck:
         """Built at the first call: the names in annotations may be defined below the function."""
@@ -60,3 +95,34 @@ class Parameters:
             parameter.replace(annotation=inspect.Parameter.empty) for parameter in self._signature.parameters.values()
         ]
         return f"{self._fn.__name__}{inspect.Signature(plain)}"
+
+
+class _Conversions:
+    """By parameter, those that plain JSON is not enough for; `rest` is that of *args, `more` that of **kwargs."""
+
+    def __init__(self, fn: Callable[..., Any], signature: inspect.Signature) -> None:
+        self._by_position: list[str] = []
+        self.by_name: dict[str, Conversion] = {}
+        self.rest: Conversion | None = None
+        self.more: Conversion | None = None
+        for name, parameter in signature.parameters.items():
+            conversion = conversion_of(hint_of(fn, parameter))
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                self.rest = conversion
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                self.more = conversion
+            else:
+                if parameter.kind is not parameter.KEYWORD_ONLY:
+                    self._by_position.append(name)
+                if conversion is not None:
+                    self.by_name[name] = conversion
+
+    def positional(self, place: int, value: Any, convert: Convert) -> Any:
+        if place >= len(self._by_position):
+            return value if self.rest is None else convert(self.rest, value, f"[{place}]")
+        name = self._by_position[place]
+        return convert(self.by_name[name], value, name) if name in self.by_name else value
+
+    def named(self, name: str, value: Any, convert: Convert) -> Any:
+        conversion = self.by_name.get(name, self.more)
+        return value if conversion is None else convert(conversion, value, name)

@@ -14,13 +14,16 @@ from pydantic_core import SchemaError
 from typing_extensions import TypeAliasType
 
 from horsies.domain.argument_types import spell
-from horsies.domain.codes import ContractCode
+from horsies.domain.codec.conversion import ConversionError, conversion_of
+from horsies.domain.codes import ContractCode, OperationalErrorCode
 from horsies.domain.errors import ErrorCode, TaskDefinitionError
 from horsies.domain.places import signature_place
 from horsies.domain.task_result import TaskError, TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from horsies.domain.codec.conversion import Conversion
 
 _WAY_OUT: Final = "write -> TaskResult[T, TaskError], T being the type of the value"
 _ANY_CLASS: Final = ConfigDict(arbitrary_types_allowed=True)
@@ -56,6 +59,30 @@ class Promise:
         except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, ArbitraryTypeWarning) as error:
             return str(error)
         return None
+
+    @cached_property
+    def _conversion(self) -> Conversion | None:
+        return conversion_of(self.ok_type)
+
+    def to_stored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
+        """The same with a value that the codec can write, or the error of one that has no JSON."""
+        if self._conversion is None or result.err is not None:
+            return result
+        try:
+            return TaskResult(ok=self._conversion.dump(result.ok, "the value"))
+        except ConversionError as error:
+            code, message = OperationalErrorCode.WORKER_SERIALIZATION_ERROR, f"the result was not stored: {error}"
+            return TaskResult(err=TaskError(error_code=code, message=message))
+
+    def from_stored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
+        """The same with a value of the declared type."""
+        if self._conversion is None or result.err is not None:
+            return result
+        try:
+            return TaskResult(ok=self._conversion.load(result.ok, "the value"))
+        except ConversionError as error:
+            message = f"the stored result is no {spell(self.ok_type)}: {error}"
+            return TaskResult(err=TaskError(error_code=ContractCode.PYDANTIC_HYDRATION_ERROR, message=message))
 
     def broken_by(self, result: TaskResult[Any, Any]) -> TaskError | None:
         """The error that replaces a result whose value or error is not of the declared type."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain.codec import dump_args, dump_kwargs, to_json
+from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.errors import HorsiesError
 from horsies.domain.ids import new_task_id
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from horsies.handle import BrokerOperationError, BrokerResult, TaskSendResult
     from horsies.store.enqueue import Enqueued
     from horsies.task.parameters import Parameters
+    from horsies.task.returns import Promise
 
 
 class App(Protocol):
@@ -67,8 +69,10 @@ class Sender:
         priority: int,
         retry_policy: RetryPolicy | None,
         parameters: Parameters,
+        promise: Promise,
     ) -> None:
         self.parameters = parameters
+        self.promise = promise
         self._app = app
         self._task_name = task_name
         self.queue_name = queue_name
@@ -163,6 +167,8 @@ class Sender:
             if (reason := self.parameters.why_not_by_type(args, kwargs)) is not None:
                 raise UnsendableError(f"the {reason}")
             return Ok(request)
+        except ConversionError as error:
+            return invalid(f"task {self._task_name!r} was not sent: the {error}", error)
         # UnsendableError, CodecError, and Python's own for a message that shows an integer of 5 000 digits.
         except ValueError as error:
             return invalid(f"task {self._task_name!r} was not sent: {error}", error)
@@ -188,7 +194,8 @@ class Sender:
         queue_name, priority = self._route(options.queue)
         priority = checked_priority(options.priority) or priority
         delay_seconds, timeout_ms = checked_delay(options.delay), checked_timeout(options.timeout_ms)
-        args_json, kwargs_json = dump_args(args), dump_kwargs(kwargs)
+        stored_args, stored_kwargs = self.parameters.to_stored(args, kwargs)
+        args_json, kwargs_json = dump_args(stored_args), dump_kwargs(stored_kwargs)
         plain = good_until is None and timeout_ms is None
         task_options = self.options_json if plain else self._options_json(good_until, timeout_ms)
         if trace:
@@ -270,33 +277,34 @@ class Sender:
             broker = self._app.get_broker()
         except HorsiesError as error:
             return no_broker(request, error)
-        return read_answer(request, broker, broker.send(request, connection=connection))
+        return self._answered(request, broker, broker.send(request, connection=connection))
 
     async def _store_async(self, request: EnqueueRequest, connection: object) -> TaskSendResult[TaskHandle[Any]]:
         try:
             broker = self._app.get_broker()
         except HorsiesError as error:
             return no_broker(request, error)
-        return read_answer(request, broker, await broker.send_async(request, connection=connection))
+        return self._answered(request, broker, await broker.send_async(request, connection=connection))
+
+    def _answered(
+        self, request: EnqueueRequest, broker: PostgresBroker, answer: BrokerResult[Enqueued]
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        """The broker's answer as a send result: a handle to the task that exists for this call, or an error."""
+        if isinstance(answer, Err):
+            return not_stored(request, answer.err_value)
+        return read_stored(request, broker, answer.ok_value, self.promise)
 
 
 _SHARED_FIELDS = frozenset(field.name for field in fields(TaskSendPayload)) - {"enqueue_delay_seconds"}
 
 
-def read_answer(
-    request: EnqueueRequest, broker: PostgresBroker, answer: BrokerResult[Enqueued]
+def read_stored(
+    request: EnqueueRequest, broker: PostgresBroker, stored: Enqueued, promise: Promise
 ) -> TaskSendResult[TaskHandle[Any]]:
-    """The broker's answer as a send result: a handle to the task that exists for this call, or an error."""
-    if isinstance(answer, Err):
-        return not_stored(request, answer.err_value)
-    return read_stored(request, broker, answer.ok_value)
-
-
-def read_stored(request: EnqueueRequest, broker: PostgresBroker, stored: Enqueued) -> TaskSendResult[TaskHandle[Any]]:
     if stored.outcome is EnqueueOutcome.MISMATCH:
         message = f"task {request.task_id} exists already and was sent with something else"
         return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
-    return Ok(TaskHandle(stored.task_id, broker))
+    return Ok(TaskHandle(stored.task_id, broker, promise.from_stored))
 
 
 def not_stored(request: EnqueueRequest, error: BrokerOperationError) -> Err[TaskSendError]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.argument_types import spell
 from horsies.domain.codec import CodecError, dump_value, load_value
+from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.check_maps import map_problems
 from horsies.workflow.context import CONTEXT_PARAMETER
@@ -101,8 +102,8 @@ def _value_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidatio
         if _holds_marker(value) or not isinstance(name, str) or name.startswith("__"):
             continue  # reported separately
         try:
-            load_value(dump_value({name: value}, "kwargs"), "kwargs")
-        except CodecError as error:
+            load_value(dump_value({name: target.to_stored(name, value)}, "kwargs"), "kwargs")
+        except (CodecError, ConversionError) as error:
             yield node_problem(
                 node,
                 ErrorCode.WORKFLOW_KWARGS_NOT_SERIALIZABLE,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.argument_types import spell
 from horsies.domain.codec import CodecError, dump_value, load_value
+from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.fitting import fits, item_type
 from horsies.workflow.nodes import Node
@@ -16,7 +17,6 @@ from horsies.workflow.problems import node_problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.domain.argument_types import Kind
     from horsies.domain.errors import WorkflowValidationError
     from horsies.workflow.nodes import MapNode
     from horsies.workflow.signatures import Target
@@ -48,7 +48,7 @@ def map_problems(node: MapNode[Any], target: Target) -> Iterator[WorkflowValidat
     if isinstance(node.over, Node):
         yield from _source_type_problems(node, target, parameter)
     else:
-        yield from _item_problems(node, limit, target.kind(parameter))
+        yield from _item_problems(node, limit, target, parameter)
 
 
 def _source_type_problems(node: MapNode[Any], target: Target, parameter: str) -> Iterator[WorkflowValidationError]:
@@ -72,8 +72,8 @@ def _source_type_problems(node: MapNode[Any], target: Target, parameter: str) ->
         )
 
 
-def _item_problems(node: MapNode[Any], limit: int, kind: Kind | None) -> Iterator[WorkflowValidationError]:
-    items = node.over
+def _item_problems(node: MapNode[Any], limit: int, target: Target, parameter: str) -> Iterator[WorkflowValidationError]:
+    items, kind = node.over, target.kind(parameter)
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         yield node_problem(
             node,
@@ -90,8 +90,8 @@ def _item_problems(node: MapNode[Any], limit: int, kind: Kind | None) -> Iterato
             "raise max_items, or give each item more to do",
         )
     try:
-        load_value(dump_value(list(items), "over"), "over")
-    except CodecError as error:
+        load_value(dump_value([target.to_stored(parameter, item) for item in items], "over"), "over")
+    except (CodecError, ConversionError) as error:
         yield node_problem(
             node,
             ErrorCode.WORKFLOW_KWARGS_NOT_SERIALIZABLE,

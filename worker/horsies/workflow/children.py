@@ -41,7 +41,9 @@ def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -
     if isinstance(loaded, Err):
         raise UnreadableKwargs(loaded.err_value.message)
     try:
-        kwargs = call_kwargs(loaded.ok_value, build_target(definition).by_keyword)
+        target = build_target(definition)
+        kwargs = call_kwargs(loaded.ok_value, target.by_keyword)
+        kwargs = {name: target.from_stored(name, value) for name, value in kwargs.items()}
         # A worker must find the definition again, whatever key the result of build_with has.
         return replace(build_for(definition, app, kwargs).to_plan(), definition_key=definition_key)
     except BaseException as error:  # build_with is user code: sys.exit() in it must fail this node, not the worker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from horsies.domain import tags
 from horsies.domain.codec import load_summary, load_task_result
 from horsies.domain.injection import split_injection
-from horsies.workflow.nodes import id_of
+from horsies.workflow.nodes import id_of, restored
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -47,7 +47,7 @@ class WorkflowContext:
     def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
         """The node's result, UPSTREAM_SKIPPED if it did not run. KeyError if `workflow_ctx_from` lacks the node."""
         found: TaskResult[T, TaskError] = self._find(self.results_by_id, id_of(node), "result")
-        return found
+        return restored(node, found)
 
     def has_result(self, node: Node[Any] | NodeKey[Any]) -> bool:
         return id_of(node) in self.results_by_id

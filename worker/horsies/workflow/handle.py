@@ -18,7 +18,7 @@ from horsies.lifecycle import controlling
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
-from horsies.workflow.nodes import id_of
+from horsies.workflow.nodes import id_of, restored
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,22 +61,24 @@ HandleResult: TypeAlias = Result[T, HandleOperationError]
 class WorkflowHandle(Generic[T]):
     """One workflow. Nothing is cached here: an operator may retry a failed one, which then ends with another result."""
 
-    __slots__ = ("broker", "workflow_id")
+    __slots__ = ("_output", "broker", "workflow_id")
 
-    def __init__(self, workflow_id: str, broker: PostgresBroker) -> None:
+    def __init__(self, workflow_id: str, broker: PostgresBroker, output: object = None) -> None:
+        """`output` is the node whose result is the workflow's, if it is known."""
         self.workflow_id = workflow_id
         self.broker = broker
+        self._output = output
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """The output node's result, or a dict of the results of all nodes on which none depends. Never raises.
 
         Waits at most `timeout_ms`; 0 reads once, None waits without end. WORKFLOW_PAUSED ends the wait too.
         """
-        return self._ended(self._ask(self._until_final(timeout_ms)), timeout_ms)
+        return restored(self._output, self._ended(self._ask(self._until_final(timeout_ms)), timeout_ms))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """`get` for any running event loop; it raises only on cancellation."""
-        return self._ended(await self._ask_async(self._until_final(timeout_ms)), timeout_ms)
+        return restored(self._output, self._ended(await self._ask_async(self._until_final(timeout_ms)), timeout_ms))
 
     def status(self) -> HandleResult[WorkflowStatus]:
         return self._found(self._ask(self._read_status))
@@ -107,7 +109,7 @@ class WorkflowHandle(Generic[T]):
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
             return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return self._node_ended(self._ask(self._read_node(node_id)), node_id)
+        return restored(node, self._node_ended(self._ask(self._read_node(node_id)), node_id))
 
     async def result_for_async(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
         """`result_for` for a running event loop."""
@@ -115,7 +117,7 @@ class WorkflowHandle(Generic[T]):
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
             return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return self._node_ended(await self._ask_async(self._read_node(node_id)), node_id)
+        return restored(node, self._node_ended(await self._ask_async(self._read_node(node_id)), node_id))
 
     def cancel(self) -> HandleResult[None]:
         """Cancel it with all its tasks and child workflows; has no effect if it has ended."""

@@ -30,17 +30,20 @@ class BuildFailed(ChildPlanError):  # noqa: N818
 
 def map_kwargs(node: MapNode[Any]) -> str:
     """The kwargs of a map's node: its task, the fixed arguments, and the items if they are known."""
+    target = target_of(node)
+    item = next(iter(target.by_keyword))
     order: dict[str, Any] = {
         "task": node.name,
-        "param": next(iter(target_of(node).by_keyword)),
+        "param": item,
         "task_options": node.fn.stored_options(node.good_until),
         "queue": node.queue,
         "priority": node.priority,
         "max_items": node.max_items,
     }
     if not isinstance(node.over, Node):
-        order["items"] = parse_json(dump_value(list(node.over), "over"))
-    return to_json({MAP_DEFINITION: order, **parse_json(dump_kwargs(node.kwargs, keep_empty=True))}, "kwargs")
+        order["items"] = parse_json(dump_value([target.to_stored(item, value) for value in node.over], "over"))
+    kwargs = {name: target.to_stored(name, value) for name, value in node.kwargs.items()}
+    return to_json({MAP_DEFINITION: order, **parse_json(dump_kwargs(kwargs, keep_empty=True))}, "kwargs")
 
 
 def map_plan(kwargs_json: str | None, items: Sequence[Any] | None = None) -> WorkflowPlan:

@@ -35,6 +35,8 @@ class WorkflowTask(Protocol[T]):
 
     def stored_options(self, good_until: datetime | None) -> str: ...
 
+    def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]: ...
+
     # Not called here: it tells type checkers what T is.
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]: ...
 
@@ -238,6 +240,11 @@ def id_of(node: Node[Any] | NodeKey[Any]) -> str:
             "NodeKey, which the workflow's own nodes give with .key()"
         )
     return node.node_id
+
+
+def restored(node: object, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
+    """A stored result of this node with a value of the type that its task declares; as it is for what is no task."""
+    return node.fn.restored(result) if isinstance(node, TaskNode) else result
 
 
 AnyNode: TypeAlias = TaskNode[Any] | SubWorkflowNode[Any] | MapNode[Any]

@@ -9,6 +9,7 @@ from horsies.domain.plan import MAP_DEFINITION, MAP_ITEMS, NodePlan
 from horsies.workflow.maps import map_kwargs
 from horsies.workflow.nodes import MapNode, Node, SubWorkflowNode, TaskNode
 from horsies.workflow.routing import PLAIN_PRIORITY, PLAIN_QUEUE
+from horsies.workflow.signatures import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ def node_plan(node: AnyNode) -> NodePlan:
         index=_index(node),
         node_id=str(node.node_id),
         task_name=node.name,
-        kwargs_json=map_kwargs(node) if isinstance(node, MapNode) else dump_kwargs(node.kwargs, keep_empty=True),
+        kwargs_json=map_kwargs(node) if isinstance(node, MapNode) else _kwargs_json(node),
         queue_name=(task and task.queue) or PLAIN_QUEUE,
         priority=(task and task.priority) or PLAIN_PRIORITY,
         dependencies=tuple(map(_index, node.waits_for)),
@@ -38,6 +39,11 @@ def node_plan(node: AnyNode) -> NodePlan:
         task_options=task.fn.stored_options(task.good_until) if task else None,
         sub_definition_key=_definition_key(node),
     )
+
+
+def _kwargs_json(node: AnyNode) -> str:
+    target = target_of(node)
+    return dump_kwargs({name: target.to_stored(name, value) for name, value in node.kwargs.items()}, keep_empty=True)
 
 
 def policy_json(policy: SuccessPolicy, graph: Graph) -> str:

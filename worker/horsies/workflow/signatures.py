@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_or
 from typing_extensions import TypeAliasType
 
 from horsies.domain.argument_types import hint_of, kind_of_parameter
+from horsies.domain.codec.conversion import conversion_of
 from horsies.domain.task_result import TaskResult
 from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
 from horsies.workflow.nodes import SubWorkflowNode
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.domain.argument_types import Kind
+    from horsies.domain.codec.conversion import Conversion
     from horsies.workflow.nodes import AnyNode, Definition
 
 FILLED_BY_US: Final = frozenset({CONTEXT_PARAMETER, META_PARAMETER})
@@ -35,6 +37,7 @@ class Target:
         self.by_keyword = {each.name: each for each in parameters if each.kind in _BY_KEYWORD}
         self.positional_only = {each.name: each for each in parameters if each.kind is each.POSITIONAL_ONLY}
         self.takes_any_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
+        self._conversions: dict[str, Conversion | None] = {}
 
     def takes(self, name: str) -> bool:
         return name in self.by_keyword or self.takes_any_keyword
@@ -55,6 +58,21 @@ class Target:
         """The type for checks of values; None if they are not checked."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else kind_of_parameter(self._function(), parameter)
+
+    def to_stored(self, name: str, value: Any) -> Any:
+        """What the codec is given to write; ConversionError for a value that is not of the parameter's type."""
+        conversion = self._conversion(name)
+        return value if conversion is None else conversion.dump(value, name)
+
+    def from_stored(self, name: str, value: Any) -> Any:
+        """The value of the parameter's type, from what the codec has read; ConversionError if it is none."""
+        conversion = self._conversion(name)
+        return value if conversion is None else conversion.load(value, name)
+
+    def _conversion(self, name: str) -> Conversion | None:
+        if name not in self._conversions:
+            self._conversions[name] = conversion_of(self.hint(name)) if name in self.by_keyword else None
+        return self._conversions[name]
 
     def _function(self) -> Callable[..., Any]:
         plain: Callable[..., Any] = inspect.unwrap(getattr(self._fn, "__func__", self._fn))

@@ -70,6 +70,9 @@ class Startable(Protocol[T]):
     broker: PostgresBroker | None
     resend_on_transient_err: bool
 
+    @property
+    def output(self) -> object: ...
+
     def to_plan(self) -> WorkflowPlan: ...
 
     # Not called here: it tells type checkers what T is.
@@ -87,6 +90,7 @@ class _Start:
     workflow_id: str
     sent_at: datetime | None
     resend: bool
+    output: object
     connection: object
     """The caller's, in whose transaction it is stored; None: in one of its own."""
 
@@ -125,7 +129,7 @@ class _Start:
         if (other := stored.ok_value.difference) is not None:
             words = f"the id {self.workflow_id} belongs to a {self.plan.name!r} with {other}"
             return fail(f"{words}; start this one under another id")
-        return Ok(WorkflowHandle(self.workflow_id, self.broker))
+        return Ok(WorkflowHandle(self.workflow_id, self.broker, self.output))
 
     def _act(self, link: Link) -> Awaitable[CreatedWorkflow]:
         return link.use(self._insert, limit_s=_LONGEST_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
@@ -274,7 +278,8 @@ def _prepare(
         return fail(error.message + (f"; {error.help_text}" if error.help_text else ""), exception=error)
     except ValueError as error:  # CodecError: a value that cannot be stored
         return fail(str(error), exception=error)
-    return Ok(_Start(broker, plan, workflow_id, sent_at, resend or spec.resend_on_transient_err, connection))
+    resend = resend or spec.resend_on_transient_err
+    return Ok(_Start(broker, plan, workflow_id, sent_at, resend, spec.output, connection))
 
 
 def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartResult[PostgresBroker | None]:

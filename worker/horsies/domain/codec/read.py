@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from horsies.domain import tags
 from horsies.domain.codec.classes import find_class
+from horsies.domain.codec.conversion import conversions_of_fields
 from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError, spell_path
 from horsies.domain.codec.json_text import to_json
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, ContractCode, OperationalErrorCode, to_builtin
@@ -106,6 +107,9 @@ class _Reader:
             raise LookupError(f"{cls.__qualname__} is not a dataclass")
         fields = [field for field in dataclasses.fields(cls) if field.name in tree["data"]]
         stored = {field.name: self.step(field.name, tree["data"][field.name]) for field in fields}
+        for name, conversion in conversions_of_fields(cls).items():
+            if name in stored:
+                stored[name] = conversion.load(stored[name], name)
         value = cls(**{field.name: stored[field.name] for field in fields if field.init})
         for field in fields:
             if not field.init:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from horsies.domain import tags
@@ -34,7 +35,7 @@ def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, 
     try:
         return result, dump_value(result, "result")
     except CodecError as error:
-        replaced: TaskResult[Any, TaskError] = TaskResult(err=_not_writable(error))
+        replaced: TaskResult[Any, TaskError] = TaskResult(err=_not_writable(error, result.err))
         return replaced, dump_value(replaced, "result")
 
 
@@ -62,7 +63,7 @@ def dump_task_error(error: TaskError) -> str:
     try:
         return dump_value(error, "error")
     except CodecError as reason:
-        return dump_value(_not_writable(reason), "error")
+        return dump_value(_not_writable(reason, error), "error")
 
 
 def load_task_result(text: str) -> TaskResult[Any, Any]:
@@ -105,9 +106,13 @@ def _unreadable_summary(error: CodecError) -> SubWorkflowSummary[Any]:
     return SubWorkflowSummary(WorkflowStatus.FAILED, None, 0, 0, 0, 0, reason)
 
 
-def _not_writable(error: CodecError) -> TaskError:
-    return TaskError(
-        error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR,
-        message="secondary serialization failure",
-        data={"reason": str(error)},
-    )
+def _not_writable(error: CodecError, original: object) -> TaskError:
+    """In place of what cannot be written. Of an error only its data is lost: callers decide by its code."""
+    data = {"reason": str(error)}
+    if isinstance(original, TaskError) and isinstance(original.error_code, str):
+        with suppress(CodecError):
+            kept = TaskError(error_code=original.error_code, message=original.message, data=data)
+            dump_value(kept, "error")
+            return kept
+    code = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+    return TaskError(error_code=code, message="secondary serialization failure", data=data)

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from horsies.domain import tags
 from horsies.domain.codec.classes import address_of, why_not_storable
+from horsies.domain.codec.conversion import PlainTree
 from horsies.domain.codec.errors import CodecError, spell_path
 from horsies.domain.codec.text import clean_text, first_surrogate, replace_surrogates
 from horsies.domain.codes import BuiltInTaskCode
@@ -31,12 +32,12 @@ MAX_DEPTH: Final = 100
 MAX_INTEGER_BITS: Final = 14_000
 
 _WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
-    (Decimal, "convert it to str or float"),
-    (UUID, "convert it to str"),
-    ((bytes, bytearray, memoryview), "encode it as text, for example with base64"),
-    ((set, frozenset), "convert it to a list"),
-    (timedelta, "send its total_seconds()"),
-    (Enum, "send its value, or derive the enum from StrEnum"),
+    (Decimal, "annotate it as Decimal, or convert it to str or float"),
+    (UUID, "annotate it as UUID, or convert it to str"),
+    ((bytes, bytearray, memoryview), "annotate it as bytes, or encode it as text, for example with base64"),
+    ((set, frozenset), "annotate it as set[...], or convert it to a list"),
+    (timedelta, "annotate it as timedelta, or send its total_seconds()"),
+    (Enum, "annotate it as its enum, or send its value"),
     (type, "send its name"),
 )
 _OTHER_WAY_OUT: Final = "send plain JSON values, a dataclass or a pydantic model"
@@ -101,6 +102,8 @@ class _Writer:
         return value
 
     def container(self, value: Any) -> Any:
+        if type(value) is PlainTree:
+            return self.tree(value.tree)
         if id(value) in self.ancestors:
             raise self.refusal(f"this {_type_name(value)} contains itself")
         if len(self.ancestors) >= MAX_DEPTH:

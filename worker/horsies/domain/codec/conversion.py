@@ -1,0 +1,245 @@
+"""Values whose annotated type the JSON of the codec would lose: pydantic writes and reads them, by their annotation.
+
+There are three kinds of annotations. What is KEPT comes back by the codec's JSON and tags alone. What is RESTORED (an
+enum of texts, a tuple, keys of a dict that are numbers) is stored as ever, so that upstream can read it, and made again
+from that. What has a JSON of its OWN (UUID, Decimal, bytes, a set) could not be stored by upstream at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Mapping, MutableMapping, Sequence, Set as AbstractSet
+from contextlib import suppress
+from datetime import date, datetime, time
+from enum import Enum, IntEnum
+from functools import cached_property, lru_cache
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NewType,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import BaseModel, ConfigDict, PydanticUserError, SecretBytes, SecretStr, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, SchemaError
+from typing_extensions import is_typeddict
+
+from horsies.domain.codec.errors import CodecError, spell_path
+from horsies.domain.codec.json_text import to_json
+from horsies.domain.task_result import TaskError, TaskResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_CONFIG: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+_KEPT_CLASSES: Final = (bool, int, float, str, datetime, date, time)
+# Secrets are refused by the codec, as ever: pydantic would write stars.
+_TAGGED_OR_REFUSED: Final = (BaseModel, TaskResult, TaskError, SecretStr, SecretBytes, type, bytearray)
+_DICTS: Final = (dict, Mapping, MutableMapping)
+_UNBUILDABLE: Final = (PydanticUserError, SchemaError, NameError, TypeError)
+
+
+class ConversionError(ValueError):
+    """A value is not of the annotated type. The text names the part at fault and contains no value."""
+
+
+class Fidelity(IntEnum):
+    """How much of a value of some type the codec's JSON keeps."""
+
+    KEPT = 0
+    RESTORED = 1
+    OWN = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlainTree:
+    """JSON that a conversion has made; the codec writes it as it is."""
+
+    tree: Any
+
+
+class Conversion:
+    """Of the values of one annotation."""
+
+    def __init__(self, hint: Any, *, own: bool) -> None:
+        self._hint = hint
+        self._own = own
+
+    def dump(self, value: Any, name: str) -> Any:
+        """What the codec is given in place of the value."""
+        try:
+            if not self._own:
+                self._adapter.validate_python(value)
+                return value
+            self._adapter.validate_python(value, strict=True)
+            return PlainTree(self._adapter.dump_python(value, mode="json", round_trip=True, warnings="error"))
+        except ValidationError as error:
+            raise _misfit(error, name) from None
+        except (PydanticSerializationError, ValueError) as error:  # ValueError: bytes within a model that are no text
+            raise ConversionError(f"{name} cannot be written: {type(error).__name__}: {str(error)[:300]}") from None
+
+    def load(self, value: Any, name: str) -> Any:
+        """The value of the annotated type, from what the codec has read."""
+        try:
+            if self._own:
+                with suppress(CodecError):  # it has objects of tags in it
+                    return self._adapter.validate_json(to_json(value))
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            raise _misfit(error, name) from None
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return _adapter(self._hint)
+
+
+class ResultConversion(Conversion):
+    """Of a TaskResult by the type of its value."""
+
+    def dump(self, value: Any, name: str) -> Any:
+        return _with_ok(value, lambda ok: super(ResultConversion, self).dump(ok, f"{name}.ok"))
+
+    def load(self, value: Any, name: str) -> Any:
+        return _with_ok(value, lambda ok: super(ResultConversion, self).load(ok, f"{name}.ok"))
+
+
+def _with_ok(value: Any, convert: Any) -> Any:
+    return TaskResult(ok=convert(value.ok)) if isinstance(value, TaskResult) and value.err is None else value
+
+
+def conversion_of(hint: Any) -> Conversion | None:
+    """None for an annotation whose values the codec keeps, or that pydantic does not know."""
+    make: type[Conversion] = Conversion
+    if get_origin(_bare(hint)) is TaskResult:
+        hint, make = get_args(_bare(hint))[0], ResultConversion
+    found = fidelity(hint)
+    if found is Fidelity.KEPT:
+        return None
+    try:
+        _adapter(hint)
+    except _UNBUILDABLE:
+        return None
+    return make(hint, own=found is Fidelity.OWN)
+
+
+def fidelity(hint: Any, within: frozenset[int] = frozenset()) -> Fidelity:
+    """`within`: the recursive types that are being looked at."""
+    bare = _bare(hint)
+    if id(bare) in within:
+        return Fidelity.KEPT
+    within |= {id(bare)}
+    constrained = Fidelity.RESTORED if _has_constraints(hint) else Fidelity.KEPT
+    origin, arguments = get_origin(bare), get_args(bare)
+    if origin is Union or origin is UnionType:
+        return max(constrained, _most(arguments, within))
+    if origin is Literal:
+        of_enum = any(isinstance(member, Enum) for member in arguments)
+        return max(constrained, Fidelity.RESTORED if of_enum else Fidelity.KEPT)
+    cls = origin or bare
+    if cls in {None, NoneType, Any, object} or not isinstance(cls, type):
+        return constrained
+    return max(constrained, _of_class(cls, bare, arguments, within))
+
+
+def _of_class(cls: type, hint: Any, arguments: Sequence[Any], within: frozenset[int]) -> Fidelity:
+    if cls in _KEPT_CLASSES or issubclass(cls, _TAGGED_OR_REFUSED):
+        return Fidelity.KEPT
+    if issubclass(cls, Enum):
+        return Fidelity.RESTORED if issubclass(cls, str | int | float) else Fidelity.OWN
+    if dataclasses.is_dataclass(cls):
+        # What is RESTORED in a dataclass is restored where the codec makes the dataclass.
+        return Fidelity.OWN if _most(field_hints(cls).values(), within) is Fidelity.OWN else Fidelity.KEPT
+    if is_typeddict(cls):
+        return _most(field_hints(cls).values(), within)
+    if issubclass(cls, tuple):
+        items = field_hints(cls).values() if hasattr(cls, "_fields") else arguments
+        return max(Fidelity.RESTORED, _most(items, within))
+    if issubclass(cls, AbstractSet):
+        return Fidelity.OWN
+    if issubclass(cls, Mapping):
+        return _of_mapping(cls, arguments, within)
+    if issubclass(cls, Sequence) and not issubclass(cls, str | bytes | bytearray | memoryview):
+        return max(Fidelity.RESTORED if issubclass(cls, deque) else Fidelity.KEPT, _most(arguments, within))
+    return Fidelity.OWN if _is_known(hint) else Fidelity.KEPT
+
+
+def _of_mapping(cls: type, arguments: Sequence[Any], within: frozenset[int]) -> Fidelity:
+    if len(arguments) != 2:
+        return Fidelity.KEPT
+    key, value = _bare(arguments[0]), fidelity(arguments[1], within)
+    keys = Fidelity.KEPT if key in {str, Any, object} else max(Fidelity.RESTORED, fidelity(key, within))
+    return max(keys, value, Fidelity.KEPT if cls in _DICTS else Fidelity.RESTORED)
+
+
+def _most(hints: Iterable[Any], within: frozenset[int]) -> Fidelity:
+    return max((fidelity(hint, within) for hint in hints if hint is not Ellipsis), default=Fidelity.KEPT)
+
+
+def field_hints(cls: type) -> dict[str, Any]:
+    """The annotations of a class; none if its names cannot be resolved."""
+    try:
+        return get_type_hints(cls, include_extras=True)
+    except Exception:  # noqa: BLE001 - annotations are the user's expressions
+        return {}
+
+
+@lru_cache(maxsize=256)
+def conversions_of_fields(cls: type) -> Mapping[str, Conversion]:
+    """For the fields of a dataclass whose type the codec's JSON would lose."""
+    made = ((name, conversion_of(hint)) for name, hint in field_hints(cls).items())
+    return {name: conversion for name, conversion in made if conversion is not None}
+
+
+def _bare(hint: Any) -> Any:
+    """Behind Annotated, NewType and `type X = …`."""
+    for _ in range(20):
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif isinstance(hint, NewType):
+            hint = hint.__supertype__
+        elif type(hint).__name__ == "TypeAliasType":
+            try:
+                hint = hint.__value__
+            except Exception:  # noqa: BLE001 - evaluated here for the first time, so its names may be missing
+                return Any
+        else:
+            break
+    return hint
+
+
+def _has_constraints(hint: Any) -> bool:
+    """Text beside a type is a comment; everything else may be for pydantic."""
+    return get_origin(hint) is Annotated and any(not isinstance(extra, str) for extra in get_args(hint)[1:])
+
+
+def _is_known(hint: Any) -> bool:
+    """Whether pydantic can write and read this class without being told how."""
+    try:
+        TypeAdapter(hint)
+    except _UNBUILDABLE:
+        return False
+    return True
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(hint, config=_CONFIG)
+    except PydanticUserError as error:
+        # Models, dataclasses and typed dicts have a configuration of their own and refuse another.
+        if error.code != "type-adapter-config-unused":
+            raise
+        return TypeAdapter(hint)
+
+
+def _misfit(error: ValidationError, name: str) -> ConversionError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    steps = (step for step in first["loc"] if step != "[key]")  # pydantic's mark of a key of a dict
+    return ConversionError(f"{spell_path([name, *steps])}: {first['msg']}")
