@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from horsies.views import (
     task_detail,
     task_groups,
     task_page,
+    task_statistics,
     usual_durations,
     worker_rows,
 )
@@ -89,10 +90,12 @@ async def test_workers_queues_and_audit_do_without_our_tables(conn: asyncpg.Conn
     assert (await cluster_status(conn)).interrupted.number == 0
 
 
-async def test_usual_durations_are_read_without_our_index(conn: asyncpg.Connection) -> None:
+async def test_usual_durations_and_statistics_are_read_without_our_index(conn: asyncpg.Connection) -> None:
     await conn.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, enqueue_sha, claimed, retry_count, max_retries,"
         " started_at, completed_at) VALUES ('new', 'a', 'default', 'COMPLETED', '', false, 0, 0,"
         " now() AT TIME ZONE 'UTC' - interval '5 s', now() AT TIME ZONE 'UTC')"
     )
     assert (await usual_durations(conn, ["a"]))["a"].p50_s == 5.0
+    (row,) = (await task_statistics(conn, wanted("name:a -has:unique"), timedelta(hours=1))).names
+    assert (row.tasks, row.run_p50, row.over_s) == (1, 5.0, 3600.0)

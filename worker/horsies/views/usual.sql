@@ -11,12 +11,11 @@ SELECT name, run_s[1] AS p50_s, run_s[2] AS p95_s, runs
               count(*) AS runs
          FROM (SELECT status, started_at, COALESCE(completed_at, failed_at) AS ended_at
                  FROM horsies_tasks
-                WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
-                  -- As rows, by which no other index can be read: in the order of times alone, all tasks of the last day
-                  -- would be read for one name.
-                  AND (task_name, COALESCE(completed_at, failed_at)) > (name, statement_timestamp() - $2::interval)
-                  AND (task_name, COALESCE(completed_at, failed_at)) < (name, 'infinity'::timestamptz)
-                ORDER BY task_name DESC, COALESCE(completed_at, failed_at) DESC
+                WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                           THEN COALESCE(completed_at, failed_at) IS NOT NULL END
+                  AND task_name = name
+                  AND COALESCE(completed_at, failed_at) > statement_timestamp() - $2::interval
+                ORDER BY COALESCE(completed_at, failed_at) DESC
                 LIMIT $3::integer) newest
         WHERE status = 'COMPLETED' AND started_at <= ended_at
        ) usual
