@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from view_steps import insert, reader, wanted
+from view_steps import every_id, insert, reader, wanted
 
+from horsies.query import parse
 from horsies.views import statistics
 from horsies.views.counts import Count
 from horsies.views.statistics import StatisticsSort, TaskStatistics, task_statistics
@@ -52,7 +53,7 @@ SELECT task_name, count(*), count(*) FILTER (WHERE status = 'FAILED'), sum(retry
          CROSS JOIN LATERAL (SELECT COALESCE(completed_at, failed_at) AS at) ended
          CROSS JOIN LATERAL (SELECT CASE WHEN started_at <= at THEN started_at END AS began) run
          WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
-           AND at >= statement_timestamp() - $1::interval) ended
+           AND at >= date_trunc('second', statement_timestamp() - $1::interval)) ended
  WHERE place <= $2 AND {holds} GROUP BY task_name ORDER BY task_name
 """
 
@@ -89,9 +90,12 @@ async def test_they_are_those_of_all_tasks_that_ended_within_the_window(conn: as
     found = await task_statistics(conn, wanted(""), window)
     assert figures(found) == await truth(conn, window)
     assert len(found.names) == (4 if minutes <= 60 else 5)
-    assert {(row.partly, row.since, row.over_s) for row in found.names} == {(False, found.since, minutes * 60.0)}
+    assert {(row.partly, row.since) for row in found.names} == {(False, found.since)}
+    assert {row.over_s for row in found.names} == {(found.now - found.since).total_seconds()}
     assert sum(row.busy_share for row in found.names) == pytest.approx(1)
-    assert (found.now - found.since, found.more_names) == (window, False)
+    assert window <= found.now - found.since < window + timedelta(seconds=1)
+    assert found.more_names is False
+    assert figures(await task_statistics(conn, wanted(""), found.since)) == figures(found)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ async def test_they_are_those_of_all_tasks_that_ended_within_the_window(conn: as
     [
         ("status:failed", "status = 'FAILED'"),
         ("queue:q1 -error:CODE_1", "queue_name = 'q1' AND error_code IS DISTINCT FROM 'CODE_1'"),
-        ("name:shop.often,demo.add", "task_name IN ('shop.often', 'demo.add')"),
+        ("name:shop.often,demo.add since:30d", "task_name IN ('shop.often', 'demo.add')"),
         ("name:*l*n*", "task_name LIKE '%l%n%'"),
         ("run:>5s workflow:no", "began < at - interval '5 s'"),
         ("status:live", "false"),
@@ -108,6 +112,9 @@ async def test_they_are_those_of_all_tasks_that_ended_within_the_window(conn: as
 async def test_a_filter_chooses_the_tasks(conn: asyncpg.Connection, text: str, holds: str) -> None:
     found = await task_statistics(conn, wanted(text), HOUR)
     assert figures(found) == await truth(conn, HOUR, holds=holds)
+    for row in found.names:
+        listed = await every_id(conn, found.filter_of(parse(text), [row.name]).text)
+        assert len(listed) == row.tasks
 
 
 @pytest.mark.parametrize("text", ["", "queue:q1"])

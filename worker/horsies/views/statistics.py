@@ -6,17 +6,20 @@ All tasks that ended within it are read if they are few; of many, the newest of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.query import TaskFilter, Term, parse
+from horsies.query.values import Glob
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.reading import aware
 from horsies.views.searching import Parameters, Source, Stretch, Table, over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
 
     import asyncpg
 
@@ -88,7 +91,7 @@ class StatisticsSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskStatistics:
-    """`since` is the beginning of the window. `more_names`: there are more names than were read."""
+    """`since` is the beginning of the window, at a whole second. `more_names`: there are more names than were read."""
 
     now: datetime
     since: datetime
@@ -98,6 +101,12 @@ class TaskStatistics:
     def sorted_by(self, sort: StatisticsSort) -> tuple[NameStatistics, ...]:
         """The largest first, names from A on."""
         return tuple(sorted(self.names, key=lambda row: (_ORDERS[sort](row), row.name)))
+
+    def filter_of(self, wanted: TaskFilter, names: Sequence[str]) -> TaskFilter:
+        """The tasks that match and are counted in the rows of these names. Its times are fixed."""
+        others = tuple(term for term in wanted.terms if term.key != "name" or term.negated)
+        ended = parse(f"ended:>={self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}").terms
+        return TaskFilter((*others, Term("name", tuple(map(Glob.literal, names))), *ended))
 
 
 _ORDERS: Final[Mapping[StatisticsSort, Callable[[NameStatistics], Any]]] = {
@@ -114,8 +123,10 @@ _ORDERS: Final[Mapping[StatisticsSort, Callable[[NameStatistics], Any]]] = {
 }
 
 
-async def task_statistics(conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta) -> TaskStatistics:
-    """Of the tasks that match and ended within the window until now, by name."""
+async def task_statistics(
+    conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
+) -> TaskStatistics:
+    """Of the tasks that match and ended within the window until now. `window`: its length, or its beginning."""
     now, since, names = await _names(conn, wanted, window)
     most = MOST_READ // max(len(names[:MOST_NAMES]), 1)
     whole = Stretch(_NEWEST_OF_EACH, ascending=False, after=None, edge=None, most=most)
@@ -130,10 +141,11 @@ async def task_statistics(conn: asyncpg.Connection, wanted: TaskConditions, wind
 
 
 async def _names(
-    conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta
+    conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
 ) -> tuple[datetime, datetime, list[str]]:
     """The database's time, the beginning of the window, and the names of which a task ended within it."""
-    given = Parameters(window, MOST_NAMES + 1)
+    begins = isinstance(window, datetime)
+    given = Parameters(None if begins else window, window if begins else None, MOST_NAMES + 1)
     holds = " AND ".join(given.put(one) for one in wanted.all if one.key == "name")
     query = statement(__name__, "view_names_that_ended", holds=holds or "true")
     now, since, names = await conn.fetchrow(query, *given.values)

@@ -1,5 +1,5 @@
 -- name: view_names_that_ended
--- views/statistics.py; reads only ($1 length of the window, $2 names at most)
+-- views/statistics.py; reads only ($1 length of the window, or $2 its beginning, $3 names at most)
 -- The names of which a task ended within the window, by two hops in ix_horsies_tasks_finished_by_name for each name that
 -- the table has.
 WITH RECURSIVE known (task_name) AS (
@@ -15,7 +15,7 @@ WITH RECURSIVE known (task_name) AS (
              ORDER BY task_name LIMIT 1)
       FROM known WHERE known.task_name IS NOT NULL
 )
-SELECT statement_timestamp() AS now, statement_timestamp() - $1::interval AS since,
+SELECT statement_timestamp() AS now, window_begins.since,
        ARRAY(SELECT task_name::text
                FROM known
               WHERE task_name IS NOT NULL AND /* holds */
@@ -23,9 +23,10 @@ SELECT statement_timestamp() AS now, statement_timestamp() - $1::interval AS sin
                     SELECT FROM horsies_tasks task
                      WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
                                 THEN COALESCE(completed_at, failed_at) IS NOT NULL END
-                       AND task.task_name = known.task_name
-                       AND COALESCE(completed_at, failed_at) >= statement_timestamp() - $1::interval)
-              LIMIT $2) AS names
+                       AND task.task_name = known.task_name AND COALESCE(completed_at, failed_at) >= window_begins.since)
+              LIMIT $3) AS names
+  FROM (SELECT COALESCE($2::timestamptz,
+                        date_trunc('second', statement_timestamp() - $1::interval)) AS since) AS window_begins
 
 -- name: view_newest_of_each
 -- views/statistics.py; reads only: the newest ended tasks of each name within the window
