@@ -60,6 +60,11 @@ class NameStatistics:
     """Its part of what all listed names ran, from 0 to 1. Partly read names count by what they ran per second."""
 
     @property
+    def id(self) -> str:
+        """What a list knows its row by."""
+        return self.name
+
+    @property
     def ended(self) -> Count:
         return Count(self.tasks, self.partly)
 
