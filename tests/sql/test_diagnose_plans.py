@@ -83,6 +83,7 @@ READS = {
     "diagnose_long_runs": ("('{demo.add,demo.old}', '{30,30}', 300000, 500)", 20_000),
     "diagnose_behind_busy": ("(15, 30, '{}', 500)", 40_000),
     "view_usual_durations": ("('{demo.add,demo.old}', '1 day', 500)", 1_000),
+    "view_usual_attempts": ("('{demo.add,demo.old}', '1 day', 10000)", 20_000),
     "diagnose_task": ("('wait-3')", 1),
     "diagnose_ahead": ("('q3', 3, now(), 'wait-3', 10000)", 10_000),
     "diagnose_used": ("('q1')", 10_000),
