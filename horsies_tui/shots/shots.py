@@ -136,6 +136,10 @@ SHOTS: Final = (
         "tasks-held", steps=(press("j", "j", "j", "space", "j", "space", "j"), _arrivals, sees("37 newer")), spoils=True
     ),
     Shot("tasks-groups", options={"filter": "status:failed"}, steps=(press("e", "e"), sees("GATEWAY_DOWN"))),
+    *(
+        Shot("tasks-statistics", *size, steps=(press("e", "s"), sees("fails most first", "count_shelves")))
+        for size in _SIZES
+    ),
     Shot("tasks-nothing", 80, 24, options={"filter": "name:no_such_task"}),
     Shot("filter-completion", steps=(press("slash"), types("status:failed error:"), sees("RATE_LIMITED", "WORKER_"))),
     Shot("filter-error", steps=(press("slash"), types("statsu:failed"), press("enter"), sees("did you mean"))),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from horsies.query.values import Value
-    from horsies.views import GroupBy
+    from horsies.views import GroupBy, TaskStatistics
     from horsies_tui.tasks.snapshot import TaskNeed
 
 GROUP_KEYS: Final[Mapping[GroupBy, str]] = {
@@ -98,9 +98,13 @@ def _status(*words: str, negated: bool = False) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """`groups` are the keys of the marked groups, or of the one under the cursor; `ids` likewise."""
+    """`groups` are the keys of the marked groups, or of the one under the cursor; `ids` likewise.
+
+    Of statistics the groups are names.
+    """
 
     need: TaskNeed
+    statistics: TaskStatistics | None
     all_that_match: bool
     groups: tuple[str | None, ...]
     ids: tuple[str, ...]
@@ -108,6 +112,11 @@ class Chosen:
 
     def selection(self) -> Selection | None:
         """None: nothing is chosen. Raises NoSuchFilter if the choice cannot be expressed as a filter."""
+        if self.need.statistics is not None:
+            names = [name for name in self.groups if name is not None]
+            if self.statistics is None or not names:
+                return None
+            return Selection.of_filter(self.statistics.filter_of(self.need.filter, names).text)
         if self.need.group_by is not None:
             if not self.groups:
                 return None
@@ -121,4 +130,4 @@ class Chosen:
         """A choice other than the row under the cursor, as text; empty if there is none."""
         if self.marked:
             return f"{number(self.marked)} marked"
-        return "all that match" if self.all_that_match and self.need.group_by is None else ""
+        return "all that match" if self.all_that_match and self.need.in_rows else ""

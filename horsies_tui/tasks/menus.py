@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.query import FilterError, parse
 from horsies.query.values import Moment
-from horsies.views import Sort
+from horsies.views import Sort, StatisticsSort
 from horsies_tui.look.tones import state_tone
 from horsies_tui.look.units import date_and_time
+from horsies_tui.tasks.statistics import ORDER_WORDS
 from horsies_tui.tasks.words import SORT_WORDS, states_on
 from horsies_tui.widgets.counts_line import ORDER, counted
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from horsies.query import TaskFilter
-    from horsies.views import GroupBy
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.tasks.snapshot import TaskSnapshot
+    from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 
 NO_GROUPS: Final = "rows"
+STATISTICS: Final = "statistics"
 
 _SORTS: Final = (
     Item(Sort.NEWEST, SORT_WORDS[Sort.NEWEST], "n", "by when they were sent"),
@@ -36,11 +37,23 @@ _SORTS: Final = (
 )
 _GROUPINGS: Final = (
     Item("error_code", "error code", "e", "of tasks that ended badly"),
+    Item(STATISTICS, "statistics", "s", "of each task name: failures, waits, durations"),
     Item("task_name", "task name", "n"),
     Item("queue_name", "queue", "u"),
     Item("worker", "worker", "w", "that has or had them"),
     Item(NO_GROUPS, "no groups", "o", "row by row"),
 )
+_ORDER_LETTERS: Final = {
+    StatisticsSort.WORST: "h",
+    StatisticsSort.ENDED: "e",
+    StatisticsSort.FAILED: "f",
+    StatisticsSort.SHARE: "s",
+    StatisticsSort.RETRIES: "t",
+    StatisticsSort.WAIT: "w",
+    StatisticsSort.RUN: "r",
+    StatisticsSort.BUSY: "b",
+    StatisticsSort.NAME: "n",
+}
 _STATE_LETTERS: Final = {
     "RUNNING": "r",
     "CLAIMED": "c",
@@ -65,8 +78,25 @@ def sort_menu(current: Sort, glyphs: Glyphs) -> PickOne:
     return PickOne("Order", _SORTS, current, glyphs)
 
 
-def group_menu(current: GroupBy | None, glyphs: Glyphs) -> PickOne:
-    return PickOne("Group by", _GROUPINGS, current or NO_GROUPS, glyphs)
+def order_menu(current: StatisticsSort, glyphs: Glyphs) -> PickOne:
+    return PickOne(
+        "Order", [Item(sort, words, _ORDER_LETTERS[sort]) for sort, words in ORDER_WORDS.items()], current, glyphs
+    )
+
+
+def group_menu(need: TaskNeed, glyphs: Glyphs) -> PickOne:
+    return PickOne("Group by", _GROUPINGS, grouping(need), glyphs)
+
+
+def grouping(need: TaskNeed) -> str:
+    """The id of the menu's item."""
+    return STATISTICS if need.statistics is not None else need.group_by or NO_GROUPS
+
+
+def next_grouping(need: TaskNeed) -> str:
+    """In the order of the menu, all but the rows."""
+    ids = [item.id for item in _GROUPINGS if item.id != NO_GROUPS]
+    return ids[(ids.index(grouping(need)) + 1) % len(ids)]
 
 
 def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> PickSome:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from horsies.query import TaskFilter
-from horsies.views import Sort
+from horsies.views import Sort, StatisticsSort
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow
+    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow, TaskStatistics
+    from horsies_tui.health.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,14 @@ class TaskNeed:
     sort: Sort = Sort.NEWEST
     follow: bool = True
     group_by: GroupBy | None = None
+    statistics: Window | None = None
+    """In place of rows, the figures of each task name over this window."""
+    order: StatisticsSort = StatisticsSort.WORST
+    """Of the statistics."""
+
+    @property
+    def in_rows(self) -> bool:
+        return self.group_by is None and self.statistics is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class TaskSnapshot:
     """The database's time at the last page; None before the first one."""
     counts: TaskCounts | None = None
     groups: TaskGroups | None = None
+    statistics: TaskStatistics | None = None
     searched: str = ""
     """How far was searched, if not everything was: `searched back to 2026-10-18 12:04Z`."""
     filter_text: str = ""

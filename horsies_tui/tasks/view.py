@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from textual import on
 from textual.message import Message
 
+from horsies.domain.states import TASK_TERMINAL_STATES
 from horsies.operations.verb import TaskVerb
-from horsies.views import Sort
+from horsies.views import Sort, StatisticsSort
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import LinkState
 from horsies_tui.feed.values import KnownValues
+from horsies_tui.health.windows import USUAL, neighbour
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
+from horsies_tui.tasks import menus
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.tasks.groups import GroupList
-from horsies_tui.tasks.menus import NO_GROUPS, group_menu, sort_menu, state_menu, time_prompt
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+from horsies_tui.tasks.statistics import StatisticsList, no_statistics_words
 from horsies_tui.tasks.window import ASCENDING
 from horsies_tui.tasks.words import empty_words, extent_of, no_groups_words, tally, toggled
 from horsies_tui.widgets.counts_line import CountsLine
@@ -35,11 +38,10 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.widget import Widget
 
     from horsies.operations.selection import Selection
     from horsies.query import TaskFilter
-    from horsies.views import GroupBy, TaskRow
+    from horsies.views import TaskRow
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
     from horsies_tui.feed.status import LinkStatus
@@ -50,6 +52,11 @@ _TICK_S: Final = 0.125
 """Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
 
 
+_NEXT: Final = "tasks.next_group"
+_OF_GROUPS: Final = frozenset({_NEXT, "tasks.shorter", "tasks.longer"})
+"""Keys that mean nothing among rows."""
+
+
 class TasksView(FilteredView[TaskSnapshot]):
     """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
 
@@ -57,9 +64,9 @@ class TasksView(FilteredView[TaskSnapshot]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
     DEFAULT_CSS = """
     TasksView {
-        & > GroupList { display: none; }
-        &.-grouped > GroupList { display: block; }
-        &.-grouped > #rows { display: none; }
+        & > GroupList, & > StatisticsList { display: none; }
+        &.-grouped > GroupList, &.-statistics > StatisticsList { display: block; }
+        &.-grouped > #rows, &.-statistics > #rows { display: none; }
     }
     """
 
@@ -97,7 +104,8 @@ class TasksView(FilteredView[TaskSnapshot]):
         self._counts = CountsLine(self._glyphs, id="counts")
         self._table = RowTable(TASK_COLUMNS, glyphs=self._glyphs, id="rows")
         self._groups = GroupList(self._glyphs, id="groups")
-        yield from (self._filter_bar, self._counts, self._table, self._groups)
+        self._statistics = StatisticsList(self._glyphs, id="statistics")
+        yield from (self._filter_bar, self._counts, self._table, self._groups, self._statistics)
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
@@ -127,10 +135,12 @@ class TasksView(FilteredView[TaskSnapshot]):
 
     @property
     def _lists(self) -> tuple[RowTable[Any], ...]:
-        return (self._table, self._groups)
+        return (self._table, self._groups, self._statistics)
 
     @property
-    def _focused(self) -> Widget:
+    def _focused(self) -> RowTable[Any]:
+        if self._need.statistics is not None:
+            return self._statistics
         return self._table if self._need.group_by is None else self._groups
 
     def refresh_now(self) -> None:
@@ -156,8 +166,12 @@ class TasksView(FilteredView[TaskSnapshot]):
 
     def fits(self, action: Action) -> bool:
         """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
-        if self._all_that_match or self._need.group_by is not None:
-            return True
+        if action.id in _OF_GROUPS:
+            return not self._need.in_rows and (action.id == _NEXT or self._need.statistics is not None)
+        if self._need.statistics is not None and isinstance(action.record, TaskVerb):
+            return any(action.record.fits(status.value, None) for status in TASK_TERMINAL_STATES)
+        if self._all_that_match or not self._need.in_rows:
+            return action.id != "tasks.follow" or self._need.in_rows
         if action.scope is Scope.TABLE:
             return bool(self._table.rows)
         verb = action.record
@@ -174,8 +188,8 @@ class TasksView(FilteredView[TaskSnapshot]):
         """`esc` undoes one step at a time: the choice, the groups, the filter."""
         if self._choice.words:
             self._clear_marks()
-        elif self._need.group_by is not None:
-            self._group_by(None)
+        elif not self._need.in_rows:
+            self._group(menus.NO_GROUPS)
         else:
             return self._leave_filter(self._need.filter)
         return True
@@ -198,16 +212,31 @@ class TasksView(FilteredView[TaskSnapshot]):
             self._table.action_first()
 
     def action_sort(self) -> None:
-        self._open_menu(sort_menu(self._need.sort, self._glyphs), lambda sort: self._ask(sort=Sort(sort)))
+        if self._need.statistics is not None:
+            menu = menus.order_menu(self._need.order, self._glyphs)
+            self._open_menu(menu, lambda order: self._ask(order=StatisticsSort(order)))
+            return
+        self._open_menu(menus.sort_menu(self._need.sort, self._glyphs), lambda sort: self._ask(sort=Sort(sort)))
 
     def action_group(self) -> None:
-        def group(by: str) -> None:
-            self._group_by(None if by == NO_GROUPS else cast("GroupBy", by))
+        self._open_menu(menus.group_menu(self._need, self._glyphs), self._group)
 
-        self._open_menu(group_menu(self._need.group_by, self._glyphs), group)
+    def action_next_group(self) -> None:
+        if not self._need.in_rows:
+            self._group(menus.next_grouping(self._need))
+
+    def action_shorter(self) -> None:
+        self._change_window(-1)
+
+    def action_longer(self) -> None:
+        self._change_window(1)
+
+    def _change_window(self, step: int) -> None:
+        if self._need.statistics is not None:
+            self._ask(statistics=neighbour(self._need.statistics, step))
 
     def action_states(self) -> None:
-        menu = state_menu(self._need.filter, self._snapshot, self._glyphs)
+        menu = menus.state_menu(self._need.filter, self._snapshot, self._glyphs)
         self._open_menu(menu, lambda states: self._use(of_states(self._need.filter, states)))
 
     def action_jump(self) -> None:
@@ -215,12 +244,12 @@ class TasksView(FilteredView[TaskSnapshot]):
             self.console.say_error("these stand in the order of their priorities, not of time; s chooses another order")
             return
 
-        prompt = time_prompt(self.console.link.clock.now(), zone_of(utc=self.console.utc), self._glyphs)
+        prompt = menus.time_prompt(self.console.link.clock.now(), zone_of(utc=self.console.utc), self._glyphs)
         self._open_menu(prompt, self._jump)
 
     def action_mark_matching(self) -> None:
-        if self._need.group_by is not None:
-            self._groups.action_mark_shown()
+        if not self._need.in_rows:
+            self._focused.action_mark_shown()
             return
         try:
             all_shown(self._need.filter, self._need.sort)
@@ -238,7 +267,7 @@ class TasksView(FilteredView[TaskSnapshot]):
     def action_copy(self) -> None:
         """Copy the task's id, or the group's name."""
         group = self._groups.cursor_row
-        text = self._table.cursor_id if self._need.group_by is None else group and group.key
+        text = self._focused.cursor_id if self._focused is not self._groups else group and group.key
         if text:
             copy(self, text, text)
 
@@ -293,7 +322,19 @@ class TasksView(FilteredView[TaskSnapshot]):
             self.console.say_error(error.message)
             return
         self._use(narrowed)
-        self._group_by(None)
+        self._group(menus.NO_GROUPS)
+
+    @on(RowTable.Opened, "#statistics")
+    def _open_name(self, message: RowTable.Opened) -> None:
+        found = self._snapshot.statistics
+        if found is not None:
+            self._use(found.filter_of(self._need.filter, [message.row_id]))
+            self._group(menus.NO_GROUPS)
+
+    @on(RowTable.CursorMoved, "#statistics")
+    def _keep_places(self, message: RowTable.CursorMoved) -> None:
+        if message.by_hand:
+            self._statistics.touch(self.console.link.clock.monotonic())
 
     def _use(self, wanted: TaskFilter) -> None:
         super()._use(wanted)
@@ -301,12 +342,16 @@ class TasksView(FilteredView[TaskSnapshot]):
 
     @property
     def _choice(self) -> Chosen:
-        table = self._table if self._need.group_by is None else self._groups
-        groups = tuple(group.key for group in self._groups.chosen)
-        return Chosen(self._need, self._all_that_match, groups, self._table.chosen_ids, len(table.marks))
+        groups: tuple[str | None, ...] = tuple(group.key for group in self._groups.chosen)
+        if self._need.statistics is not None:
+            groups = self._statistics.chosen_ids
+        found, marked = self._snapshot.statistics, len(self._focused.marks)
+        return Chosen(self._need, found, self._all_that_match, groups, self._table.chosen_ids, marked)
 
-    def _group_by(self, by: GroupBy | None) -> None:
-        self._ask(group_by=by)
+    def _group(self, by: str) -> None:
+        """`by` is an item of the menu."""
+        statistics = USUAL if by == menus.STATISTICS else None
+        self._ask(group_by=None if by in (menus.STATISTICS, menus.NO_GROUPS) else by, statistics=statistics)
         self._note()
 
     def _clear_marks(self) -> None:
@@ -331,9 +376,10 @@ class TasksView(FilteredView[TaskSnapshot]):
             self._land = "start"
         if self.feed is not None:
             self._task_feed.ask(self._need)
-        grouped = self._need.group_by is not None
-        if grouped is not self.has_class("-grouped"):
+        grouped, statistics = self._need.group_by is not None, self._need.statistics is not None
+        if (grouped, statistics) != (self.has_class("-grouped"), self.has_class("-statistics")):
             self.set_class(grouped, "-grouped")
+            self.set_class(statistics, "-statistics")
             self.take_focus()
         self._show_all()
 
@@ -353,7 +399,7 @@ class TasksView(FilteredView[TaskSnapshot]):
             self._task_feed.jump("newest" if (which == "start") is not ascending else "oldest")
 
     def _jump(self, moment: datetime) -> None:
-        self._ask(follow=False, group_by=None)
+        self._ask(follow=False, group_by=None, statistics=None)
         self._land = "start"
         self._task_feed.jump(moment)
 
@@ -370,6 +416,10 @@ class TasksView(FilteredView[TaskSnapshot]):
         if self._need.group_by is not None:
             words = no_groups_words(snapshot, self._need.group_by)
             self._groups.show_groups(snapshot.groups, self._need.group_by, now=now, empty=words)
+        if self._need.statistics is not None:
+            words = no_statistics_words(snapshot.statistics, self._need.statistics, snapshot.filter_text)
+            found, at = snapshot.statistics, link.clock.monotonic()
+            self._statistics.show_statistics(found, self._need.order, moment=at, now=now, empty=words)
         zone, up = zone_of(utc=self.console.utc), link.status.is_up and snapshot.error is None
         self._counts.show(tally(snapshot, self._need, self._glyphs, zone, frozen=self.frozen_at is not None, up=up))
 

@@ -11,6 +11,7 @@ from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
+from horsies_tui.tasks.statistics import ORDER_WORDS, window_words
 from horsies_tui.widgets.counts_line import Tally
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ def tally(
     snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, frozen: bool, up: bool
 ) -> Tally:
     words = []
-    if need.sort is not Sort.NEWEST:
+    if need.statistics is not None:
+        words += [window_words(snapshot.statistics, need.statistics, zone), ORDER_WORDS[need.order]]
+    elif need.sort is not Sort.NEWEST:
         words.append(SORT_WORDS[need.sort])
     if need.group_by is not None:
         since = _since(snapshot, snapshot.groups, zone)
         words.append(f"by {GROUP_WORDS[need.group_by]}{f' since {since}' if since else ''}")
-    elif snapshot.searched:
+    elif snapshot.searched and need.in_rows:
         words.append(snapshot.searched)
     return Tally(
         counts=snapshot.counts,
@@ -82,7 +85,7 @@ def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone
 def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, frozen: bool) -> str:
     if frozen:
         return "FROZEN"
-    if need.group_by is not None:
+    if not need.in_rows:
         return ""
     if snapshot.unseen:
         more = "more than " if snapshot.more_unseen else "+"

@@ -64,6 +64,16 @@ UNION ALL
 SELECT 'stale claim', 'system', queue_name, count(*) FROM horsies_tasks
  WHERE status = 'CLAIMED' AND claimed_by_worker_id = '{LOST}' GROUP BY queue_name
 UNION ALL
+SELECT 'runs long', 'note', queue_name, count(*) FROM horsies_tasks AS run
+ WHERE status = 'RUNNING' AND claimed_by_worker_id <> '{LOST}'
+   AND extract(epoch FROM {NOW} - started_at) > GREATEST(30, 3 * (
+        SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM completed_at - started_at))
+          FROM (SELECT * FROM horsies_tasks AS past
+                 WHERE past.task_name = run.task_name AND COALESCE(completed_at, failed_at) > {NOW} - interval '1 day'
+                 ORDER BY COALESCE(completed_at, failed_at) DESC LIMIT 500) AS newest
+         WHERE status = 'COMPLETED' AND started_at <= completed_at))
+ GROUP BY queue_name
+UNION ALL
 SELECT 'task row gone', 'system', w.name, count(*) FROM horsies_workflow_tasks AS n JOIN horsies_workflows AS w
     ON w.id = n.workflow_id WHERE n.status = 'RUNNING' AND n.task_id IS NULL AND NOT n.is_subworkflow GROUP BY w.name
 """

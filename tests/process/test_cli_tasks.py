@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import asyncpg
 import pytest
 from cli_steps import POLICY, ago, failed, horsies, insert, running
 
-from horsies.cli.tasks import TaskOrder
+from horsies.cli.tasks import StatisticsOrder, TaskOrder
 from horsies.domain.ids import new_task_id
-from horsies.views import Sort
+from horsies.views import Sort, StatisticsSort, statistics
 
 UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
 
@@ -31,6 +32,7 @@ async def names(*words: str) -> list[str]:
 
 def test_the_orders_are_those_of_the_views() -> None:
     assert [order.value for order in TaskOrder] == [sort.value for sort in Sort]
+    assert [order.value for order in StatisticsOrder] == [sort.value for sort in StatisticsSort]
 
 
 async def test_a_list_has_the_newest_first_and_says_where_it_goes_on(connection: asyncpg.Connection) -> None:
@@ -385,3 +387,46 @@ async def test_a_database_without_tables_says_how_to_make_them(
     said = await horsies(*words)
     assert said.code == 1
     assert "horsies db init" in said.err
+
+
+async def test_statistics_have_a_line_for_each_name_and_lead_to_its_tasks(
+    connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await failed(connection, "f1", "f2", enqueued_at=ago(70), retry_count="1")
+    times = {"enqueued_at": ago(300), "started_at": ago(296), "completed_at": ago(4)}
+    await insert(connection, *(f"r{number}" for number in range(9)), task_name="'rare'", status="'COMPLETED'", **times)
+    shown = await horsies("tasks", "stats")
+    assert shown.out.startswith("of tasks that ended since 20")
+    lines = [line.split() for line in shown.out.splitlines()[2:]]
+    assert lines == [
+        ["demo.add", "2", "2", "100.0%", "2", "8.0s", "8.0s", "2.0s", "2.0s", "0%"],
+        ["rare", "9", "0", "0.0%", "0", "4.0s", "4.0s", "4m52s", "4m52s", "100%"],
+    ]
+    tasks = shlex.split(shown.err.partition("tasks of the first: horsies ")[2])
+    assert [task["id"] for task in (await horsies(*tasks, "--json")).json["tasks"]] == ["f2", "f1"]
+    report = (await horsies("tasks", "stats", "--json", "--sort", "ended", "--since", "2h", "queue:default")).json
+    assert (report["filter"], report["sort"], report["more_names"]) == ("queue:default", "ended", False)
+    assert [(row["name"], row["tasks"], row["failed_share"]) for row in report["names"]] == [
+        ("rare", 9, 0.0),
+        ("demo.add", 2, 1.0),
+    ]
+    assert len(await names(report["names"][0]["filter"], "--limit", "50")) == 9
+    one = await horsies("tasks", "stats", "--name", "ra*", "--name", "none")
+    assert [line.split()[0] for line in one.out.splitlines()[2:]] == ["rare"]
+    monkeypatch.setattr(statistics, "MOST_READ", 10)
+    partly = await horsies("tasks", "stats", "--name", "rare")
+    assert partly.out.splitlines()[1].split()[-1] == "BUSY"
+    monkeypatch.setattr(statistics, "MOST_READ", 5)
+    partly = await horsies("tasks", "stats", "--name", "rare")
+    assert partly.out.splitlines()[2].split()[:4] == ["rare", "5+", "0+", "0.0%"]
+    assert partly.out.endswith("s ago\n")
+    assert "+ more ended than were read" in partly.err
+
+
+async def test_statistics_without_a_line_say_where_to_look() -> None:
+    said = await horsies("tasks", "stats", "status:failed", "--since", "5m")
+    assert said.err.splitlines() == [
+        "no tasks that match status:failed ended in the last 5m00s",
+        "--since looks further back: `--since 24h`",
+    ]
+    assert (await horsies("tasks", "stats", "--since", "soon")).code == 2

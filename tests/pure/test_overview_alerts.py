@@ -15,6 +15,7 @@ from horsies.operations.cluster import SweepState
 from horsies.operations.diagnose import searches
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.findings.blocked_workflows import PAUSED_BY_ERROR
+from horsies.operations.findings.unusual import BEHIND_BUSY, RUNS_LONG
 from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.operations.formatting import span
 from horsies.query import parse, parse_workers, task_conditions
@@ -62,6 +63,25 @@ def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() 
 def test_many_stale_tasks_are_shown_by_what_they_have_in_common() -> None:
     alert = only(a_glance(a_finding(count=500)))
     assert alert.rows == "status:running name:shop.import queue:mail worker:web-3"
+
+
+def test_an_unusual_run_is_told_with_the_figures_and_shown_by_its_id() -> None:
+    alert = only(
+        a_glance(
+            a_finding(RUNS_LONG, "shop.report", severity=Severity.NOTE, worker_id=None, in_seconds=None,
+                      evidence="runs 14m03s, usually 40s (p95 2m05s)"))
+    )  # fmt: skip
+    assert (alert.level, alert.what) == (Level.DEGRADED, "1 shop.report runs long")
+    assert (alert.evidence, alert.rows) == ("runs 14m, usually 40s (p95 2m)", "id:shop.report-0")
+
+
+def test_claims_behind_a_busy_worker_are_told_with_both_workers() -> None:
+    evidence = "claimed 40s ago by web-1:7, all 4 of whose processes run; web-2:8 has 3 free"
+    waits = a_finding(BEHIND_BUSY, count=30, severity=Severity.NOTE, in_seconds=None, evidence=evidence)
+    alert = only(a_glance(waits))
+    assert (alert.level, alert.evidence) == (Level.DEGRADED, evidence)
+    assert alert.what == "30 shop.import claimed on web-3, which is busy while another idles"
+    assert alert.rows == f"id:{','.join(f'shop.import-{n}' for n in range(30))}"
 
 
 def test_what_needs_a_decision_hurts_and_comes_before_what_is_handled() -> None:

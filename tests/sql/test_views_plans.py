@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -28,11 +29,15 @@ from horsies.views import (
     task_detail,
     task_groups,
     task_page,
+    task_statistics,
+    usual_durations,
     worker_rows,
 )
 from horsies.views.exported import exported
 from horsies.views.search import TASKS
 from horsies.views.searching import Source, Stretch, over
+from horsies.views.statistics import _NEWEST_OF_EACH, _TASKS
+from horsies.views.usual import MOST_OF_A_NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -181,6 +186,47 @@ async def test_groups_are_bounded(conn: asyncpg.Connection, by: Any) -> None:
         whole, entries = await cost(conn, lambda: task_groups(conn, wanted(text), by=by))  # noqa: B023
         assert whole == 0, text
         assert entries < MOST, text
+
+
+async def test_usual_durations_read_the_newest_tasks_of_each_name_however_rare_it_is(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, started_at, completed_at)"
+        " SELECT 'rare' || n, 'shop.rare', 'q1', 'COMPLETED', at, at, at + interval '9 s'"
+        "   FROM (SELECT n, now() - n * interval '2 h' AS at FROM generate_series(1, 5) n) rows"
+    )
+    names = ["shop.task_3", "shop.task_4", "shop.rare", "shop.none"]
+    whole, entries = await cost(conn, lambda: usual_durations(conn, names))
+    assert whole == 0
+    assert entries < 3 * MOST_OF_A_NAME
+    assert (await usual_durations(conn, names))["shop.rare"].runs == 5
+
+
+@pytest.mark.parametrize("text", ["", "queue:none", "name:shop.task_3", "status:failed error:CODE_3"])
+async def test_statistics_read_a_bounded_number_of_tasks_however_long_the_window(
+    conn: asyncpg.Connection, text: str
+) -> None:
+    for window, most in ((timedelta(hours=1), 1_000), (timedelta(days=1), 10_000), (timedelta(days=40), 70_000)):
+        whole, entries = await cost(conn, lambda: task_statistics(conn, wanted(text), window))  # noqa: B023
+        assert whole == 0, text
+        assert entries < most, f"{text!r} {window}: {entries} entries"
+
+
+async def test_statistics_and_usual_durations_begin_at_the_newest_task_of_a_name_and_end_with_the_window(
+    conn: asyncpg.Connection,
+) -> None:
+    names = [f"shop.task_{number}" for number in range(40)]
+    since = await conn.fetchval("SELECT now() - interval '1 h'")
+    whole = Stretch(_NEWEST_OF_EACH, ascending=False, after=None, edge=None, most=1_000)
+    query, values = over(
+        _TASKS, wanted(""), whole, statement("view_task_statistics"), names, since, since + timedelta(hours=1), 1_000
+    )
+    usual = statement("view_usual_durations")
+    for text, given in ((query, values), (usual, [names, timedelta(hours=1), 1_000])):
+        plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", *given))[0]["Plan"]
+        steps = [step for step in nodes(plan) if step.get("Relation Name") == "horsies_tasks"]
+        assert {step.get("Index Name") for step in steps} == {"ix_horsies_tasks_finished_by_name"}
+        # Entries that are passed over count as read nowhere, only their pages: the index has 1,500.
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 900
 
 
 async def test_a_detail_reads_only_rows_of_its_task(conn: asyncpg.Connection) -> None:

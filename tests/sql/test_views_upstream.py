@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from horsies.views import (
     GROUPINGS,
     Sort,
     TaskDetail,
+    Usual,
     audit_page,
     cluster_status,
     matching,
@@ -22,6 +23,8 @@ from horsies.views import (
     task_detail,
     task_groups,
     task_page,
+    task_statistics,
+    usual_durations,
     worker_rows,
 )
 
@@ -86,3 +89,19 @@ async def test_workers_queues_and_audit_do_without_our_tables(conn: asyncpg.Conn
     page = await audit_page(conn)
     assert (page.rows, page.recorded) == ((), False)
     assert (await cluster_status(conn)).interrupted.number == 0
+
+
+async def test_usual_durations_and_statistics_are_read_without_our_index(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, enqueue_sha, claimed, retry_count, max_retries,"
+        " started_at, completed_at) VALUES ('new', 'a', 'default', 'COMPLETED', '', false, 0, 0,"
+        " now() AT TIME ZONE 'UTC' - interval '5 s', now() AT TIME ZONE 'UTC')"
+    )
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at)"
+        " SELECT 'new', n, CASE n WHEN 1 THEN 'FAILED' ELSE 'COMPLETED' END, n = 1, ended - n * interval '2 s', ended"
+        "   FROM generate_series(1, 3) n CROSS JOIN (SELECT now() AT TIME ZONE 'UTC' AS ended) moment"
+    )
+    assert await usual_durations(conn, ["a", "none"]) == {"a": Usual(4.0, 6.0, 2)}
+    (row,) = (await task_statistics(conn, wanted("name:a -has:unique"), timedelta(hours=1))).names
+    assert (row.tasks, row.run_p50, 3600 <= row.over_s < 3601) == (1, 5.0, True)

@@ -74,6 +74,60 @@ def ls(
     list_tasks(choose_existing(database_url, context), text, order, limit=limit, after=after, as_json=as_json)
 
 
+class StatisticsOrder(StrEnum):
+    """The values of horsies.views."""
+
+    WORST = "worst"
+    ENDED = "ended"
+    FAILED = "failed"
+    SHARE = "share"
+    RETRIES = "retries"
+    WAIT = "wait"
+    RUN = "run"
+    BUSY = "busy"
+    NAME = "name"
+
+
+@app.command("stats")
+def stats(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILTER", help="Which tasks to count: `queue:mail -error:TIMEOUT`."),
+    ] = None,
+    filter_text: FilterOption = None,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Tasks that ended so long ago at most, or since a day or time: 6h.")
+    ] = "1h",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only this name, or names like `shop.*`; may be repeated.", show_default=False
+        ),
+    ] = None,
+    sort: Annotated[
+        StatisticsOrder,
+        typer.Option(help="The largest first. `worst`: by failures times their share, then by what is busy longest."),
+    ] = StatisticsOrder.WORST,
+    as_json: JsonOption = False,
+    filter_help: FilterHelpOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show how the tasks of each name fared: failures, waits, durations, retries, share of the busy time.
+
+    Of the tasks that ended since `--since`. WAIT counts from when a task was due to its last start, RUN from there to
+    its end. Where more than 60,000 ended, the newest of each name are read: a number with `+` is a minimum, and the
+    figures of its line count from SINCE on. `--json` prints `now`, `since`, `filter`, `sort`, `names`, each with the
+    `filter` of its tasks, and `more_names`.
+    """
+    from horsies.cli.task_statistics import show_statistics
+
+    text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
+    choice = choose_existing(database_url, context)
+    show_statistics(choice, text, name or [], since, sort.value, as_json=as_json)
+
+
 @app.command("show")
 def show(
     task_id: Annotated[

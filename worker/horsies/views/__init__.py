@@ -54,7 +54,9 @@ from horsies.views.schedules import (
 )
 from horsies.views.searching import Cursor
 from horsies.views.series import ClusterPoint, WorkerPoint, cluster_series, worker_series
+from horsies.views.statistics import NameStatistics, StatisticsSort, TaskStatistics, task_statistics
 from horsies.views.tasks import matching, task_page
+from horsies.views.usual import Usual, usual_durations
 from horsies.views.workers import (
     GONE_AFTER_S,
     LATE_AFTER_S,
@@ -115,6 +117,7 @@ __all__ = [
     "Failures",
     "GroupBy",
     "Liveness",
+    "NameStatistics",
     "NextRun",
     "NodeLink",
     "NodeRun",
@@ -133,6 +136,7 @@ __all__ = [
     "Snapshot",
     "Sort",
     "Standing",
+    "StatisticsSort",
     "Stored",
     "TaskCounts",
     "TaskDetail",
@@ -141,6 +145,8 @@ __all__ = [
     "TaskPage",
     "TaskPoint",
     "TaskRow",
+    "TaskStatistics",
+    "Usual",
     "WorkerPoint",
     "WorkerRow",
     "WorkflowCounts",
@@ -171,6 +177,8 @@ __all__ = [
     "task_groups",
     "task_page",
     "task_series",
+    "task_statistics",
+    "usual_durations",
     "worker_clocks",
     "worker_rows",
     "worker_series",

@@ -9,6 +9,10 @@ cap       running, and the limit of the queue; never exceeded, however many are 
 oldest    the earliest enqueued_at of the waiting tasks (`QueueRow.oldest_due_at`)
 busy      the share of live workers' processes that run a task, by the rows that the workers own (`busy_share`)
 in, out   tasks that became due, and that ended, in the last RATES_OVER (`views.flow.queue_rates`)
+usual     median and 95th percentile of the runs of a name: its newest 500 ended tasks of the last day
+          (`views.usual.usual_durations`)
+by name   of the tasks that ended within a window: ended, failed and their share, retries, waits, runs, and the part of
+          what all names ran together (`views.statistics.task_statistics`)
 ended     completed, failed, and cancelled or expired in the last 5 minutes (`ClusterStatus`)
 
 A count that stopped at its bound has `Count.at_least` set; it is never shown as an exact number.

@@ -1,0 +1,212 @@
+"""Runs far beyond what is usual for their name, and claims that wait behind a busy worker while another one idles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from diagnose_steps import beat, claimed, drain, insert, of_kind, pause, running, the_only
+
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import Severity
+from horsies.operations.findings.in_flight import STALE_RUN
+from horsies.operations.findings.unusual import BEHIND_BUSY, LEAST_RUNS, RUNS_LONG
+from horsies.views import READER_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from horsies.operations.findings import Finding
+
+UPSTREAM = Path(__file__).with_name("upstream_shape.sql")
+
+
+async def past_runs(conn: asyncpg.Connection, name: str, took_s: float, count: int = LEAST_RUNS) -> None:
+    """Completed ones, one in ten twice as long as the others."""
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, enqueue_sha, claimed, retry_count, max_retries,"
+        " started_at, completed_at)"
+        " SELECT $1 || n, $1, 'default', 'COMPLETED', '', false, 0, 0,"
+        "        at - $2::float8 * CASE WHEN n % 10 = 0 THEN 2 ELSE 1 END * interval '1 s', at"
+        "   FROM generate_series(1, $3::int) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 min' AS at) ended",
+        name,
+        took_s,
+        count,
+    )
+    # In databases of upstream these are read.
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at)"
+        " SELECT id, 1, 'COMPLETED', false, started_at, completed_at FROM horsies_tasks"
+        "  WHERE task_name = $1 AND status = 'COMPLETED'",
+        name,
+    )
+
+
+async def fleet(conn: asyncpg.Connection, worker_id: str, *, running_tasks: int, **changes: Any) -> None:
+    """Snapshots of a worker with four processes in the last half minute."""
+    given: dict[str, Any] = {"queues": ["default"], "names": ["demo.add"], "since_s": 30, "draining": False, **changes}
+    await conn.execute(
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, worker_started_at, task_names, tasks_running, draining, queue_max_concurrency)"
+        " SELECT $1, now() - ago * interval '1 s', 'host', 1, 4, 8, 8, $2, now(), $3, $4, $5, $6"
+        "   FROM generate_series(1, $7::int, 5) AS ago",
+        worker_id,
+        given["queues"],
+        given["names"],
+        running_tasks,
+        given["draining"],
+        given.get("caps"),
+        given["since_s"],
+    )
+
+
+async def behind(conn: asyncpg.Connection) -> list[Finding]:
+    return of_kind(await diagnose(conn), BEHIND_BUSY)
+
+
+@pytest.fixture
+async def busy(connection: asyncpg.Connection) -> asyncpg.Connection:
+    """w-1 runs as much as it can and holds a claim."""
+    await fleet(connection, "w-1", running_tasks=4)
+    await running(connection, "r1", "r2", "r3", "r4", seconds=20)
+    await claimed(connection, "c1", "c2", seconds=40)
+    return connection
+
+
+async def test_a_run_far_beyond_the_usual_is_found_with_the_figures(connection: asyncpg.Connection) -> None:
+    await past_runs(connection, "shop.report", 70)
+    await running(connection, "t1", "t2", seconds=843, task_name="'shop.report'", queue_name="'reports'")
+    await running(connection, "t3", seconds=400, task_name="'shop.report'", queue_name="'reports'")
+    for task_id in ("t1", "t2", "t3"):
+        await beat(connection, task_id, 5)
+    found = await the_only(connection, RUNS_LONG)
+    assert (found.name, found.queue_name, found.ids, found.count) == ("shop.report", "reports", ("t1", "t2"), 2)
+    assert found.evidence == "the longest runs 14m03s, usually 1m10s (p95 2m20s)"
+    assert (found.prediction.severity, found.prediction.action) == (Severity.NOTE, "nothing: it still beats")
+    assert [(remedy.verb, remedy.ids) for remedy in found.remedies] == [
+        ("fail", ("t1", "t2")),
+        ("requeue", ("t1", "t2")),
+    ]
+    await connection.execute("DELETE FROM horsies_tasks WHERE id = 't2'")
+    assert (await the_only(connection, RUNS_LONG)).evidence.startswith("runs 14m03s, usually")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "took_s", "past"),
+    [(2_000, 10, LEAST_RUNS - 1), (29, 0.01, 50), (300, 60, 50), (2_000, 10, 0)],
+    ids=["few runs are known", "shorter than is ever unusual", "within three times the p95", "no runs are known"],
+)
+async def test_a_run_is_not_unusual_where(
+    connection: asyncpg.Connection, seconds: int, took_s: float, past: int
+) -> None:
+    await past_runs(connection, "shop.report", took_s, past)
+    await past_runs(connection, "shop.other", 0.01)
+    await running(connection, "t1", seconds=seconds, task_name="'shop.report'")
+    await beat(connection, "t1", 5)
+    assert of_kind(await diagnose(connection), RUNS_LONG) == []
+
+
+async def test_a_run_that_no_longer_beats_is_stale_and_not_also_long(connection: asyncpg.Connection) -> None:
+    await past_runs(connection, "shop.report", 5)
+    await running(connection, "t1", seconds=2_000, task_name="'shop.report'")
+    await beat(connection, "t1", 1_000)
+    await running(connection, "t2", seconds=2_000, task_name="'shop.report'", worker="w-2")
+    await beat(connection, "t2", 100)
+    report = await diagnose(connection)
+    assert [finding.ids for finding in of_kind(report, STALE_RUN)] == [("t1",)]
+    # It has missed three beats: whether it is only slow is not known.
+    assert of_kind(report, RUNS_LONG) == []
+
+
+async def test_claims_wait_behind_a_busy_worker_while_another_has_room(busy: asyncpg.Connection) -> None:
+    assert await behind(busy) == []
+    await fleet(busy, "w-2", running_tasks=1)
+    (found,) = await behind(busy)
+    assert (found.name, found.queue_name, found.worker_id, found.count) == ("demo.add", "default", "w-1", 2)
+    assert found.ids == ("c1", "c2")
+    assert found.evidence == "claimed 40s ago by w-1, all 4 of whose processes run; w-2 has 3 free"
+    assert found.prediction.severity is Severity.NOTE
+    assert [remedy.verb for remedy in found.remedies] == ["release", "cancel"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"running_tasks": 4},
+        {"running_tasks": 1, "queues": ["mail"]},
+        {"running_tasks": 1, "names": ["demo.other"]},
+        {"running_tasks": 1, "draining": True},
+        {"running_tasks": 1, "since_s": 10},
+        {"running_tasks": 1, "caps": '{"default": 4}'},
+    ],
+    ids=["busy too", "another queue", "another name", "it drains", "just started", "the queue is at its cap"],
+)
+async def test_claims_do_not_wait_for_the_wrong_worker_where_the_other(
+    busy: asyncpg.Connection, other: dict[str, Any]
+) -> None:
+    await fleet(busy, "w-2", **other)
+    assert await behind(busy) == []
+
+
+@pytest.mark.parametrize("why", ["young", "paused", "drains", "a process is free", "lease ran out"])
+async def test_claims_do_not_wait_for_the_wrong_worker_if(busy: asyncpg.Connection, why: str) -> None:
+    await fleet(busy, "w-2", running_tasks=1)
+    match why:
+        case "young":
+            await busy.execute("UPDATE horsies_tasks SET claimed_at = now() - interval '10 s' WHERE status = 'CLAIMED'")
+        case "paused":
+            await pause(busy, "default")
+        case "drains":
+            await drain(busy, "w-2")
+        case "a process is free":
+            await busy.execute("DELETE FROM horsies_tasks WHERE id = 'r1'")
+        case _:
+            await busy.execute("UPDATE horsies_tasks SET claim_expires_at = now() WHERE status = 'CLAIMED'")
+    assert await behind(busy) == []
+
+
+async def test_a_worker_that_got_tasks_since_its_snapshot_has_no_room(busy: asyncpg.Connection) -> None:
+    await fleet(busy, "w-2", running_tasks=0)
+    await claimed(busy, "d1", "d2", "d3", "d4", seconds=1, worker="w-2")
+    assert await behind(busy) == []
+
+
+@pytest.fixture
+async def upstream(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    maker = await asyncpg.connect(empty_database)
+    await maker.execute(UPSTREAM.read_text("utf-8"))
+    await maker.close()
+    connected = await asyncpg.connect(empty_database, server_settings=dict(READER_SETTINGS))
+    yield connected
+    await connected.close()
+
+
+async def test_both_are_found_in_a_database_of_upstream(upstream: asyncpg.Connection) -> None:
+    await upstream.execute("DELETE FROM horsies_tasks; DELETE FROM horsies_worker_states")
+    await past_runs(upstream, "shop.report", 5)
+    await upstream.execute(
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, worker_started_at, tasks_running, tasks_claimed)"
+        " SELECT worker, now() - ago * interval '1 s', 'host', 1, 1, 8, 8, '{default}', now(),"
+        "        CASE worker WHEN 'w-1' THEN 1 ELSE 0 END, 0"
+        "   FROM unnest('{w-1,w-2}'::text[]) worker CROSS JOIN generate_series(1, 30, 5) AS ago"
+    )
+    given = {"enqueue_sha": "''", "retry_count": "0", "max_retries": "0", "claimed_by_worker_id": "'w-1'"}
+    at = "now() - interval '200 s'"
+    report = {"task_name": "'shop.report'", "priority": "1"}
+    await insert(
+        upstream,
+        "r",
+        **{**given, **report, "status": "'RUNNING'", "claimed": "false", "claimed_at": at, "started_at": at},
+    )
+    await upstream.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " VALUES ('r', 'w-1', 'runner', now() AT TIME ZONE 'UTC')"
+    )
+    claim = {"status": "'CLAIMED'", "claimed": "true", "claimed_at": at, "claim_expires_at": "now() + interval '1 min'"}
+    await insert(upstream, "c", **{**given, **report, **claim})
+    report_found = await diagnose(upstream)
+    assert [finding.ids for finding in of_kind(report_found, RUNS_LONG)] == [("r",)]
+    assert [finding.ids for finding in of_kind(report_found, BEHIND_BUSY)] == [("c",)]

@@ -1,0 +1,157 @@
+"""How the tasks of each name fared within a window: how many ended and failed, how long they waited and ran.
+
+All tasks that ended within it are read if they are few; of many, the newest of each name, an equal share for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.query import TaskFilter, Term, parse
+from horsies.query.values import Glob
+from horsies.store.statements import statement
+from horsies.views.counts import Count
+from horsies.views.reading import aware
+from horsies.views.searching import Parameters, Source, Stretch, Table, over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
+
+    import asyncpg
+
+    from horsies.query import TaskConditions
+
+MOST_READ: Final = 60_000
+"""Ended tasks that are read at most, as many as for a chart: 0.3 s among ten million tasks."""
+MOST_NAMES: Final = 1_000
+
+_TASKS: Final = Table("horsies_tasks", "task", statement(__name__, "view_statistics_candidates"))
+_NEWEST_OF_EACH: Final = Source("newest of each name", statement(__name__, "view_newest_of_each"), MOST_READ)
+
+
+@dataclass(frozen=True, slots=True)
+class NameStatistics:
+    """One name, in the column order of the statement. Times in seconds; waits and runs are those of the last attempt.
+
+    `partly`: more tasks ended within the window than were read, and the figures are those that ended since `since`;
+    otherwise that is the beginning of the window.
+    """
+
+    name: str
+    tasks: int
+    """Those that match and ended: completed, failed, cancelled or expired."""
+    failed: int
+    retries: int
+    wait_p50: float | None
+    wait_p95: float | None
+    run_p50: float | None
+    run_p95: float | None
+    busy_s: float
+    """How long they ran together."""
+    partly: bool
+    since: datetime
+    over_s: float
+    """The time from `since` to now."""
+    busy_share: float = 0.0
+    """Its part of what all listed names ran, from 0 to 1. Partly read names count by what they ran per second."""
+
+    @property
+    def id(self) -> str:
+        """What a list knows its row by."""
+        return self.name
+
+    @property
+    def ended(self) -> Count:
+        return Count(self.tasks, self.partly)
+
+    @property
+    def failed_share(self) -> float:
+        return self.failed / self.tasks
+
+    @property
+    def failed_per_s(self) -> float:
+        return self.failed / self.over_s
+
+    @property
+    def busy(self) -> float:
+        """How many processes it keeps busy on average."""
+        return self.busy_s / self.over_s
+
+
+class StatisticsSort(StrEnum):
+    WORST = "worst"
+    ENDED = "ended"
+    FAILED = "failed"
+    SHARE = "share"
+    RETRIES = "retries"
+    WAIT = "wait"
+    RUN = "run"
+    BUSY = "busy"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatistics:
+    """`since` is the beginning of the window, at a whole second. `more_names`: there are more names than were read."""
+
+    now: datetime
+    since: datetime
+    names: tuple[NameStatistics, ...]
+    more_names: bool
+
+    def sorted_by(self, sort: StatisticsSort) -> tuple[NameStatistics, ...]:
+        """The largest first, names from A on."""
+        return tuple(sorted(self.names, key=lambda row: (_ORDERS[sort](row), row.name)))
+
+    def filter_of(self, wanted: TaskFilter, names: Sequence[str]) -> TaskFilter:
+        """The tasks that match and are counted in the rows of these names. Its times are fixed."""
+        others = tuple(term for term in wanted.terms if term.key != "name" or term.negated)
+        ended = parse(f"ended:>={self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}").terms
+        return TaskFilter((*others, Term("name", tuple(map(Glob.literal, names))), *ended))
+
+
+_ORDERS: Final[Mapping[StatisticsSort, Callable[[NameStatistics], Any]]] = {
+    # Failures count by their share as well: 10 of 10 are worse than 20 of 10,000.
+    StatisticsSort.WORST: lambda row: (-row.failed_per_s * row.failed_share, -row.busy),
+    StatisticsSort.ENDED: lambda row: -row.tasks / row.over_s,
+    StatisticsSort.FAILED: lambda row: -row.failed_per_s,
+    StatisticsSort.SHARE: lambda row: -row.failed_share,
+    StatisticsSort.RETRIES: lambda row: -row.retries / row.over_s,
+    StatisticsSort.WAIT: lambda row: -(row.wait_p95 or 0.0),
+    StatisticsSort.RUN: lambda row: -(row.run_p95 or 0.0),
+    StatisticsSort.BUSY: lambda row: -row.busy,
+    StatisticsSort.NAME: lambda _row: 0,
+}
+
+
+async def task_statistics(
+    conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
+) -> TaskStatistics:
+    """Of the tasks that match and ended within the window until now. `window`: its length, or its beginning."""
+    now, since, names = await _names(conn, wanted, window)
+    most = MOST_READ // max(len(names[:MOST_NAMES]), 1)
+    whole = Stretch(_NEWEST_OF_EACH, ascending=False, after=None, edge=None, most=most)
+    query, values = over(
+        _TASKS, wanted, whole, statement(__name__, "view_task_statistics"), names[:MOST_NAMES], since, now, most
+    )
+    rows = await conn.fetch(query, *values)
+    found = [NameStatistics(*map(aware, row)) for row in rows]
+    busy = sum(row.busy for row in found) or 1.0
+    shared = tuple(replace(row, busy_share=row.busy / busy) for row in found)
+    return TaskStatistics(now, since, shared, more_names=len(names) > MOST_NAMES)
+
+
+async def _names(
+    conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
+) -> tuple[datetime, datetime, list[str]]:
+    """The database's time, the beginning of the window, and the names of which a task ended within it."""
+    begins = isinstance(window, datetime)
+    given = Parameters(None if begins else window, window if begins else None, MOST_NAMES + 1)
+    holds = " AND ".join(given.put(one) for one in wanted.all if one.key == "name")
+    query = statement(__name__, "view_names_that_ended", holds=holds or "true")
+    now, since, names = await conn.fetchrow(query, *given.values)
+    return now, since, names
