@@ -1,0 +1,88 @@
+"""The progress of runs, from the memory of the children to the database: once a second, if there is any."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.progress import Pace
+from horsies.lifecycle.progress import Report, store_progress
+from horsies.run.loops import Wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from horsies.domain.progress import Reading
+    from horsies.run.child import Child
+    from horsies.run.in_flight import InFlightTask
+    from horsies.run.settings import Identity
+    from horsies.store.dedicated_connection import Lane
+
+_MOST_AT_ONCE: Final = 1_000
+
+
+class ProgressBook:
+    """What the runs of this worker have reported, and what of it is not stored yet."""
+
+    def __init__(self) -> None:
+        self._running: dict[InFlightTask, tuple[Reading, Pace]] = {}
+        self._changed: dict[InFlightTask, None] = {}
+        self._last_words: list[Report] = []
+
+    def heard(self, held: InFlightTask, reading: Reading) -> None:
+        """The last report of a run, the same one as before perhaps."""
+        known, now = self._running.get(held), time.monotonic()
+        if known is None:
+            pace = Pace(reading, now)
+        elif reading != known[0]:
+            pace = known[1]
+            pace.moved(reading, now)
+        else:
+            return
+        self._running[held] = reading, pace
+        self._changed[held] = None
+
+    def ended(self, held: InFlightTask, *, accepted: bool) -> None:
+        """The database has stored its outcome, or has told that the claim was no longer this worker's."""
+        if held in self._running:
+            if held in self._changed and accepted:
+                self._last_words.append(self._report(held, ended=True))
+            del self._running[held]
+            self._changed.pop(held, None)
+
+    def take_changed(self) -> list[Report]:
+        """Each report is taken once."""
+        reports = [*self._last_words, *(self._report(held, ended=False) for held in self._changed)]
+        self._last_words.clear()
+        self._changed.clear()
+        return reports
+
+    def _report(self, held: InFlightTask, *, ended: bool) -> Report:
+        reading, pace = self._running[held]
+        return Report(held.task.token, reading, pace.rate, pace.gap_s, ended)
+
+
+class ProgressWriter:
+    """Not with the heartbeats: those of half a minute ago are too old to watch, and nothing may hold them up."""
+
+    name = "progress"
+    interval_s = 1.0
+    step_timeout_s = 20.0
+
+    def __init__(
+        self, identity: Identity, lane: Lane, book: ProgressBook, children: Callable[[], Iterable[Child]]
+    ) -> None:
+        self.wake = Wake()
+        self.lane = lane
+        self._worker_id = identity.worker_id
+        self._book = book
+        self._children = children
+
+    async def step(self) -> None:
+        for child in self._children():
+            child.read_progress()
+        reports = self._book.take_changed()
+        # What cannot be stored is lost: the next report has all that this one had.
+        for begin in range(0, len(reports), _MOST_AT_ONCE):
+            async with self.lane.turn() as connection:
+                await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])
