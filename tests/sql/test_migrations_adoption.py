@@ -113,6 +113,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
 
 
 VERSION_10 = """
+DROP INDEX ix_horsies_tasks_finished_by_name;
 DROP TABLE horsies_progress, horsies_looks, horsies_schedules, horsies_schedule_runs, horsies_schedulers;
 ALTER TABLE horsies_task_attempts DROP COLUMN output;
 DROP FUNCTION horsies_claimable(text, text[], integer);
@@ -127,6 +128,7 @@ UPDATE horsies_console_schema SET version = 10;
 
 # Whatever version 12 has and version 11 had not is taken away here.
 VERSION_11 = """
+DROP INDEX ix_horsies_tasks_finished_by_name;
 DROP TABLE horsies_progress;
 UPDATE horsies_console_schema SET version = 11;
 """
@@ -148,6 +150,7 @@ async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_da
         assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
         found = await connection.fetchval("SELECT cardinality(found_at) FROM horsies_claimable('p', '{shop.pay}', 1)")
         assert found == 1
+        assert await connection.fetchval("SELECT to_regclass('ix_horsies_tasks_finished_by_name') IS NOT NULL")
 
 
 async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied(

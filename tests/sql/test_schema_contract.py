@@ -332,6 +332,7 @@ INDEXES = {
         "ix_horsies_tasks_in_flight",
         "ix_horsies_tasks_claimed_by",
         "ix_horsies_tasks_finished",
+        "ix_horsies_tasks_finished_by_name",
         "ix_horsies_tasks_unsuccessful",
         "ix_horsies_tasks_expiring",
         "ix_horsies_tasks_retrying",

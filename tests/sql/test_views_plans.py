@@ -28,11 +28,13 @@ from horsies.views import (
     task_detail,
     task_groups,
     task_page,
+    usual_durations,
     worker_rows,
 )
 from horsies.views.exported import exported
 from horsies.views.search import TASKS
 from horsies.views.searching import Source, Stretch, over
+from horsies.views.usual import MOST_OF_A_NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -181,6 +183,19 @@ async def test_groups_are_bounded(conn: asyncpg.Connection, by: Any) -> None:
         whole, entries = await cost(conn, lambda: task_groups(conn, wanted(text), by=by))  # noqa: B023
         assert whole == 0, text
         assert entries < MOST, text
+
+
+async def test_usual_durations_read_the_newest_tasks_of_each_name_however_rare_it_is(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, started_at, completed_at)"
+        " SELECT 'rare' || n, 'shop.rare', 'q1', 'COMPLETED', at, at, at + interval '9 s'"
+        "   FROM (SELECT n, now() - n * interval '2 h' AS at FROM generate_series(1, 5) n) rows"
+    )
+    names = ["shop.task_3", "shop.task_4", "shop.rare", "shop.none"]
+    whole, entries = await cost(conn, lambda: usual_durations(conn, names))
+    assert whole == 0
+    assert entries < 3 * MOST_OF_A_NAME
+    assert (await usual_durations(conn, names))["shop.rare"].runs == 5
 
 
 async def test_a_detail_reads_only_rows_of_its_task(conn: asyncpg.Connection) -> None:

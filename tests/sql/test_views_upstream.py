@@ -22,6 +22,7 @@ from horsies.views import (
     task_detail,
     task_groups,
     task_page,
+    usual_durations,
     worker_rows,
 )
 
@@ -86,3 +87,12 @@ async def test_workers_queues_and_audit_do_without_our_tables(conn: asyncpg.Conn
     page = await audit_page(conn)
     assert (page.rows, page.recorded) == ((), False)
     assert (await cluster_status(conn)).interrupted.number == 0
+
+
+async def test_usual_durations_are_read_without_our_index(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, enqueue_sha, claimed, retry_count, max_retries,"
+        " started_at, completed_at) VALUES ('new', 'a', 'default', 'COMPLETED', '', false, 0, 0,"
+        " now() AT TIME ZONE 'UTC' - interval '5 s', now() AT TIME ZONE 'UTC')"
+    )
+    assert (await usual_durations(conn, ["a"]))["a"].p50_s == 5.0

@@ -55,6 +55,7 @@ from horsies.views.schedules import (
 from horsies.views.searching import Cursor
 from horsies.views.series import ClusterPoint, WorkerPoint, cluster_series, worker_series
 from horsies.views.tasks import matching, task_page
+from horsies.views.usual import Usual, usual_durations
 from horsies.views.workers import (
     GONE_AFTER_S,
     LATE_AFTER_S,
@@ -141,6 +142,7 @@ __all__ = [
     "TaskPage",
     "TaskPoint",
     "TaskRow",
+    "Usual",
     "WorkerPoint",
     "WorkerRow",
     "WorkflowCounts",
@@ -171,6 +173,7 @@ __all__ = [
     "task_groups",
     "task_page",
     "task_series",
+    "usual_durations",
     "worker_clocks",
     "worker_rows",
     "worker_series",

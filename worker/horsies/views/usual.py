@@ -1,0 +1,33 @@
+"""How long the runs of a task name usually take: by its newest completed tasks of the last day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import asyncpg
+
+USUAL_OVER: Final = timedelta(days=1)
+MOST_OF_A_NAME: Final = 500
+"""Ended tasks read of each name: 20 names take 8 ms among ten million tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The median and the 95th percentile of `runs` completed runs, in the column order of the statement."""
+
+    p50_s: float
+    p95_s: float
+    runs: int
+
+
+async def usual_durations(conn: asyncpg.Connection, names: Iterable[str]) -> Mapping[str, Usual]:
+    """By name; a name of which nothing completed among its newest ended tasks of the last day is left out."""
+    rows = await conn.fetch(statement(__name__, "view_usual_durations"), [*set(names)], USUAL_OVER, MOST_OF_A_NAME)
+    return {row["name"]: Usual(*tuple(row)[1:]) for row in rows}
