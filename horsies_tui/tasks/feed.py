@@ -10,6 +10,7 @@ from horsies.views import Cursor, count_parts, task_counts, task_groups, task_pa
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.tally import Tally
+from horsies_tui.look.progress import LIST_EVERY_S
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
@@ -252,6 +253,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
             fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
+            self._rows.often_s = LIST_EVERY_S if any(row.progress for row in fresh.page.rows) else None
             self._lets_in_now = self._lets_in_now and not part.from_start
             if self._further_from is None:
                 self._go_further(fresh.page)

@@ -41,7 +41,7 @@ def progress(
     ],
 )
 def test_the_words_of_a_progress(report: Progress, words: str) -> None:
-    assert " ".join(report.words(NOW, lasting)) == words
+    assert str(report.words(NOW, lasting)) == words
 
 
 async def report_of(conn: asyncpg.Connection, task_id: str, done: float, started_at: str = "started_at") -> None:

@@ -105,7 +105,7 @@ def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[Cell | str]:
         f"{row.attempt}/{row.attempts_allowed}",
         place_of(row.worker_id, row.worker_hostname, None if row.worker_id else row.worker_pid),
         ago(row.beat_at, now),
-        " ".join(row.progress.words(now, lasting)) if row.progress else "",
+        str(row.progress.words(now, lasting)) if row.progress else "",
         Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
     ]
 

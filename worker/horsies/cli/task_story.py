@@ -147,7 +147,7 @@ def _times(detail: TaskDetail) -> list[str]:
 def _progress(detail: TaskDetail) -> list[str]:
     """How far it says that it is, and how long its name usually runs."""
     row, now = detail.row, detail.now
-    said = ["  ".join(row.progress.words(now, lasting))] if row.progress else []
+    said = [str(row.progress.words(now, lasting))] if row.progress else []
     run = row.run(now)
     if detail.usual is not None and run is not None:
         said.append(f"{lasting(run)} of usually {usual_words(detail.usual)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from horsies.store.statements import statement
@@ -25,6 +25,18 @@ _WHOLE: Final = 10_000_000
 _LONGEST_LEFT_S: Final = 100 * 86_400
 
 _with_progress: WeakSet[asyncpg.Connection] = WeakSet()
+
+
+class ProgressWords(NamedTuple):
+    """`34 %`, `3,400/10,000 rows`, `120/s`, `55s left`; each may be empty. Of an old report: no rate, and `4m ago`."""
+
+    percent: str
+    amount: str
+    rate: str
+    left: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +88,15 @@ class Progress:
             "left_s": None if left is None else left.total_seconds(),
         }
 
-    def words(self, now: datetime, lasting: Callable[[timedelta], str]) -> tuple[str, ...]:
-        """`34 %`, `3,400/10,000 rows`, `120/s`, `55s left`; of an old one instead of the last two `4m ago`."""
-        said = [self.percent, self.amount]
+    def words(self, now: datetime, lasting: Callable[[timedelta], str]) -> ProgressWords:
         if self.total is not None and self.done >= self.total:
-            pass
+            rate = left = ""
         elif self.is_stale(now):
-            said.append(f"{lasting(now - self.reported_at)} ago")
-        elif self.rate:
-            left = self.left(now)
-            said += [_rate(self.rate), f"{lasting(left)} left" if left is not None else ""]
-        return tuple(filter(None, said))
+            rate, left = "", f"{lasting(now - self.reported_at)} ago"
+        else:
+            rest = self.left(now)
+            rate, left = _rate(self.rate) if self.rate else "", "" if rest is None else f"{lasting(rest)} left"
+        return ProgressWords(self.percent, self.amount, rate, left)
 
 
 async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Mapping[RunKey, Progress]:
