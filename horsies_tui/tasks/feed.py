@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from horsies.query import TaskConditions, task_conditions
-from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
+from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page, usual_durations
+from horsies.views.progress import has_progress
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.tally import Tally
@@ -15,11 +16,11 @@ from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from horsies.store.connect import Connection
-    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow
+    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow, Usual
     from horsies_tui.feed.link import Link
     from horsies_tui.tasks.window import Slice
     from horsies_tui.widgets.row_table import Edge
@@ -29,6 +30,7 @@ _MOST_STRETCHES: Final = 100
 """Rare matches are searched for through two million rows; then the operator must ask for more."""
 _SELDOM_TICKS: Final = 4
 """Counts may be older than rows."""
+_USUAL_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._around: str | None = None
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
+        rarely = replace(rhythm, poll_s=_USUAL_EVERY_S, reconcile_s=_USUAL_EVERY_S)
         self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
         self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._conditions))
         count = self._counting(self._counts, task_counts)
@@ -99,6 +102,7 @@ class TaskFeed(Feed[TaskSnapshot]):
                 lambda: self._further.earliest_at,
             ),
             Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
+            Read("usual", self._read_usual, Pace(rarely), lambda *_: False, lambda: bool(self._running_names)),
         )
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
@@ -276,6 +280,17 @@ class TaskFeed(Feed[TaskSnapshot]):
         sparse = page.reached is not None and len(self._window) <= PAGE
         self._further_from = page.next if sparse and not searched else None
 
+    @property
+    def _running_names(self) -> frozenset[str]:
+        return frozenset(row.name for row in self._window.rows if row.status == "RUNNING")
+
+    async def _read_usual(self) -> bool:
+        names = self._running_names
+        usual = await self._read(lambda conn: _usual(conn, names))
+        if usual is not None:
+            self._publish(usual=usual)
+        return usual is not None
+
     async def _read_above(self) -> bool:
         window, sort, wanted = self._window, self._need.sort, self._conditions
         top = window.top
@@ -339,6 +354,11 @@ def _may_change(channel: str, _payload: str) -> bool:
 async def _groups(conn: Connection, request: tuple[TaskConditions, GroupBy | None]) -> TaskGroups | None:
     wanted, by = request
     return None if by is None else await task_groups(conn, wanted, by=by)
+
+
+async def _usual(conn: Connection, names: frozenset[str]) -> Mapping[str, Usual]:
+    """Upstream's tables have no index by which it could be read."""
+    return await usual_durations(conn, names) if await has_progress(conn) else {}
 
 
 async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.views.workers import place_of
@@ -11,8 +12,6 @@ from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from horsies.views import Progress, TaskRow
 
 _BAR: Final = 8
@@ -94,10 +93,14 @@ def _progress(progress: Progress, look: Look) -> Cell:
 
 
 def _message(row: TaskRow, look: Look) -> Cell:
-    """The error; of a task that runs, what it has done."""
+    """The error; of a task that runs, what it has done, or how long its name usually runs."""
     if row.progress is not None:
         words = steady_words(row.progress, look.now)
         return Cell(f"{words.amount} {words.rate}".strip(), Tone.MUTED)
+    run, usual = row.run(look.now), look.usual.get(row.name)
+    if row.status == "RUNNING" and run is not None and usual is not None:
+        late = run.total_seconds() > usual.p95_s
+        return Cell(f"usually {length(timedelta(seconds=usual.p50_s))}", Tone.WARNING if late else Tone.MUTED)
     if not row.error_message:
         return EMPTY
     return Cell(row.error_message.strip(), None if row.status == "FAILED" else Tone.MUTED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.query import TaskConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
-from horsies.views.progress import progress_of
+from horsies.views.progress import has_progress, progress_of
 from horsies.views.reading import aware
 from horsies.views.tasks import task_page
 from horsies.views.usual import usual_durations
@@ -170,8 +170,15 @@ async def task_detail(
         audit=audit.rows,
         reruns=tuple(story["reruns"]),
         node=NodeLink(*tuple(story)[-6:]) if story["workflow_id"] is not None else None,
-        usual=(await usual_durations(conn, [row.name])).get(row.name) if row.status == "RUNNING" else None,
+        usual=await _usual(conn, row),
     )
+
+
+async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
+    """Upstream's tables have no index by which it could be read."""
+    if row.status != "RUNNING" or not await has_progress(conn):
+        return None
+    return (await usual_durations(conn, [row.name])).get(row.name)
 
 
 def stored(story: Any, name: str) -> Stored | None:

@@ -101,7 +101,7 @@ class Progress:
 
 async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Mapping[RunKey, Progress]:
     """Runs that have reported nothing are left out. Upstream has no such table, and a role may not read it."""
-    if not runs or not await _has_progress(conn):
+    if not runs or not await has_progress(conn):
         return {}
     tasks, starts = zip(*runs, strict=True)
     rows = await conn.fetch(statement(__name__, "view_progress"), tasks, starts)
@@ -110,13 +110,13 @@ async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Map
 
 async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:
     """By workflow, how many nodes' worth of its running nodes is done, by what their tasks report."""
-    if not workflow_ids or not await _has_progress(conn):
+    if not workflow_ids or not await has_progress(conn):
         return {}
     return dict(await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids)))
 
 
-async def _has_progress(conn: asyncpg.Connection) -> bool:
-    """Asked until the table is there: `horsies db upgrade` may run while a console is open."""
+async def has_progress(conn: asyncpg.Connection) -> bool:
+    """Whether the tables are of our version 12, with its indexes; asked until they are, as they may be upgraded."""
     if conn in _with_progress:
         return True
     found: bool = await conn.fetchval(statement(__name__, "view_has_progress"))
