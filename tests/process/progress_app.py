@@ -25,7 +25,12 @@ from horsies import (
 app = Horsies(
     AppConfig(
         broker=PostgresConfig(database_url=os.environ["HORSIES_DATABASE_URL"]),
-        recovery=RecoveryConfig(runner_heartbeat_interval_ms=1_000, claimer_heartbeat_interval_ms=1_000),
+        recovery=RecoveryConfig(
+            runner_heartbeat_interval_ms=1_000,
+            claimer_heartbeat_interval_ms=1_000,
+            running_stale_threshold_ms=int(os.environ.get("TEST_STALE_MS", "300000")),
+            check_interval_ms=1_000,
+        ),
     )
 )
 Out = TaskResult[None, TaskError]

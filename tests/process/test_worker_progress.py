@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+import test_worker
 from database_server import DatabaseServer
-from test_worker import PATIENCE_S, Served, Worker
+from test_worker import PATIENCE_S, Table, Worker
+
+start = test_worker.start  # the fixture
 
 WRITES = """
 CREATE TABLE writes (task_id text, done float8, written_at timestamptz DEFAULT clock_timestamp());
@@ -39,19 +43,29 @@ def shared_worker(server: DatabaseServer) -> Iterator[tuple[str, Worker]]:
             worker.kill()
 
 
-class Noted(Served):
+class Noted(Table):
     """With a record of each write of progress."""
 
+    worker: Worker
+
     async def note(self) -> None:
-        self._written: asyncio.Queue[str] = asyncio.Queue()
+        self._written: list[str] = []
+        self._news = asyncio.Event()
         await self.connection.execute("DROP TABLE IF EXISTS writes; DROP FUNCTION IF EXISTS note_write CASCADE")
         await self.connection.execute(WRITES)
-        await self.connection.add_listener("written", lambda *told: self._written.put_nowait(told[-1]))
+        await self.connection.add_listener("written", lambda *told: self._hear(told[-1]))
 
-    async def until_written(self, task_id: str, done: int) -> None:
+    def _hear(self, told: str) -> None:
+        self._written.append(told)
+        self._news.set()
+
+    async def until_written(self, task_id: str, done: int | str = "") -> None:
+        """A write that was not waited for yet; of any progress without `done`."""
         async with asyncio.timeout(PATIENCE_S):
-            while await self._written.get() != f"{task_id} {done}":
-                pass
+            while not (found := [told for told in self._written if told.startswith(f"{task_id} {done}")]):
+                self._news.clear()
+                await self._news.wait()
+        self._written.remove(found[0])
 
     async def progress_of(self, task_id: str) -> list[tuple[Any, ...]]:
         """Of each run, the oldest first."""
@@ -65,7 +79,8 @@ class Noted(Served):
 async def noted(shared_worker: tuple[str, Worker]) -> AsyncIterator[Noted]:
     url, worker = shared_worker
     connection = await asyncpg.connect(url)
-    table = Noted(connection, worker)
+    table = Noted(connection)
+    table.worker = worker
     await table.listen()
     await table.note()
     yield table
@@ -146,3 +161,30 @@ async def test_odd_reports_fail_nothing_and_a_task_that_was_taken_over_keeps_its
     after = await noted.send("die_at_row", 2)
     await noted.until_written(after, 2)  # whatever the worker had left to write is written now
     assert await noted.progress_of(task_id) == [(7, None, "rows" * 6), (1, None, None)]
+
+
+@pytest.mark.chaos
+async def test_a_frozen_worker_that_wakes_up_leaves_the_progress_of_the_new_run(
+    database: str, connection: asyncpg.Connection, start: Callable[..., Worker]
+) -> None:
+    noted, options = Noted(connection), ("--processes", "1")
+    await noted.listen()
+    await noted.note()
+    frozen = await asyncio.to_thread(start, *options, app="progress_app:app", TEST_STALE_MS="2000")
+    policy = {"max_retries": 1, "intervals": [1], "backoff_strategy": "fixed", "auto_retry_for": ["WORKER_CRASHED"]}
+    task_options = json.dumps({"retry_policy": {**policy, "jitter": False}})
+    task_id = await noted.send("hurry", 8.0, max_retries=1, task_options=task_options)
+    await noted.until_written(task_id)
+    os.kill(frozen.process.pid, signal.SIGSTOP)
+    await asyncio.to_thread(start, *options, app="progress_app:app", TEST_STALE_MS="2000")
+    async with asyncio.timeout(PATIENCE_S):
+        while len(await noted.progress_of(task_id)) < 2:
+            await noted.until_written(task_id)
+    (before, *_) = await noted.progress_of(task_id)
+    os.kill(frozen.process.pid, signal.SIGCONT)
+    await asyncio.to_thread(frozen.wait_for, "lost claim", id=task_id)
+    after = await noted.send("die_at_row", 2)
+    await noted.until_written(after, 2)
+    await noted.until_written(task_id, 100_000)
+    assert await noted.progress_of(task_id) == [before, (100_000, 100_000, "rows")]
+    assert [row["outcome"] for row in await noted.attempts(task_id)] == ["FAILED", "COMPLETED"]
