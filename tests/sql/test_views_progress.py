@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from view_steps import every_row, insert
+from view_steps import cost, every_row, insert, reader
 
 from horsies.cli.formatting import lasting
 from horsies.views import Progress, TaskDetail, WorkflowStory, task_detail, workflow_story
@@ -132,3 +132,33 @@ async def test_without_the_table_there_is_none_until_it_is_made(
     await report_of(connection, "a", 3)
     (row,) = await every_row(connection)
     assert row.progress is not None
+
+
+FILL = """
+SET session_replication_role = replica;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at)
+SELECT n::text, 'a', 'default', 'RUNNING', 'w', now(), now() FROM generate_series(1, 20000) n;
+INSERT INTO horsies_progress SELECT id, started_at - back * interval '1 h', 5, 10, 'rows', 2, 1, now()
+  FROM horsies_tasks CROSS JOIN generate_series(0, 2) back;
+INSERT INTO horsies_workflows (id, name, status) SELECT n::text, 'flow', 'RUNNING' FROM generate_series(1, 2000) n;
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
+SELECT id, (id::int % 2000 + 1)::text, id::int / 2000, 'a', 'RUNNING', id FROM horsies_tasks;
+SET session_replication_role = origin;
+VACUUM ANALYZE;
+"""
+
+
+async def test_only_the_rows_of_the_page_are_read(database: str, connection: asyncpg.Connection) -> None:
+    for part in FILL.strip().split(";\n"):
+        await connection.execute(part)
+    conn = await reader(database)
+    starts = await conn.fetch("SELECT id, started_at FROM horsies_tasks ORDER BY id LIMIT 100")
+    runs = [(row["id"], row["started_at"]) for row in starts]
+    assert len(await progress_of(conn, runs)) == 100
+    scanned, entries = await cost(conn, lambda: progress_of(conn, runs))
+    assert (scanned, entries < 1_000) == (0, True)
+    flows = [str(number) for number in range(1, 41)]
+    assert (await part_done(conn, flows))["1"] == 5
+    scanned, entries = await cost(conn, lambda: part_done(conn, flows))
+    assert (scanned, entries < 4_000) == (0, True)
+    await conn.close()

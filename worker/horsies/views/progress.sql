@@ -13,12 +13,14 @@ SELECT run.task_id, run.started_at, done, total, unit, rate, gap_s, reported_at
 
 -- name: view_part_done
 -- views/progress.py; reads only: the running nodes of these workflows ($1), each task and its report by primary key
+-- Not a join of the tasks: it would read all that run, by the index of tasks in flight.
 SELECT node.workflow_id, sum(LEAST(report.done / report.total, 1))
   FROM horsies_workflow_tasks node
-  JOIN horsies_tasks task ON task.id = node.task_id AND task.status = 'RUNNING'
  CROSS JOIN LATERAL (
        SELECT done, total FROM horsies_progress
-        WHERE task_id = task.id AND started_at = task.started_at AND total > 0
+        WHERE task_id = node.task_id AND total > 0
+          AND started_at = (SELECT CASE WHEN status = 'RUNNING' THEN started_at END
+                              FROM horsies_tasks WHERE id = node.task_id LIMIT 1)
         LIMIT 1) report
  WHERE node.workflow_id = ANY ($1::text[]) AND node.status = 'RUNNING'
  GROUP BY node.workflow_id
