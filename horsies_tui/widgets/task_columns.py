@@ -72,15 +72,23 @@ def _beat(row: TaskRow, look: Look) -> Cell:
 
 
 def _error(row: TaskRow, look: Look) -> Cell:
-    """The error code, or that heartbeats are missing; of a task that runs, how far it is."""
+    """The error code, or that heartbeats are missing; of a task that runs, how far it is, or how long others took."""
     silence = _silence(row, look)
     if silence is not None and _silence_tone(row, silence, look) is Tone.BAD:
         return Cell("no heartbeat", Tone.BAD)
     if row.progress is not None:
         return _progress(row.progress, look)
     if row.error_code is None:
-        return EMPTY
+        return _usual(row, look)
     return Cell(row.error_code, Tone.FAILED if row.status == "FAILED" else Tone.MUTED)
+
+
+def _usual(row: TaskRow, look: Look) -> Cell:
+    run, usual = row.run(look.now), look.usual.get(row.name)
+    if row.status != "RUNNING" or run is None or usual is None:
+        return EMPTY
+    late = run.total_seconds() > usual.p95_s
+    return Cell(f"usually {length(timedelta(seconds=usual.p50_s))}", Tone.WARNING if late else Tone.MUTED, brief="")
 
 
 def _progress(progress: Progress, look: Look) -> Cell:
@@ -93,14 +101,11 @@ def _progress(progress: Progress, look: Look) -> Cell:
 
 
 def _message(row: TaskRow, look: Look) -> Cell:
-    """The error; of a task that runs, what it has done, or how long its name usually runs."""
+    """The error; of a task that runs, what it has done and how fast."""
     if row.progress is not None:
         words = steady_words(row.progress, look.now)
-        return Cell(f"{words.amount} {words.rate}".strip(), Tone.MUTED)
-    run, usual = row.run(look.now), look.usual.get(row.name)
-    if row.status == "RUNNING" and run is not None and usual is not None:
-        late = run.total_seconds() > usual.p95_s
-        return Cell(f"usually {length(timedelta(seconds=usual.p50_s))}", Tone.WARNING if late else Tone.MUTED)
+        amount = "" if row.progress.share is None else words.amount  # else it is in the column before
+        return Cell(f"{amount} {words.rate}".strip(), Tone.MUTED)
     if not row.error_message:
         return EMPTY
     return Cell(row.error_message.strip(), None if row.status == "FAILED" else Tone.MUTED)
