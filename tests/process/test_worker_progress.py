@@ -47,6 +47,7 @@ class Noted(Table):
     """With a record of each write of progress."""
 
     worker: Worker
+    url: str
 
     async def note(self) -> None:
         self._written: list[str] = []
@@ -80,7 +81,7 @@ async def noted(shared_worker: tuple[str, Worker]) -> AsyncIterator[Noted]:
     url, worker = shared_worker
     connection = await asyncpg.connect(url)
     table = Noted(connection)
-    table.worker = worker
+    table.worker, table.url = worker, url
     await table.listen()
     await table.note()
     yield table
@@ -161,6 +162,25 @@ async def test_odd_reports_fail_nothing_and_a_task_that_was_taken_over_keeps_its
     after = await noted.send("die_at_row", 2)
     await noted.until_written(after, 2)  # whatever the worker had left to write is written now
     assert await noted.progress_of(task_id) == [(7, None, "rows" * 6), (1, None, None)]
+
+
+async def test_a_lock_on_the_reports_delays_only_them(noted: Noted, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    other = await asyncpg.connect(noted.url)
+    async with other.transaction():
+        await other.execute("LOCK TABLE horsies_progress IN ACCESS EXCLUSIVE MODE")
+        task_id = await noted.send("wait_with_odd_reports", str(go))
+        await noted.until(task_id, "RUNNING")
+        assert (await noted.done(await noted.send("count_together", 1)))["status"] == "COMPLETED"
+        await asyncio.sleep(2.5)  # it tries to store both
+        assert (await noted.done(await noted.send("count_together", 1)))["status"] == "COMPLETED"
+    await other.close()
+    await noted.until_written(task_id, 7)
+    await asyncio.to_thread(go.write_text, "on")
+    await noted.done(task_id)
+    await asyncio.to_thread(noted.worker.wait_for, "finished", id=task_id)
+    assert not [record for record in noted.worker.events if record["event"] in ("cannot write", "loop failed")]
 
 
 @pytest.mark.chaos

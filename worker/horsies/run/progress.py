@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
+
+import asyncpg
 
 from horsies.domain.progress import Pace
 from horsies.lifecycle.progress import Report, store_progress
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from horsies.domain.progress import Reading
     from horsies.run.child import Child
@@ -50,12 +53,17 @@ class ProgressBook:
             del self._running[held]
             self._changed.pop(held, None)
 
-    def take_changed(self) -> list[Report]:
-        """Each report is taken once."""
-        reports = [*self._last_words, *(self._report(held, ended=False) for held in self._changed)]
-        self._last_words.clear()
-        self._changed.clear()
-        return reports
+    @contextmanager
+    def to_store(self) -> Iterator[list[Report]]:
+        """The reports that are not stored yet. After an error they are offered again, or newer ones of these runs."""
+        words, changed = self._last_words, list(self._changed)
+        self._last_words, self._changed = [], {}
+        try:
+            yield [*words, *(self._report(held, ended=False) for held in changed)]
+        except BaseException:
+            self._last_words = [*words, *self._last_words]
+            self._changed = {held: None for held in (*changed, *self._changed) if held in self._running}
+            raise
 
     def _report(self, held: InFlightTask, *, ended: bool) -> Report:
         reading, pace = self._running[held]
@@ -81,8 +89,8 @@ class ProgressWriter:
     async def step(self) -> None:
         for child in self._children():
             child.read_progress()
-        reports = self._book.take_changed()
-        # What cannot be stored is lost: the next report has all that this one had.
-        for begin in range(0, len(reports), _MOST_AT_ONCE):
-            async with self.lane.turn() as connection:
-                await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])
+        # The table of reports may be locked. No claim has to wait for that, as for an outage that another loop notices.
+        with suppress(asyncpg.LockNotAvailableError), self._book.to_store() as reports:
+            for begin in range(0, len(reports), _MOST_AT_ONCE):
+                async with self.lane.turn() as connection:
+                    await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])
