@@ -17,6 +17,9 @@ import test_worker
 from database_server import DatabaseServer
 from test_worker import PATIENCE_S, Table, Worker
 
+from horsies.operations.actor import Actor
+from horsies.operations.looking import answer_to, look_at
+
 start = test_worker.start  # the fixture
 
 WRITES = """
@@ -29,6 +32,8 @@ BEGIN
 END $$;
 CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON horsies_progress FOR EACH ROW EXECUTE FUNCTION note_write();
 """
+
+WAITS = "SELECT true FROM pg_locks WHERE relation = 'horsies_progress'::regclass AND NOT granted"
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +177,12 @@ async def test_a_lock_on_the_reports_delays_only_them(noted: Noted, tmp_path: Pa
         await other.execute("LOCK TABLE horsies_progress IN ACCESS EXCLUSIVE MODE")
         task_id = await noted.send("wait_with_odd_reports", str(go))
         await noted.until(task_id, "RUNNING")
+        async with asyncio.timeout(PATIENCE_S):
+            while not await noted.connection.fetchval(WAITS):  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.sleep(0.05)
         assert (await noted.done(await noted.send("count_together", 1)))["status"] == "COMPLETED"
-        await asyncio.sleep(2.5)  # it tries to store both
-        assert (await noted.done(await noted.send("count_together", 1)))["status"] == "COMPLETED"
+        look = await look_at(noted.connection, Actor("ops", "bastion"), task_id, "stack")
+        assert (await answer_to(noted.connection, look, 12.0)).found is not None
     await other.close()
     await noted.until_written(task_id, 7)
     await asyncio.to_thread(go.write_text, "on")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
-
-import asyncpg
 
 from horsies.domain.progress import Pace
 from horsies.lifecycle.progress import Report, store_progress
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import Lane
 
 _MOST_AT_ONCE: Final = 1_000
+_PATIENCE_S: Final = 2.0
+"""A thousand reports take 6 ms."""
 
 
 class ProgressBook:
@@ -89,8 +90,8 @@ class ProgressWriter:
     async def step(self) -> None:
         for child in self._children():
             child.read_progress()
-        # The table of reports may be locked. No claim has to wait for that, as for an outage that another loop notices.
-        with suppress(asyncpg.LockNotAvailableError), self._book.to_store() as reports:
+        # The table of reports may be locked. No loop that shares this connection has to wait for that, and no claim.
+        with suppress(TimeoutError), self._book.to_store() as reports:
             for begin in range(0, len(reports), _MOST_AT_ONCE):
-                async with self.lane.turn() as connection:
+                async with asyncio.timeout(_PATIENCE_S), self.lane.turn() as connection:
                     await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])
