@@ -84,8 +84,9 @@ def _error(row: TaskRow, look: Look) -> Cell:
 
 
 def _usual(row: TaskRow, look: Look) -> Cell:
+    """Once it runs for longer than most."""
     run, usual = row.run(look.now), look.usual.get(row.name)
-    if row.status != "RUNNING" or run is None or usual is None:
+    if row.status != "RUNNING" or run is None or usual is None or run.total_seconds() < usual.p50_s:
         return EMPTY
     late = run.total_seconds() > usual.p95_s
     return Cell(f"usually {length(timedelta(seconds=usual.p50_s))}", Tone.WARNING if late else Tone.MUTED, brief="")
