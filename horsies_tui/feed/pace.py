@@ -48,6 +48,8 @@ class Pace:
         self._began: float | None = None
         self._cost = 0.0
         self.dirty = True
+        self.often_s: float | None = None
+        """The interval while something is shown that changes without a notification, as the progress of a task."""
 
     def mark(self) -> None:
         """Something may have changed."""
@@ -77,7 +79,8 @@ class Pace:
         """The time of the next read; `told`: the server sends notifications."""
         if self.dirty or self._began is None:
             return self.earliest_at
-        return max(self.earliest_at, self._began + (self._rhythm.reconcile_s if told else self._rhythm.poll_s))
+        interval_s = self._rhythm.reconcile_s if told else self._rhythm.poll_s
+        return max(self.earliest_at, self._began + min(interval_s, self.often_s or interval_s))
 
 
 class Rest:

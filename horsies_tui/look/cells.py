@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from horsies.views import Usual
     from horsies_tui.look.tones import Tone
 
 GAP: Final = 1
@@ -45,6 +46,8 @@ class Look:
     glyphs: Glyphs = UNICODE
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
     """The thresholds from which on a heartbeat is late."""
+    usual: Mapping[str, Usual] = field(default_factory=dict)
+    """How long tasks usually run, by their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,14 @@ SELECT id, n, 'FAILED', n < retry_count + (status = 'PENDING')::int OR status = 
  WHERE made IS NOT NULL
  ORDER BY created_at, id, n;
 
+-- How far some of the tasks that run have come, and one whose worker was lost.
+INSERT INTO horsies_progress (task_id, started_at, done, total, unit, rate, gap_s, reported_at)
+SELECT id, started_at, done, total, unit, rate, 1, now() - silent * interval '1 s'
+  FROM horsies_tasks
+  JOIN (VALUES ('import_catalog', 3400, 10000, 'products', 36.4, 1), ('sync_inventory', 412, NULL, 'shelves', 48, 0.5),
+               ('nightly_import', 61200, 90000, 'rows', 80, 304)) AS report (name, done, total, unit, rate, silent)
+    ON task_name = name AND status = 'RUNNING';
+
 -- Good for ten seconds only, in a queue that stands still.
 INSERT INTO horsies_tasks (id, task_name, queue_name, created_at, sent_at, updated_at, enqueued_at, good_until)
 SELECT pictures.id_of(at, 'flash' || n), 'send_newsletter', 'news', at, at, at, at, at + interval '10 s'

@@ -9,7 +9,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import Band, Line, OpenTask, Section
 from horsies_tui.story.page import side_by_side, widths
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
-from horsies_tui.task.facts import by_hand, links, why
+from horsies_tui.task.facts import by_hand, links, progress, why
 from horsies_tui.task.heartbeats import heartbeats
 from horsies_tui.task.timeline import timeline
 
@@ -35,7 +35,12 @@ def document(context: StoryContext, width: int) -> Document:
 
 def course(context: StoryContext, width: int) -> Iterator[Band]:
     """The task's history so far."""
-    for section in (timeline(context, width), heartbeats(context, width), why(context, width)):
+    for section in (
+        progress(context, width),
+        timeline(context, width),
+        heartbeats(context, width),
+        why(context, width),
+    ):
         if section is not None:
             yield Band((section,))
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
+
+from horsies.cli.task_story import usual_words
 from horsies.domain.retry import RetryRule
 from horsies.operations.why import ReasonKind
 from horsies.views.workers import place_of
 from horsies_tui.look.lines import Span, cut_spans, flow, words, wrapped
+from horsies_tui.look.progress import progress_words, share_bar
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, ticking
 from horsies_tui.story.lines import Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from horsies_tui.look.lines import Spans
     from horsies_tui.story.lines import Target
     from horsies_tui.story.payload import StoryContext
+
+_LEAST_BAR: Final = 10
+_LONGEST_BAR: Final = 60
 
 
 def head(context: StoryContext, width: int) -> tuple[Line, ...]:
@@ -84,6 +91,25 @@ def _fact(name: str, value: str, context: StoryContext) -> Spans:
 
 def _moment(context: StoryContext, moment: object) -> str:
     return moment_text(moment, context.now, context.zone)  # type: ignore[arg-type]
+
+
+def progress(context: StoryContext, width: int) -> Section | None:
+    """How far a running task is, as it reports, and how long tasks of its name usually run."""
+    row, now, glyphs = context.detail.row, context.now, context.glyphs
+    lines: list[Line] = []
+    if row.progress is not None:
+        said = progress_words(row.progress, now)
+        tone = Tone.MUTED if row.progress.is_stale(now) else Tone.RUNNING
+        share = row.progress.share
+        room = min(max(width - cell_len(str(said)) - 2, 0), _LONGEST_BAR)
+        drawn = (Span(f"{share_bar(share, room, glyphs)}  ", tone),) if share is not None and room >= _LEAST_BAR else ()
+        lines.append(Line("bar", cut_spans((*drawn, words(str(said), None, glyphs)), width, glyphs)))
+    run, usual = row.run(now), context.detail.usual
+    if row.status == "RUNNING" and run is not None and usual is not None:
+        late = Tone.WARNING if run.total_seconds() > usual.p95_s else None
+        told = (Span(ticking(run), late), Span(f" of usually {usual_words(usual)}", Tone.MUTED))
+        lines.append(Line("usual", cut_spans(told, width, glyphs)))
+    return Section("progress", "progress", tuple(lines)) if lines else None
 
 
 def why(context: StoryContext, width: int) -> Section | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _BEATS_EVERY_S: Final = 5.0
 """Heartbeats send no notification, so the task is read this often."""
+_PROGRESS_EVERY_S: Final = 1.0
 _SETTINGS_EVERY_S: Final = 60.0
 
 
@@ -59,11 +60,12 @@ class DetailFeed(Feed[DetailSnapshot]):
         self._text = ""
         self._settings: RecoveryConfig | None = None
         self._settings_at = 0.0
+        self._pace = Pace(replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S)))
         self._reads = (
             Read(
                 "task",
                 self._query(lambda: self._text, self._story, self._put),
-                Pace(replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))),
+                self._pace,
                 on=self._is_about,
                 wanted=lambda: bool(self._text),
             ),
@@ -91,6 +93,8 @@ class DetailFeed(Feed[DetailSnapshot]):
 
     def _put(self, story: _Story) -> dict[str, Any]:
         found = story.found
+        reports = isinstance(found, TaskDetail) and found.row.progress is not None
+        self._pace.often_s = _PROGRESS_EVERY_S if reports else None
         return {
             "detail": self._same(found) if isinstance(found, TaskDetail) else None,
             "ambiguous": found if isinstance(found, Ambiguous) else None,

@@ -139,6 +139,8 @@ def _attempt_words(lane: Lane, attempt: Attempt, context: StoryContext) -> Itera
         yield words(f" on {where}", Tone.MUTED, context.glyphs)
     if attempt.error_code:
         yield words(f"  {attempt.error_code}", None if attempt.will_retry else Tone.FAILED, context.glyphs)
+    if attempt.progress is not None and attempt.outcome != "COMPLETED":
+        yield words(f"  at {attempt.progress.percent or attempt.progress.amount}", Tone.MUTED, context.glyphs)
     if lane.action is not None:
         yield words(f" by {actor_of(lane.action)}", None, context.glyphs)
     elif attempt.error_message:
@@ -199,6 +201,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> 
         f"started {date_and_time(attempt.started_at, context.zone)}",
         f"ended {date_and_time(attempt.finished_at, context.zone)}",
         f"outcome {attempt.outcome.lower()}{', tried again' if attempt.will_retry else ''}",
+        *([f"progress {attempt.progress.percent} {attempt.progress.amount}"] if attempt.progress else []),
         *([f"worker {attempt.worker_id}"] if attempt.worker_id else []),
         *([f"process {attempt.worker_process_name}"] if attempt.worker_process_name else []),
     ]

@@ -6,19 +6,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from horsies.query import TaskConditions, task_conditions
-from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page, task_statistics
+from horsies.views import (
+    Cursor,
+    count_parts,
+    task_counts,
+    task_groups,
+    task_page,
+    task_statistics,
+    usual_durations,
+)
+from horsies.views.progress import has_progress
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.tally import Tally
+from horsies_tui.look.progress import LIST_EVERY_S
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from horsies.store.connect import Connection
-    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow, TaskStatistics
+    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow, TaskStatistics, Usual
     from horsies_tui.feed.link import Link
     from horsies_tui.health.windows import Window
     from horsies_tui.tasks.window import Slice
@@ -31,6 +41,7 @@ _SELDOM_TICKS: Final = 4
 """Counts may be older than rows."""
 _STATISTICS_TICKS: Final = 20
 """At ten million tasks statistics take 0.2 s of the database."""
+_USUAL_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._around: str | None = None
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
+        rarely = replace(rhythm, poll_s=_USUAL_EVERY_S, reconcile_s=_USUAL_EVERY_S)
         self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
         self._statistics = Pace(replace(rhythm, tick_s=_STATISTICS_TICKS * rhythm.tick_s))
         self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._conditions))
@@ -106,6 +118,7 @@ class TaskFeed(Feed[TaskSnapshot]):
             ),
             Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
             Read("statistics", statistics, self._statistics, _may_change, lambda: self._need.statistics is not None),
+            Read("usual", self._read_usual, Pace(rarely), lambda *_: False, lambda: bool(self._running_names)),
         )
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
@@ -264,6 +277,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
             fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
+            self._rows.often_s = LIST_EVERY_S if any(row.progress for row in fresh.page.rows) else None
             self._lets_in_now = self._lets_in_now and not part.from_start
             if self._further_from is None:
                 self._go_further(fresh.page)
@@ -285,6 +299,17 @@ class TaskFeed(Feed[TaskSnapshot]):
         searched = page.next is None or self._window.has_searched(page.next)
         sparse = page.reached is not None and len(self._window) <= PAGE
         self._further_from = page.next if sparse and not searched else None
+
+    @property
+    def _running_names(self) -> frozenset[str]:
+        return frozenset(row.name for row in self._window.rows if row.status == "RUNNING")
+
+    async def _read_usual(self) -> bool:
+        names = self._running_names
+        usual = await self._read(lambda conn: _usual(conn, names))
+        if usual is not None:
+            self._publish(usual=usual)
+        return usual is not None
 
     async def _read_above(self) -> bool:
         window, sort, wanted = self._window, self._need.sort, self._conditions
@@ -354,6 +379,11 @@ async def _groups(conn: Connection, request: tuple[TaskConditions, GroupBy | Non
 async def _named(conn: Connection, request: tuple[TaskConditions, Window | None]) -> TaskStatistics | None:
     wanted, window = request
     return None if window is None else await task_statistics(conn, wanted, window.length)
+
+
+async def _usual(conn: Connection, names: frozenset[str]) -> Mapping[str, Usual]:
+    """Upstream's tables have no index by which it could be read."""
+    return await usual_durations(conn, names) if await has_progress(conn) else {}
 
 
 async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:

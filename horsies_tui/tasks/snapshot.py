@@ -9,9 +9,10 @@ from horsies.query import TaskFilter
 from horsies.views import Sort, StatisticsSort
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
-    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow, TaskStatistics
+    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow, TaskStatistics, Usual
     from horsies_tui.health.windows import Window
 
 
@@ -52,6 +53,8 @@ class TaskSnapshot:
     counts: TaskCounts | None = None
     groups: TaskGroups | None = None
     statistics: TaskStatistics | None = None
+    usual: Mapping[str, Usual] = field(default_factory=dict)
+    """How long the tasks that run usually do, by their names."""
     searched: str = ""
     """How far was searched, if not everything was: `searched back to 2026-10-18 12:04Z`."""
     filter_text: str = ""

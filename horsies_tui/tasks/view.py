@@ -411,7 +411,13 @@ class TasksView(FilteredView[TaskSnapshot]):
         stick = self._need.follow
         empty = empty_words(snapshot, link.status, link.clock.now())
         self._table.show(
-            snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty, extent=extent_of(snapshot)
+            snapshot.rows,
+            now=now,
+            struck=snapshot.struck,
+            stick=stick,
+            empty=empty,
+            usual=snapshot.usual,
+            extent=extent_of(snapshot),
         )
         if self._need.group_by is not None:
             words = no_groups_words(snapshot, self._need.group_by)

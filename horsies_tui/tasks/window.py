@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import Sort, cursor_of
+from horsies_tui.look.progress import LIST_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,9 +204,11 @@ class RowWindow:
         """An unchanged row stays the same object, so that a table can skip drawing it."""
         index = self._index.get(row.id)
         known = row if index is None else self._lines[index].row
+        row = _with_steady_progress(known, row)
         return _Line(known if known == row else row, cursor_of(row, self.sort))
 
     def _renew(self, line: _Line, row: TaskRow, *, matches: bool) -> None:
+        row = _with_steady_progress(line.row, row)
         if row != line.row:
             line.row = row
         line.struck = not matches
@@ -231,3 +234,12 @@ class RowWindow:
         if self.sort is Sort.WAITING:
             return place.priority, place.time, place.id
         return place.time, place.id
+
+
+def _with_steady_progress(known: TaskRow, row: TaskRow) -> TaskRow:
+    """The row with the progress that is shown, if the new one is only a moment younger."""
+    shown, new = known.progress, row.progress
+    if shown is None or new is None or known.started_at != row.started_at or new.share == 1:
+        return row
+    too_soon = (new.reported_at - shown.reported_at).total_seconds() < LIST_EVERY_S
+    return replace(row, progress=shown) if too_soon else row

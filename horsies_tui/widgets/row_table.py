@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAl
 
 from textual.message import Message
 
+from horsies.config.recovery import RecoveryConfig
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Look, RowT
 from horsies_tui.look.glyphs import UNICODE, Glyphs
@@ -17,13 +18,13 @@ from horsies_tui.widgets.line_view import LineView
 from horsies_tui.widgets.viewport import Viewport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from textual import events
     from textual.binding import BindingType
 
-    from horsies.config.recovery import RecoveryConfig
+    from horsies.views import Usual
     from horsies_tui.look.cells import ColumnSet, Placed
 
 TRACK: Final = "row-table--track"
@@ -208,6 +209,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         stick: bool = False,
         empty: str = "",
         recovery: RecoveryConfig | None = None,
+        usual: Mapping[str, Usual] | None = None,
         extent: Extent = WHOLE,
     ) -> None:
         """Show other rows, or the same at a later time; the cursor stays on its row and its line.
@@ -215,7 +217,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         `stick`: the first row stays in view, whichever it is. If the cursor's row disappears, no row is chosen until
         the operator moves. `empty` is shown if there are no rows.
         """
-        self._look = Look(now, self._glyphs) if recovery is None else Look(now, self._glyphs, recovery)
+        self._look = Look(now, self._glyphs, recovery or RecoveryConfig(), usual or {})
         self._struck = struck
         self._empty = empty
         self._extent = extent

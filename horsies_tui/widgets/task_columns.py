@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.views.workers import place_of
 from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
+from horsies_tui.look.progress import share_bar, steady_words
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from horsies.views import Progress, TaskRow
 
-    from horsies.views import TaskRow
-
+_BAR: Final = 8
 _LATE_BEATS: Final = 2
 """One beat may be on its way; two missing beats are a problem."""
 
@@ -71,16 +72,41 @@ def _beat(row: TaskRow, look: Look) -> Cell:
 
 
 def _error(row: TaskRow, look: Look) -> Cell:
-    """The error code, or that heartbeats are missing."""
+    """The error code, or that heartbeats are missing; of a task that runs, how far it is, or how long others took."""
     silence = _silence(row, look)
     if silence is not None and _silence_tone(row, silence, look) is Tone.BAD:
         return Cell("no heartbeat", Tone.BAD)
+    if row.progress is not None:
+        return _progress(row.progress, look)
     if row.error_code is None:
-        return EMPTY
+        return _usual(row, look)
     return Cell(row.error_code, Tone.FAILED if row.status == "FAILED" else Tone.MUTED)
 
 
-def _message(row: TaskRow, _look: Look) -> Cell:
+def _usual(row: TaskRow, look: Look) -> Cell:
+    """Once it runs for longer than most."""
+    run, usual = row.run(look.now), look.usual.get(row.name)
+    if row.status != "RUNNING" or run is None or usual is None or run.total_seconds() < usual.p50_s:
+        return EMPTY
+    late = run.total_seconds() > usual.p95_s
+    return Cell(f"usually {length(timedelta(seconds=usual.p50_s))}", Tone.WARNING if late else Tone.MUTED, brief="")
+
+
+def _progress(progress: Progress, look: Look) -> Cell:
+    words = steady_words(progress, look.now)
+    tone = Tone.MUTED if progress.is_stale(look.now) else Tone.RUNNING
+    if progress.share is None:
+        return Cell(" ".join(filter(None, (words.amount, words.left))), tone, words.amount)
+    told = f"{words.percent} {words.left}".strip()
+    return Cell(f"{share_bar(progress.share, _BAR, look.glyphs)} {told}", tone, words.percent)
+
+
+def _message(row: TaskRow, look: Look) -> Cell:
+    """The error; of a task that runs, what it has done and how fast."""
+    if row.progress is not None:
+        words = steady_words(row.progress, look.now)
+        amount = "" if row.progress.share is None else words.amount  # else it is in the column before
+        return Cell(f"{amount} {words.rate}".strip(), Tone.MUTED)
     if not row.error_message:
         return EMPTY
     return Cell(row.error_message.strip(), None if row.status == "FAILED" else Tone.MUTED)

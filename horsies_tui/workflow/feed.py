@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from horsies.views import NodeStory
     from horsies_tui.feed.link import Link
 
+_PROGRESS_EVERY_S: Final = 2.0
 _BEATS_EVERY_S: Final = 5.0
 """Heartbeats send no notification, so the node is read this often."""
 
@@ -90,11 +91,12 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             on=self._may_be_timed,
             wanted=lambda: self.snapshot.story is not None and self._timed is not None,
         )
+        self._pace = Pace(seldom)
         self._reads = (
             Read(
                 "workflow",
                 self._query(lambda: self._text, self._read_flow, self._put_flow),
-                Pace(seldom),
+                self._pace,
                 on=self._is_about,
                 wanted=lambda: bool(self._text),
             ),
@@ -162,6 +164,8 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
 
     def _put_flow(self, answer: tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]) -> dict[str, Any]:
         found, settings = answer
+        reports = isinstance(found, WorkflowStory) and any(node.progress for node in found.nodes)
+        self._pace.often_s = self._node.pace.often_s = _PROGRESS_EVERY_S if reports else None
         return {
             "story": self._same(found) if isinstance(found, WorkflowStory) else None,
             "ambiguous": found if isinstance(found, Ambiguous) else None,

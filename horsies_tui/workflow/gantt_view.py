@@ -206,6 +206,8 @@ class GanttView(LineView, can_focus=True):
             line = (*line, piece(text, *((style,) if style else ())))
         tries = f" {glyphs.times}{row.runs}" if row.runs > 1 else ""
         lasted = ticking(row.ran) if row.node.completed_at is None else length(row.ran)
+        if row.node.progress is not None and row.node.progress.percent:
+            tries = f" {row.node.progress.percent}"
         ran = "skipped" if state == "SKIPPED" else lasted + tries if row.runs else state.lower()
         return filled((*line, piece(f" {ran}"[: _TIME + 1], Tone.MUTED)), width)
 

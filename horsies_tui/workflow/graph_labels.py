@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 
 from horsies_tui.look.lines import Span, cut_spans, words
+from horsies_tui.look.progress import progress_words
 from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import LENGTH_WIDTH, length, number, ticking
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.config.recovery import RecoveryConfig
-    from horsies.views import NodeView
+    from horsies.views import NodeView, Progress
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Spans
 
@@ -105,7 +106,7 @@ class Labels:
     def _progress(self, node: NodeView) -> str:
         if node.sub_total is not None:
             return f"{number(node.sub_done or 0)}/{number(node.sub_total)}"
-        return self.run(node)
+        return (node.progress.percent if node.progress is not None else "") or self.run(node)
 
     def _facts(self, node: NodeView) -> Iterator[Span]:
         state = state_of(node)
@@ -119,9 +120,14 @@ class Labels:
         elif node.sub_total is not None and node.sub_failed:
             yield Span(f"{number(node.sub_failed)} failed", Tone.FAILED)
         elif state == "RUNNING" and node.last_beat is not None:
-            yield self._beat(node, node.last_beat)
+            beat = self._beat(node, node.last_beat)
+            yield beat if node.progress is None or beat.tone is Tone.BAD else self._report(node.progress)
         elif state in ("ENQUEUED", "CLAIMED"):
             yield words(f"queue {node.queue}", Tone.MUTED, self.glyphs)
+
+    def _report(self, progress: Progress) -> Span:
+        said = progress_words(progress, self.now)
+        return words(said.left or said.amount, Tone.MUTED, self.glyphs)
 
     def _beat(self, node: NodeView, last_beat: datetime) -> Span:
         silence = self.now - last_beat

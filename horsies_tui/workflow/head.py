@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.bars import bar_parts
 from horsies_tui.look.lines import Span, flow, words, wrapped
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from horsies_tui.look.lines import Spans
     from horsies_tui.story.lines import Document
     from horsies_tui.workflow.feed import WorkflowSnapshot
+
+_PER_NODE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ def _progress_lines(context: HeadContext) -> Iterator[Spans]:
     ):
         if count:
             parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{number(count)} {name}", tone)]
+    if row.part_done:
+        parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{int(row.share * 100)} % done")]
     yield tuple(parts)
     if len(context.story.nodes) < row.total:
         yield (Span(f"only the first {number(len(context.story.nodes))} are shown", Tone.WARNING),)
@@ -87,13 +91,14 @@ def _fact(name: str, value: str, context: HeadContext) -> Spans:
 
 
 def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> tuple[tuple[str, Tone], ...]:
-    """The shares of its nodes that ended well, failed, were skipped, run and wait."""
+    """The shares of its nodes that ended well, failed, were skipped, run and wait: running ones by their progress."""
+    part = int(_PER_NODE * min(row.part_done, row.running))
     counts = (
-        (Tone.COMPLETED, row.completed),
-        (Tone.FAILED, row.failed),
-        (Tone.CANCELLED, row.skipped),
-        (Tone.RUNNING, row.running),
-        (Tone.PENDING, row.waiting),
+        (Tone.COMPLETED, _PER_NODE * row.completed + part),
+        (Tone.FAILED, _PER_NODE * row.failed),
+        (Tone.CANCELLED, _PER_NODE * row.skipped),
+        (Tone.RUNNING, _PER_NODE * row.running - part),
+        (Tone.PENDING, _PER_NODE * row.waiting),
     )
     return bar_parts(counts, places, glyphs)
 

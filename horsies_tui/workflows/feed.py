@@ -10,6 +10,7 @@ from horsies.views import workflow_count_parts, workflow_counts, workflow_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 from horsies_tui.feed.tally import Tally
+from horsies_tui.look.progress import LIST_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,8 +64,9 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
         self._wanted = PAGE
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
+        self._rows = Pace(rhythm)
         self._reads = (
-            Read("rows", self._read_rows, Pace(rhythm), on=_may_change),
+            Read("rows", self._read_rows, self._rows, on=_may_change),
             Read("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
         )
 
@@ -99,6 +101,7 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
             cursor = page.next
             if cursor is None or len(found.rows) >= most:
                 break
+        self._rows.often_s = LIST_EVERY_S if any(row.part_done for row in found.rows) else None
         known = {row.id: row for row in self.snapshot.rows}
         self._publish(
             rows=tuple(known[row.id] if known.get(row.id) == row else row for row in found.rows),

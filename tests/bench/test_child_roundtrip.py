@@ -53,7 +53,12 @@ class Load:
         spec = ChildSpec("child_app:app", 1, 32, None, "horsies: child 1 of bench", "WARNING", TERMS)
         self.guard = Guard(TERMS, lambda _guard, _returncode: None)
         self.child = await Child.start(
-            spec, self.guard, on_result=self._result, on_output=self._output, on_exit=self._exit
+            spec,
+            self.guard,
+            on_result=self._result,
+            on_output=self._output,
+            on_progress=lambda _key, _reading: None,
+            on_exit=self._exit,
         )
         return self
 

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.domain.progress import Reading
 from horsies.run import job_queue as track
 from horsies.run.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
 from horsies.run.contract import LeaseTerms
@@ -35,6 +36,7 @@ class Watched:
     def __init__(self) -> None:
         self.results: dict[str, ChildResult] = {}
         self.output: list[tuple[str | None, str, str]] = []
+        self.progress: dict[str, list[Reading]] = {}
         self.end: ChildExit | None = None
         self.child: Child
         self._news = asyncio.Event()
@@ -46,7 +48,12 @@ class Watched:
         self.guard = Guard(spec.terms, lambda _guard, _returncode: None)
         try:
             self.child = await Child.start(
-                spec, self.guard, on_result=self._on_result, on_output=self._on_output, on_exit=self._on_exit
+                spec,
+                self.guard,
+                on_result=self._on_result,
+                on_output=self._on_output,
+                on_progress=self._on_progress,
+                on_exit=self._on_exit,
             )
         except BaseException:
             await self.guard.close()
@@ -96,6 +103,10 @@ class Watched:
     def _on_output(self, _child: Child, key: str | None, stream: str, line: str) -> None:
         self.output.append((key, stream, line))
         self._news.set()
+
+    def _on_progress(self, key: str, reading: Reading) -> None:
+        assert key not in self.results, "a report comes before the result"
+        self.progress.setdefault(key, []).append(reading)
 
     def _on_exit(self, _child: Child, end: ChildExit) -> None:
         assert self.end is None

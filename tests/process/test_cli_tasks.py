@@ -114,7 +114,7 @@ async def test_the_keys_of_a_task_in_json_stay(connection: asyncpg.Connection) -
             "due_at",
             "age_s",
         ),
-        *("wait_s", "run_s"),
+        *("wait_s", "run_s", "progress"),
     }
     assert report["now"].endswith("Z")
 
@@ -252,7 +252,7 @@ async def test_the_keys_of_a_story_in_json_stay(connection: asyncpg.Connection) 
     report = (await horsies("tasks", "show", "t", "--json")).json
     assert set(report) == {
         *("now", "task", "args", "kwargs", "options", "result", "failed_reason", "attempts", "earlier_attempts"),
-        *("executions", "why", "audit", "reruns", "workflow"),
+        *("executions", "usual", "why", "audit", "reruns", "workflow"),
     }
     assert [attempt["attempt"] for attempt in report["attempts"]] == [1, 2]
     assert report["why"] is None

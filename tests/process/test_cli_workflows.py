@@ -13,13 +13,26 @@ UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
 REPORT = {
     *("id", "name", "status", "on_error", "definition_key", "parent_workflow_id", "parent_task_index"),
     *("root_workflow_id", "depth", "created_at", "sent_at", "started_at", "completed_at", "updated_at", "total"),
-    *("completed", "failed", "skipped", "running", "waiting", "error_code", "failed_node", "done", "age_s", "run_s"),
+    *(
+        "completed",
+        "failed",
+        "skipped",
+        "running",
+        "waiting",
+        "error_code",
+        "failed_node",
+        "part_done",
+        "done",
+        "share",
+    ),
+    *("age_s", "run_s"),
 }
 NODE = {
     *("index", "node_id", "name", "status", "dependencies", "join", "min_success", "allow_failed_deps", "args_from"),
     *("ctx_from", "queue", "priority", "task_id", "task_status", "retry_count", "max_retries", "next_retry_at"),
     *("error_code", "started_at", "completed_at", "last_beat", "worker_id", "worker_hostname", "worker_pid"),
     *("is_subworkflow", "sub_workflow_id", "sub_definition_key", "sub_status", "sub_total", "sub_done", "sub_failed"),
+    "progress",
     *("state", "is_map", "out_of_step"),
 }
 

@@ -28,6 +28,7 @@ from horsies.run.child_leases import ChildLeases
 from horsies.run.contract import LeaseTerms
 from horsies.run.execute import Run, execute
 from horsies.run.guard import SLOT_BYTES, LeaseTable, clock
+from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 
 ONE = dump_task_result(TaskResult(ok=1))
 SUMMARY = SubWorkflowSummary(WorkflowStatus.COMPLETED, Parcel(1.5, None), 2, 2, 0, 0)
@@ -76,12 +77,14 @@ def kwargs_of_a_node() -> str:
 def run(fn: Any, kwargs: str) -> Any:
     task = make_app().task("sum", fn)
     with tempfile.TemporaryFile() as memory:
-        memory.truncate(SLOT_BYTES)
-        table = LeaseTable(memory.fileno())
+        memory.truncate(max(SLOT_BYTES, 2 * RECORD_BYTES))
+        table, progress = LeaseTable(memory.fileno()), ProgressTable(memory.fileno())
         table.assign(0, 1, clock())
         leases = ChildLeases(table, LeaseTerms.of(RecoveryConfig()), lambda *_: None, lambda: False)
-        ok, text, _, _ = execute({"sum": task}, (1, "key", "sum", None, kwargs, None, 0), Run(1, 0, leases), None)
+        run = Run(1, 0, leases, progress)
+        ok, text, _, _ = execute({"sum": task}, (1, "key", "sum", None, kwargs, None, 0), run, None)
         table.close()
+        progress.close()
     tree = json.loads(text)
     return tree["ok"] if ok else tree["err"]
 

@@ -75,6 +75,10 @@ STATEMENTS = {
     "release": (TOKENS, {"horsies_tasks_pkey"}),
     "take_back": (TOKENS, {"ix_horsies_tasks_in_flight", "horsies_tasks_pkey"}),
     "unaccounted": (TOKENS, {"ix_horsies_tasks_in_flight"}),
+    "store_progress": (
+        f"{TOKENS}, {array('false')}, {array('1.0')}, {array('2.0')}, {TEXTS}, {array('3.0')}, {array('4.0')}",
+        {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
+    ),
     "start": (f"{TOKENS}, {array('1')}, {TEXTS}, {TEXTS}", {"horsies_tasks_pkey"}),
     "start_capped": (
         f"{TOKENS}, {array('1')}, {TEXTS}, {TEXTS}, {TEXTS}, '{{default}}', '{{5}}'",

@@ -114,7 +114,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
 
 VERSION_10 = """
 DROP INDEX ix_horsies_tasks_finished_by_name;
-DROP TABLE horsies_looks, horsies_schedules, horsies_schedule_runs, horsies_schedulers;
+DROP TABLE horsies_progress, horsies_looks, horsies_schedules, horsies_schedule_runs, horsies_schedulers;
 ALTER TABLE horsies_task_attempts DROP COLUMN output;
 DROP FUNCTION horsies_claimable(text, text[], integer);
 DROP FUNCTION horsies_ready_by_name(text, text[], integer);
@@ -129,6 +129,7 @@ UPDATE horsies_console_schema SET version = 10;
 # Whatever version 12 has and version 11 had not is taken away here.
 VERSION_11 = """
 DROP INDEX ix_horsies_tasks_finished_by_name;
+DROP TABLE horsies_progress;
 UPDATE horsies_console_schema SET version = 11;
 """
 

@@ -231,6 +231,16 @@ CONTRACT = {
         answered_at | timestamp with time zone |   |
         answer      | jsonb                    |   |
     """,
+    "horsies_progress": """
+        task_id     | character varying(36)    | ! |
+        started_at  | timestamp with time zone | ! |
+        done        | double precision         | ! |
+        total       | double precision         |   |
+        unit        | character varying(24)    |   |
+        rate        | double precision         |   |
+        gap_s       | double precision         |   |
+        reported_at | timestamp with time zone | ! |
+    """,
     "horsies_schedules": """
         schedule_name | character varying(255)   | ! |
         config_hash   | character varying(64)    | ! |
@@ -279,6 +289,7 @@ CONSTRAINTS = {
     "horsies_schedule_state_pkey": "PRIMARY KEY (schedule_name)",
     "horsies_looks_pkey": "PRIMARY KEY (look_id)",
     "ck_horsies_looks_kind": "CHECK ((kind = ANY (ARRAY['stack'::text, 'output'::text])))",
+    "horsies_progress_pkey": "PRIMARY KEY (task_id, started_at)",
     "horsies_schedules_pkey": "PRIMARY KEY (schedule_name)",
     "horsies_schedule_runs_pkey": "PRIMARY KEY (schedule_name, slot)",
     "horsies_schedulers_pkey": "PRIMARY KEY (scheduler_id)",

@@ -37,6 +37,17 @@ BEGIN
 END
 $$
 """
+REPORTS = """
+DO $$
+BEGIN
+    FOR turn IN 1..40 LOOP
+        UPDATE horsies_progress SET done = done + 2, reported_at = clock_timestamp();
+        COMMIT;
+        PERFORM pg_sleep(1);
+    END LOOP;
+END
+$$
+"""
 KEYS = 60
 SLOW = 30_000
 ROUNDS = 3
@@ -203,3 +214,22 @@ async def test_a_hundred_arrivals_a_second_in_follow_mode_stay_within_the_same_b
     told("100 arrivals/s, following", f"{share:.1%} of a core", "< 10%")
     assert sent / 2 < 20_000
     assert share < 0.1
+
+
+async def test_a_screen_of_bars_that_all_grow_costs_little(database: str, quiet: dict[str, str]) -> None:
+    """Each of 38 tasks reports every second, as much as the worker stores."""
+    seconds = 5
+    connection = await live_tasks(database, 38)
+    await connection.execute("UPDATE horsies_tasks SET started_at = now(), claimed_at = now() WHERE id LIKE 'live-%'")
+    await connection.execute(
+        "INSERT INTO horsies_progress SELECT id, started_at, 0, 100, 'rows', 2, 1, now()"
+        "  FROM horsies_tasks WHERE id LIKE 'live-%'"
+    )
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(console.until, " 0 %")
+        async with running(connection, REPORTS):
+            await asyncio.to_thread(console.until, " left")
+            sent = await asyncio.to_thread(console.pass_time, float(seconds))
+    await connection.close()
+    told("38 bars that grow", f"{sent / seconds / 1000:.1f} kB/s", "< 2.5 kB/s")
+    assert sent / seconds < 2_500

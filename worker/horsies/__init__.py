@@ -94,6 +94,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         WorkerStopped as WorkerStopped,
     )
     from horsies.task import TaskSendOptions as TaskSendOptions
+    from horsies.task.progress import progress as progress, track as track
     from horsies.workflow.context import (
         WorkflowContext as WorkflowContext,
         WorkflowMeta as WorkflowMeta,
@@ -169,6 +170,7 @@ _MODULES = {
     ],
     "hooks": ["TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"],
     "task": ["TaskSendOptions"],
+    "task.progress": ["progress", "track"],
     "workflow.context": ["WorkflowContext", "WorkflowMeta"],
     "workflow.definition": ["WorkflowDefinition"],
     "workflow.graph": ["slugify"],

@@ -41,7 +41,7 @@ def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterato
 
 
 def details(node: NodeView) -> Iterator[str]:
-    """Its join, the progress of its child, and its inconsistency."""
+    """Its join, the progress of its child or of its task, and its inconsistency."""
     if node.join == "any":
         yield f"any of {len(node.dependencies)}"
     elif node.join == "quorum":
@@ -52,5 +52,7 @@ def details(node: NodeView) -> Iterator[str]:
         things = "items" if node.is_map else "nodes"
         failed = f", {number(node.sub_failed)} failed" if node.sub_failed else ""
         yield f"{number(node.sub_done or 0)} of {number(node.sub_total)} {things}{failed}"
+    if node.progress is not None:
+        yield " ".join(filter(None, (node.progress.percent, node.progress.amount)))
     if (found := inconsistency(node)) is not None:
         yield found

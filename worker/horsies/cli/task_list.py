@@ -36,6 +36,7 @@ _COLUMNS: Final = (
     Column("TRY", right=True, rank=6),
     Column("WORKER", least=10, rank=7),
     Column("BEAT", right=True, rank=4),
+    Column("PROGRESS", least=4, rank=2),
     Column("ERROR", least=9, rank=1),
 )
 
@@ -73,6 +74,7 @@ def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
         "age_s": row.age(now).total_seconds(),
         "wait_s": None if wait is None else wait.total_seconds(),
         "run_s": None if run is None else run.total_seconds(),
+        "progress": None if row.progress is None else plain(row.progress) | row.progress.shown(now),
     }
 
 
@@ -103,6 +105,7 @@ def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[Cell | str]:
         f"{row.attempt}/{row.attempts_allowed}",
         place_of(row.worker_id, row.worker_hostname, None if row.worker_id else row.worker_pid),
         ago(row.beat_at, now),
+        str(row.progress.words(now, lasting)) if row.progress else "",
         Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
     ]
 

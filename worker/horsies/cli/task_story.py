@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from horsies.cli.formatting import ago, at, lasting, state
+from horsies.cli.formatting import ago, at, lasting, rows, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.why import Why
-    from horsies.views import Attempt, AuditRow, Stored, TaskDetail
+    from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail, Usual
 
 _SHOWN: Final = 200_000
 _ALL: Final = 1_000_000_000
@@ -39,6 +39,7 @@ _ATTEMPTS: Final = (
     Column("WAITED", right=True),
     Column("RAN", right=True),
     Column("OUTCOME"),
+    Column("PROGRESS", least=8, rank=3),
     Column("ERROR", least=10, rank=1),
     Column("WHERE", least=10, rank=2),
     Column("ENDED", right=True),
@@ -80,6 +81,7 @@ def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
         "attempts": detail.attempts,
         "earlier_attempts": detail.earlier_attempts,
         "executions": detail.executions,
+        "usual": detail.usual,
         "why": None if why is None else why.reasons,
         "audit": masks.on(plain(detail.audit)),
         "reruns": detail.reruns,
@@ -90,6 +92,7 @@ def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
 def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) -> Iterator[str]:
     yield from _head(detail, screen)
     yield from titled("times", _times(detail), screen)
+    yield from titled("progress", _progress(detail), screen)
     yield from titled("why it waits", [] if why is None else [clean(reason.text) for reason in why.reasons], screen)
     yield from titled("attempts", _attempts(detail, screen), screen)
     for attempt in detail.attempts:
@@ -141,6 +144,26 @@ def _times(detail: TaskDetail) -> list[str]:
     return [f"{name:<11}{at(moment, now)}" for name, moment in moments.items() if moment is not None]
 
 
+def _progress(detail: TaskDetail) -> list[str]:
+    """How far it says that it is, and how long its name usually runs."""
+    row, now = detail.row, detail.now
+    said = [str(row.progress.words(now, lasting))] if row.progress else []
+    run = row.run(now)
+    if detail.usual is not None and run is not None:
+        said.append(f"{lasting(run)} of usually {usual_words(detail.usual)}")
+    return said
+
+
+def usual_words(usual: Usual) -> str:
+    """`1m10s, 95 % of 214 runs within 3m05s`."""
+    p50, p95 = (lasting(timedelta(seconds=seconds)) for seconds in (usual.p50_s, usual.p95_s))
+    return f"{p50}, 95 % of {rows(usual.runs, 'run')} within {p95}"
+
+
+def _came_to(progress: Progress | None) -> str:
+    return "" if progress is None else " ".join(filter(None, (progress.percent, progress.amount)))
+
+
 def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
     row, now = detail.row, detail.now
     cells: list[list[Cell | str]] = []
@@ -156,6 +179,7 @@ def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
                 waited,
                 ran,
                 state(row.state, screen),
+                _came_to(row.progress),
                 "",
                 place_of(row.worker_id, row.worker_hostname, row.worker_pid),
                 "",
@@ -178,6 +202,7 @@ def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) 
         lasting(attempt.started_at - before),
         lasting(attempt.finished_at - attempt.started_at),
         Cell(f"{mark} {attempt.outcome.lower().replace('_', ' ')}{again}", "green" if good else "red"),
+        _came_to(attempt.progress),
         attempt.error_code or "",
         where,
         f"{ago(attempt.finished_at, now)} ago",

@@ -65,7 +65,8 @@ def ls(
     """List tasks, a page at a time.
 
     AGE counts from when it was sent, WAIT from when it was due to its start, RUN from its start to its end or to now.
-    `--json` prints `now`, `filter`, `sort`, `tasks` and `next`, the cursor of the next page or null.
+    PROGRESS is what its code reports. `--json` prints `now`, `filter`, `sort`, `tasks` and `next`, the cursor of the
+    next page or null.
     """
     from horsies.cli.task_list import list_tasks
 
@@ -141,9 +142,9 @@ def show(
 ) -> None:
     """Show everything that is stored about one task.
 
-    Attempts with how long each waited and ran, heartbeats, why it waits, arguments and result, operator actions.
-    `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`, `failed_reason`, `attempts`,
-    `earlier_attempts`, `executions`, `why`, `audit`, `reruns` and `workflow`.
+    Progress, and how long tasks of its name usually run; attempts with how long each waited and ran, heartbeats, why it
+    waits, arguments and result, operator actions. `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`,
+    `failed_reason`, `attempts`, `earlier_attempts`, `executions`, `usual`, `why`, `audit`, `reruns` and `workflow`.
     """
     from horsies.cli.task_story import tell_story
 

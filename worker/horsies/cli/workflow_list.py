@@ -62,7 +62,7 @@ def workflow_report(row: WorkflowRow, now: datetime) -> dict[str, Any]:
     """A workflow for `--json`: the stored fields, and those derived from them at `now`."""
     stored: dict[str, Any] = plain(row)
     age_s, run_s = (now - row.sent_at).total_seconds(), row.run(now).total_seconds()
-    return stored | {"done": row.done, "age_s": age_s, "run_s": run_s}
+    return stored | {"done": row.done, "share": row.share, "age_s": age_s, "run_s": run_s}
 
 
 async def _page(

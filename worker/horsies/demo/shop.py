@@ -29,6 +29,8 @@ from horsies import (
     TaskSchedule,
     Weekday,
     WeeklySchedule,
+    progress,
+    track,
 )
 from horsies.store.embedded import default_place
 
@@ -204,19 +206,24 @@ def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
 @app.task("build_report", queue_name="bulk")
 def build_report(day: str, shop: str) -> TaskResult[dict[str, int], TaskError]:
     """Not repeatable: the accountants get a mail for each. So an interrupted one needs an operator's decision."""
-    time.sleep(about(10))
-    return TaskResult(ok={"orders": random.randrange(2_000), "refunds": random.randrange(40)})  # noqa: S311 - as above
+    orders = random.randrange(200, 2_000)  # noqa: S311 - sales of a shop that does not exist
+    pause_s = about(10) / orders
+    for _ in track(range(orders), unit="orders"):
+        time.sleep(pause_s)
+    return TaskResult(ok={"orders": orders, "refunds": random.randrange(40)})  # noqa: S311 - as above
 
 
 @app.task("import_catalog", queue_name="bulk", requeue_on_interrupt=True)
 def import_catalog(supplier: str, products: list[dict[str, Any]]) -> TaskResult[int, TaskError]:
-    time.sleep(about(8))
+    for _ in track(products, unit="products"):
+        time.sleep(about(8) / len(products))
     return TaskResult(ok=len(products))
 
 
 @app.task("nightly_import", queue_name="bulk")
 def nightly_import(path: str) -> TaskResult[None, TaskError]:
     """It waits for a lock that is never released: RUNNING, beating, and never done until an operator ends it."""
+    progress(3_400, 10_000, "rows")
     while True:
         time.sleep(1)
 

@@ -20,6 +20,7 @@ from horsies import (
     TaskResult,
     WorkflowDefinition,
     WorkflowSpec,
+    track,
 )
 from horsies.demo.shop import about, app, charge_card, failed, happens, render_invoice, send_confirmation
 
@@ -111,7 +112,11 @@ async def close_till(till: str, month: str, short: str | None) -> TaskResult[int
 
 @app.task("sum_up", queue_name="default")
 async def sum_up(month: str, tills: TaskResult[list[int], TaskError]) -> TaskResult[int, TaskError]:
-    return TaskResult(ok=sum(tills.unwrap()))
+    cents = 0
+    for till in track(tills.unwrap(), unit="tills"):
+        await asyncio.sleep(about(0.3))
+        cents += till
+    return TaskResult(ok=cents)
 
 
 @app.task("mail_accountant", queue_name="mail")

@@ -172,6 +172,7 @@ SELECT count(*) AS sweep_state FROM gone
 
 -- name: prune_tasks
 -- retention.py; still final, old enough and of no unfinished workflow; a locked row is left ($1 age in s, $2 ids)
+-- With what their runs have reported.
 WITH gone AS (
     DELETE FROM horsies_tasks
      WHERE id = ANY (ARRAY(
@@ -187,6 +188,8 @@ WITH gone AS (
                         LIMIT 1) IS NULL
                   FOR UPDATE OF task SKIP LOCKED))
     RETURNING id
+), progress AS (
+    DELETE FROM horsies_progress WHERE task_id = ANY (ARRAY(SELECT id FROM gone))
 )
 SELECT count(*) AS tasks FROM gone
 

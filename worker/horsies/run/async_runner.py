@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
+    from horsies.run.progress_table import ProgressTable
 
 current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("current_key", default=None)
 
@@ -36,11 +37,13 @@ class AsyncRunner:
         tasks: Tasks,
         limit: int,
         leases: ChildLeases,
+        progress: ProgressTable,
         tracing: Tracing | None,
         flush_output: Callable[[], None],
     ) -> None:
         self._channel = channel
         self._leases = leases
+        self._progress = progress
         self._tracing = tracing
         self._tasks = tasks
         self._limit = limit
@@ -104,7 +107,7 @@ class AsyncRunner:
     def _start_waiting(self) -> None:
         while self._waiting and len(self._active) < self._limit:
             job = self._waiting.popleft()
-            run = Run(job[0], job[-1], self._leases)
+            run = Run(job[0], job[-1], self._leases, self._progress)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
         if self._no_more and not self._active:

@@ -17,6 +17,7 @@ from horsies.run.job_queue import Buried, Track
 from horsies.run.leases import memory_for, shared_memory
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
+from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.run.stacks import StackReader
 from horsies.run.standstill import stands_still
 from horsies.run.title import Title
@@ -24,6 +25,7 @@ from horsies.run.title import Title
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.domain.progress import Reading
     from horsies.run.child_stack import Stack
     from horsies.run.leases import Guard
 
@@ -45,6 +47,7 @@ class Child:
         guard: Guard,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
+        on_progress: Callable[[str, Reading], None],
     ) -> None:
         self.spec = spec
         self.guard = guard
@@ -53,6 +56,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._on_result = on_result
         self._on_output = on_output
+        self._on_progress = on_progress
         self._on_exit: Callable[[Child, ChildExit], None] | None = None  # set when it is ready
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -66,6 +70,8 @@ class Child:
         self._stood_still = False
         self._table_fd = memory_for(2 * _SPARE_SLOTS + spec.async_concurrency)
         self._table = LeaseTable(self._table_fd)
+        self._progress_fd = shared_memory("horsies progress", (len(self._table.slots) + 1) * RECORD_BYTES)
+        self._progress = ProgressTable(self._progress_fd)
         self._late_ns = spec.terms.late_ns
         slots = self._table.slots
         self._tracks = (
@@ -87,14 +93,16 @@ class Child:
         *,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
+        on_progress: Callable[[str, Reading], None],
         on_exit: Callable[[Child, ChildExit], None],
     ) -> Child:
         """Start a child and wait until it has imported the app; raises ChildFailed with the reason otherwise.
 
-        The callbacks run in the event loop's thread and must not raise. on_exit is the last one, called exactly once,
+        The callbacks run in the event loop's thread and must not raise. on_progress comes before the result of its job,
+        and with read_progress(). on_exit is the last one, called exactly once,
         after every result that the child had sent, also after close() and kill().
         """
-        child = cls(spec, guard, on_result, on_output)
+        child = cls(spec, guard, on_result, on_output, on_progress)
         try:
             async with asyncio.timeout(spec.start_timeout_s):
                 await child._ready
@@ -166,6 +174,12 @@ class Child:
                 return await self._stacks.read(kind, track.number(key), with_locals=with_locals)
         return None
 
+    def read_progress(self) -> None:
+        """Call on_progress with the key and the last report of each job that has reported anything."""
+        if self._progress.used:
+            for track in self._tracks:
+                track.read_progress()
+
     def hold_results(self, hold: bool) -> None:
         """Stop reading results, so that the child waits before it sends more, or read them again."""
         for track in self._tracks:
@@ -187,11 +201,13 @@ class Child:
             limit=limit,
             table=self._table,
             slots=slots,
+            progress=self._progress,
             terms=self.spec.terms,
             running=self.running,
             ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
             on_begin=self._title.begun,
             before_results=self._read_outputs,
+            on_progress=self._on_progress,
             on_result=self._result,
             on_end=self._lost,
             kill=self.kill,
@@ -200,7 +216,8 @@ class Child:
     def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
         channels = self._channels
         rope, end_of_guard = os.pipe()
-        descriptors = [self._table_fd, rope, self._dump, *(channel.child_end.fileno() for channel in channels)]
+        shared = [self._table_fd, self._progress_fd]
+        descriptors = [*shared, rope, self._dump, *(channel.child_end.fileno() for channel in channels)]
         pipes = [os.pipe() for _ in _STREAMS]
         numbers = [str(number) for number in (os.getpid(), *descriptors)]
         try:
@@ -219,6 +236,7 @@ class Child:
             for channel in channels:
                 channel.close()
             self._table.close()
+            self._progress.close()
             os.close(self._dump)
             for end_of_ours, _ in pipes:
                 os.close(end_of_ours)
@@ -226,7 +244,7 @@ class Child:
         finally:
             for _, end_of_child in pipes:
                 os.close(end_of_child)
-            for descriptor in (self._table_fd, rope, end_of_guard):
+            for descriptor in (*shared, rope, end_of_guard):
                 os.close(descriptor)
         for channel in channels:
             channel.child_end.close()
@@ -301,6 +319,7 @@ class Child:
         self._finishing = True
         plain, many = (track.on_child_exit() for track in self._tracks)
         self._table.close()
+        self._progress.close()
         for output in self._outputs:
             output.finish()
         self._control.close()

@@ -1,8 +1,8 @@
 """The child process: imports the application once, runs jobs, ends with its parent.
 
-Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD ROPE_FD DUMP_FD CONTROL_FD SYNC_FD ASYNC_FD`. The first
-message on the control socket names what to import; later messages stop jobs, ask for the stack of one, and set the
-title that `ps` shows.
+Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD PROGRESS_FD ROPE_FD DUMP_FD CONTROL_FD SYNC_FD
+ASYNC_FD`. The first message on the control socket names what to import; later messages stop jobs, ask for the stack of
+one, and set the title that `ps` shows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from horsies.run.die_with_parent import die_with
 from horsies.run.frames import CHUNK, FrameReader, pack
 from horsies.run.guard import LeaseTable
 from horsies.run.outcomes import TaskStopped
+from horsies.run.progress_table import ProgressTable
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
+from horsies.task.progress import forget_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,13 +72,15 @@ class Parent:
 
 
 def main() -> None:
-    parent_pid, table_fd, rope, dump, *descriptors = map(int, sys.argv[1:])
+    parent_pid, table_fd, progress_fd, rope, dump, *descriptors = map(int, sys.argv[1:])
     die_with(parent_pid)
     end_with_guard(rope)
     os.set_inheritable(rope, False)
     dump_on_signal(dump)
     table = LeaseTable(table_fd)
     os.close(table_fd)
+    progress = ProgressTable(progress_fd)
+    os.close(progress_fd)
     # Ctrl+c in a terminal reaches the whole process group; the parent decides what happens to the tasks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -84,7 +88,7 @@ def main() -> None:
         each.set_inheritable(False)
     _ForkGuard().install(sockets)
     try:
-        _serve(table, *sockets)
+        _serve(table, progress, *sockets)
     except BaseException:  # noqa: BLE001 - threads that user code has left behind must not keep a broken child alive
         traceback.print_exc()
         os._exit(1)
@@ -94,7 +98,11 @@ def main() -> None:
 
 
 def _serve(
-    table: LeaseTable, control: socket.socket, sync_channel: socket.socket, async_channel: socket.socket
+    table: LeaseTable,
+    progress: ProgressTable,
+    control: socket.socket,
+    sync_channel: socket.socket,
+    async_channel: socket.socket,
 ) -> None:
     parent = Parent(control)
     (locator, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
@@ -121,12 +129,12 @@ def _serve(
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     if coroutines:
-        many = AsyncRunner(async_channel, tasks, limit, leases, tracing, flush_output)
+        many = AsyncRunner(async_channel, tasks, limit, leases, progress, tracing, flush_output)
         runners.append(many)
         many.start()
     leases.start()
     parent.say("ready", list(tasks), coroutines)
-    plain.run(tasks, leases, tracing)
+    plain.run(tasks, leases, progress, tracing)
     if coroutines:
         many.join()
     flush_output()
@@ -209,6 +217,7 @@ class _ForkGuard(threading.local):
         def leave() -> None:
             for each in sockets:
                 each.close()
+            forget_runs()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._restore()
 

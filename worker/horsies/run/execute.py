@@ -12,7 +12,9 @@ from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.run.guard import LeaseTable
 from horsies.run.outcomes import Outcome, TaskStopped, failed, outcome_of
+from horsies.task.progress import begin_reports, end_reports
 from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
     from horsies.domain.trace import RunContext, Tracing
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.progress_table import ProgressTable
     from horsies.task import TaskFunction
+    from horsies.task.progress import Report
 
 AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
 Tasks: TypeAlias = "Mapping[str, AnyTask]"
@@ -38,17 +42,26 @@ class Run:
     number: int
     slot: int
     leases: ChildLeases
+    progress: ProgressTable
     stop: TaskStopped | None = None
     began: bool = False
     span: str | None = None
     """The traceparent of its span, if it is traced."""
     raised: BaseException | None = None
     """The exception it failed with, until `let_go`."""
+    report: Report | None = None
+    tracked: bool = False
 
     def begin(self) -> None:
         """Mark the start in memory that the parent can read after a death; TaskStopped without a lease."""
         self.leases.begin(self.slot, self.number)
         self.began = True
+        begin_reports(self)
+
+    def open_report(self) -> Report:
+        """Called by the first `progress` or `track` of this run."""
+        self.report = report = self.progress.writer(LeaseTable.place(self.slot), self.number)
+        return report
 
     def let_go(self) -> None:
         """End the lease, and free what user code has left in its frames.
@@ -58,6 +71,7 @@ class Run:
         989 MB in the child for another 2 000 tasks.
         """
         if self.began:
+            end_reports(self)
             self.leases.end(self.slot, self.number)
         _forget_frames(self.raised, self.stop)
         self.raised = self.stop = None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from horsies.run.claimer import Claimer, Offer
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTasks
+    from horsies.run.progress import ProgressBook
     from horsies.run.settings import Identity
     from horsies.run.task_outcomes import TaskOutcomes
     from horsies.store.dedicated_connection import Lane
@@ -71,6 +72,7 @@ class Finisher:
         events: Events,
         *,
         make: TaskOutcomes,
+        progress: ProgressBook,
         claimer: Claimer,
         capped: bool,
         on_retry: Callable[[float], None],
@@ -85,6 +87,7 @@ class Finisher:
         self._in_flight = in_flight
         self._events = events
         self._make = make
+        self._progress = progress
         self._on_retry = on_retry
         self._on_stored = on_stored
         self._on_workflow_task = on_workflow_task
@@ -175,6 +178,7 @@ class Finisher:
             self._forget(held)
             self._in_flight.drop(held)
             self._in_flight.recent.add(batch[held].outcome)
+            self._progress.ended(held, accepted=answer.verdict is Verdict.ACCEPTED)
             self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
             if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
                 self._on_workflow_task(held.task_id, batch[held].outcome.span)

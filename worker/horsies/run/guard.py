@@ -51,6 +51,11 @@ class LeaseTable:
         self._words = memoryview(self._memory).cast("q")
         self.slots = range(0, len(self._words), 3)
 
+    @staticmethod
+    def place(slot: int) -> int:
+        """Counted from 0: where another table has what belongs to this slot."""
+        return slot // 3
+
     def assign(self, slot: int, number: int, confirmed_at: int) -> None:
         self._words[slot + 1] = confirmed_at
         self._words[slot] = number

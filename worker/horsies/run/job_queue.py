@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from horsies.domain.progress import Reading
     from horsies.run.contract import Job
     from horsies.run.guard import LeaseTable
     from horsies.run.outcomes import Outcome
+    from horsies.run.progress_table import ProgressTable
 
 STOP_GRACE_S: Final = 5.0
 _UNREAD_S: Final = 1.0  # 16 MB take 50 ms
@@ -58,11 +60,13 @@ class Track:
         limit: int,
         table: LeaseTable,
         slots: range,
+        progress: ProgressTable,
         terms: LeaseTerms,
         running: dict[str, float],
         ask_to_stop: Callable[[int, str, str], None],
         on_begin: Callable[[], None],
         before_results: Callable[[], None],
+        on_progress: Callable[[str, Reading], None],
         on_result: Callable[[str, ChildResult], None],
         on_end: Callable[[], None],
         kill: Callable[[], None],
@@ -72,6 +76,8 @@ class Track:
         self._loop = loop
         self._table = table
         self._free = list(slots)
+        self._progress = progress
+        self._on_progress = on_progress
         self._terms = terms
         self._running = running
         self._ask_to_stop = ask_to_stop
@@ -112,6 +118,11 @@ class Track:
         """A stored beat shows this run alive: its lease counts from then."""
         self._table.confirm(self._by_key[key].slot, confirmed_at)
 
+    def read_progress(self) -> None:
+        """Tell the last reports of the jobs that have begun."""
+        for flight in self._flights.values():
+            self._tell_progress(flight)
+
     def hold_results(self, hold: bool) -> None:
         if hold:
             self.channel.pause()
@@ -139,6 +150,7 @@ class Track:
         buried = Buried([], [], [])
         for flight in list(self._flights.values()):
             began = self._table.has_begun(flight.slot, flight.number)
+            self._tell_progress(flight)
             if flight.stop is not None:
                 code, message = flight.stop
                 if began:
@@ -169,6 +181,11 @@ class Track:
             flight.timer = self._loop.call_later(flight.job.timeout_ms / 1_000, self._time_out, flight)
         self._on_begin()
 
+    def _tell_progress(self, flight: RunningJob) -> None:
+        reading = self._progress.read(self._table.place(flight.slot), flight.number)
+        if reading is not None:
+            self._on_progress(flight.job.key, reading)
+
     def _time_out(self, flight: RunningJob) -> None:
         if self.channel.resume():  # it may have ended in time, with an unread result
             flight.timer = self._loop.call_later(_UNREAD_S, self._time_out, flight)
@@ -190,6 +207,8 @@ class Track:
         self, flight: RunningJob, outcome: Outcome, duration_s: float, *, began: bool, span: str | None = None
     ) -> None:
         key = flight.job.key
+        if self._progress.used:
+            self._tell_progress(flight)
         del self._flights[flight.number], self._by_key[key]
         self._table.release(flight.slot)
         self._free.append(flight.slot)

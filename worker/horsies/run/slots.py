@@ -15,10 +15,12 @@ from horsies.run.leases import Guard
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from horsies.domain.progress import Reading
     from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, Stream
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTask
     from horsies.run.output_rings import OutputRings
+    from horsies.run.progress import ProgressBook
     from horsies.run.settings import WorkerSettings
 
 _SHORT_WORK_S = 0.02  # a child gets this much work ahead, estimated from the durations of its tasks so far
@@ -52,6 +54,7 @@ class Slots:
         *,
         title: str,
         outputs: OutputRings,
+        progress: ProgressBook,
         traced: bool,
         on_result: Callable[[InFlightTask, ChildResult], None],
         on_lost: Callable[[InFlightTask, str], None],
@@ -64,6 +67,7 @@ class Slots:
         self._events = events
         self._title = title
         self._outputs = outputs
+        self._progress = progress
         self._traced = traced
         self._on_result = on_result
         self._on_lost = on_lost
@@ -183,7 +187,12 @@ class Slots:
         if self._guard is None or self._guard.ended:
             self._guard = Guard(self._terms, self._guard_ended)
         child = await Child.start(
-            spec, self._guard, on_result=self._child_result, on_output=self._child_output, on_exit=self._child_exit
+            spec,
+            self._guard,
+            on_result=self._child_result,
+            on_output=self._child_output,
+            on_progress=self._child_progress,
+            on_exit=self._child_exit,
         )
         slot.child, slot.failures, slot.sync_load, slot.async_load = child, 0, 0, 0
         self._by_child[child] = slot
@@ -220,6 +229,11 @@ class Slots:
         if held is not None:
             self._outputs.add(held.task.token, stream, line)
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
+
+    def _child_progress(self, key: str, reading: Reading) -> None:
+        held = self._held.get(key)
+        if held is not None:
+            self._progress.heard(held, reading)
 
     def _child_exit(self, child: Child, end: ChildExit) -> None:
         slot = self._by_child.pop(child, None)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
+    from horsies.run.progress_table import ProgressTable
 
 _HEARD_AFTER_S: Final = 0.05
 """A signal is handled within a millisecond, unless C code is running that does not return."""
@@ -40,14 +41,15 @@ class SyncRunner:
         self.current_key: str | None = None  # the job of the prints
         self._tasks: Tasks = {}
         self._leases: ChildLeases
+        self._progress: ProgressTable
         self._tracing: Tracing | None = None
         self._current: Run | None = None
         self._stops: dict[int, TaskStopped] = {}
         self._pid = os.getpid()
 
-    def run(self, tasks: Tasks, leases: ChildLeases, tracing: Tracing | None) -> None:
+    def run(self, tasks: Tasks, leases: ChildLeases, progress: ProgressTable, tracing: Tracing | None) -> None:
         """Run jobs until the parent closes the socket."""
-        self._tasks, self._leases, self._tracing = tasks, leases, tracing
+        self._tasks, self._leases, self._progress, self._tracing = tasks, leases, progress, tracing
         frames = FrameReader()
         while data := self._channel.recv(CHUNK):
             # Removed one by one: 100 MB of arguments would otherwise stay here until the next job comes.
@@ -92,7 +94,7 @@ class SyncRunner:
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
-        run = self._current = Run(number, job[-1], self._leases)
+        run = self._current = Run(number, job[-1], self._leases, self._progress)
         begin = perf_counter()
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)

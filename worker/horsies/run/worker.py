@@ -25,6 +25,7 @@ from horsies.run.loops import Loop, Supervisor, Wake
 from horsies.run.metrics.probes import Phase, Probes
 from horsies.run.orders import CHANNEL, Orders
 from horsies.run.output_rings import OutputRings
+from horsies.run.progress import ProgressBook, ProgressWriter
 from horsies.run.scheduler import Schedules
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
@@ -69,7 +70,7 @@ class Worker:
         self.claim_rules = ClaimRules.of(app, settings, self.identity)
         self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
-        self.outputs = OutputRings()
+        self.outputs, self.progress = OutputRings(), ProgressBook()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
@@ -94,7 +95,7 @@ class Worker:
         if self.app.hooks:
             self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
-        loops += [self.orders, self.looks, self.advancer, self.subworkflow_builder, *self.duties]
+        loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
             schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
@@ -188,6 +189,7 @@ class Worker:
             events,
             title=self.identity.worker_id,
             outputs=self.outputs,
+            progress=self.progress,
             traced=self.app.tracing is not None,
             on_result=self._result,
             on_lost=self._lost_child,
@@ -224,6 +226,7 @@ class Worker:
             self.in_flight,
             events,
             make=TaskOutcomes(self.identity, self.outputs, config.failed_output_bytes),
+            progress=self.progress,
             claimer=self.claimer,
             capped=self.claim_rules.capped,
             on_retry=self._retry_due,
@@ -247,19 +250,10 @@ class Worker:
 
     def _wire_upkeep(self, beat: Lane, upkeep: Lane) -> None:
         """Everything that is not on the path of a task."""
-        config, events = self.app.config, self.events
-        self.beats = Beats(config, self.identity, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
-        self.snapshots = Snapshots(
-            config,
-            self.settings,
-            self.identity,
-            upkeep,
-            self.slots,
-            self.claimer,
-            self.in_flight,
-            self.started_at,
-            self.app.tasks,
-        )
+        config, events, who = self.app.config, self.events, self.identity
+        self.beats = Beats(config, who, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
+        slots, claimer, held, tasks = self.slots, self.claimer, self.in_flight, self.app.tasks
+        self.snapshots = Snapshots(config, self.settings, who, upkeep, slots, claimer, held, self.started_at, tasks)
         self.unknown_tasks = UnknownTasks(
             self.claim_rules,
             self.identity,
@@ -275,6 +269,7 @@ class Worker:
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
         self.looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
+        self.progress_writer = ProgressWriter(who, upkeep, self.progress, lambda: slots.children)
         self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
@@ -410,10 +405,14 @@ class Worker:
                 self.events.warn("could not give claims back", locked=len(locked))
 
     async def _say_goodbye(self) -> None:
-        """A last snapshot, with no more claiming: otherwise consoles show a worker that was stopped as late."""
+        """A last snapshot, with no more claiming: otherwise consoles show a worker that was stopped as late.
+
+        And how far the tasks came that have just ended.
+        """
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.snapshots.step()
+                await self.progress_writer.step()
         except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost
             self.snapshots.lane.discard()
 

@@ -37,6 +37,7 @@ from horsies.views.flow import (
     task_series,
 )
 from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
+from horsies.views.progress import Progress
 from horsies.views.queues import QueueRow, queue_rows
 from horsies.views.reading import READER_SETTINGS
 from horsies.views.schedules import (
@@ -126,6 +127,7 @@ __all__ = [
     "OperationPage",
     "OperationRow",
     "ParentLink",
+    "Progress",
     "QueueRate",
     "QueueRow",
     "ScheduleRow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.query import TaskConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
+from horsies.views.progress import has_progress, progress_of
 from horsies.views.reading import aware
 from horsies.views.tasks import task_page
+from horsies.views.usual import usual_durations
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from horsies.views.audit import AuditRow
     from horsies.views.pages import TaskRow
+    from horsies.views.progress import Progress
+    from horsies.views.usual import Usual
 
 _MOST_IDS: Final = 10
 _MOST_SEARCHED: Final = 1_000_000
@@ -67,6 +71,8 @@ class Attempt:
     worker_process_name: str | None
     output: str | None = None
     """The last lines that it had written, if it failed."""
+    progress: Progress | None = None
+    """How far it came, if its code has reported that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,8 @@ class TaskDetail:
     reruns: tuple[str, ...]
     """Tasks that an operator copied from this one, newest first, the last few."""
     node: NodeLink | None
+    usual: Usual | None = None
+    """How long its name usually runs, while it does; None if none of its name has completed of late."""
 
 
 async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
@@ -162,7 +170,15 @@ async def task_detail(
         audit=audit.rows,
         reruns=tuple(story["reruns"]),
         node=NodeLink(*tuple(story)[-6:]) if story["workflow_id"] is not None else None,
+        usual=await _usual(conn, row),
     )
+
+
+async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
+    """Upstream's tables have no index by which it could be read."""
+    if row.status != "RUNNING" or not await has_progress(conn):
+        return None
+    return (await usual_durations(conn, [row.name])).get(row.name)
 
 
 def stored(story: Any, name: str) -> Stored | None:
@@ -172,7 +188,9 @@ def stored(story: Any, name: str) -> Stored | None:
 
 async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attempt, ...], int]:
     rows = await conn.fetch(statement(__name__, "view_task_attempts"), task_id, _MOST_ATTEMPTS)
-    newest_first = [Attempt(*map(aware, tuple(row)[:-1])) for row in rows]
+    found = [Attempt(*map(aware, tuple(row)[:-1])) for row in rows]
+    reports = await progress_of(conn, [(task_id, one.started_at) for one in found])
+    newest_first = [replace(one, progress=reports.get((task_id, one.started_at))) for one in found]
     return tuple(reversed(newest_first)), rows[0]["all_of_them"] if rows else 0
 
 

@@ -11,6 +11,8 @@ from horsies.views.searching import Cursor, Page
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from horsies.views.progress import Progress, RunKey
+
 
 class Sort(StrEnum):
     """Some orders show only the tasks that have the sort column: WAITING the PENDING ones, RUNNING the RUNNING ones.
@@ -61,6 +63,8 @@ class TaskRow:
     """The newest beat of this execution: by the runner while RUNNING, by the claimer while CLAIMED, else None."""
     error_message: str | None = None
     """The beginning of it, of the last attempt of a task that failed or waits for a retry."""
+    progress: Progress | None = None
+    """Of its run, while it is RUNNING, if its code reports any."""
 
     @property
     def attempt(self) -> int:
@@ -83,6 +87,12 @@ class TaskRow:
         """From claimable to started; None while it is not due yet, and if it ended without a start."""
         until = self.started_at or (None if self.finished_at else now)
         return None if until is None or until < self.enqueued_at else until - self.enqueued_at
+
+    @property
+    def run_key(self) -> RunKey | None:
+        """Under which its progress is stored; None while it does not run."""
+        began = self.started_at or self.claimed_at
+        return (self.id, began) if self.status == "RUNNING" and began is not None else None
 
     def run(self, now: datetime) -> timedelta | None:
         """From its start to its end or now; None if it has not started."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.statements import statement
 from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
+from horsies.views.progress import progress_of
 from horsies.views.search import TASKS, rows_at_once, source_for
 from horsies.views.searching import Cursor, Stretch, read_newest, read_page, stretch_of
 
@@ -65,7 +66,7 @@ async def task_page(
     else:
         most = rows_at_once(wanted, source)
         stretch = await stretch_of(conn, TASKS, wanted, source, ascending=ascending, after=after, most=most)
-    return await read_page(
+    page = await read_page(
         conn,
         TASKS,
         wanted,
@@ -76,6 +77,9 @@ async def task_page(
         cursor_of=partial(cursor_of, sort=sort),
         backwards=backwards,
     )
+    reports = await progress_of(conn, [row.run_key for row in page.rows if row.run_key is not None])
+    rows = (replace(row, progress=reports[row.run_key]) if row.run_key in reports else row for row in page.rows)
+    return replace(page, rows=tuple(rows)) if reports else page
 
 
 async def matching(conn: asyncpg.Connection, wanted: TaskConditions, limit: int) -> list[ExpectedState]:

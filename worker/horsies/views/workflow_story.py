@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.plan import MAP_DEFINITION
@@ -11,16 +11,18 @@ from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.detail import Ambiguous, Stored, stored
+from horsies.views.progress import progress_of
 from horsies.views.reading import aware
 from horsies.views.workflows import workflow_page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     import asyncpg
 
     from horsies.views.audit import AuditRow
+    from horsies.views.progress import Progress
     from horsies.views.workflows import WorkflowRow
 
 _MOST_IDS: Final = 10
@@ -70,6 +72,8 @@ class NodeView:
     """How many nodes the child has; None if there is no child (yet)."""
     sub_done: int | None
     sub_failed: int | None
+    progress: Progress | None = None
+    """Of its task, while that is RUNNING, if its code reports any."""
 
     @property
     def label(self) -> str:
@@ -180,7 +184,7 @@ async def workflow_story(
     return WorkflowStory(
         now=page.now,
         row=page.rows[0],
-        nodes=tuple(map(_node, nodes)),
+        nodes=await _with_progress(conn, map(_node, nodes)),
         result=stored(story, "result"),
         error=stored(story, "error"),
         success_policy=stored(story, "policy"),
@@ -205,18 +209,32 @@ async def node_story(
     if story is None or node is None:
         return None
     audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("node", f"{workflow_id}:{index}"))
+    (reporting,) = await _with_progress(conn, [_node(node)])
     return NodeStory(
         now=story["now"],
         workflow_id=story["id"],
         workflow_name=story["name"],
         workflow_status=story["status"],
-        node=_node(node),
+        node=reporting,
         args=stored(story, "args"),
         kwargs=stored(story, "kwargs"),
         options=stored(story, "options"),
         result=stored(story, "result"),
         summary=stored(story, "summary"),
         audit=audit.rows,
+    )
+
+
+async def _with_progress(conn: asyncpg.Connection, nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    found = tuple(nodes)
+    runs = {
+        node.index: (node.task_id, node.started_at)
+        for node in found
+        if node.task_status == "RUNNING" and node.task_id is not None and node.started_at is not None
+    }
+    reports = await progress_of(conn, runs.values())
+    return tuple(
+        replace(node, progress=reports.get(runs[node.index])) if node.index in runs else node for node in found
     )
 
 

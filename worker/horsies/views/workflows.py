@@ -9,6 +9,7 @@ from horsies.domain.states import WorkflowStatus
 from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.counts import Count, StateCounts
+from horsies.views.progress import part_done
 from horsies.views.searching import Cursor, Page, Rest, Stretch, over, read_newest, read_page, stretch_of
 from horsies.views.workflow_search import LIVE_STATUSES, UNSUCCESSFUL_STATUSES, WORKFLOWS, source_for
 
@@ -52,6 +53,13 @@ class WorkflowRow:
     """The code of the stored error; a COMPLETED workflow may have one, too."""
     failed_node: str | None
     """node_id (or the index, if it has none) of the failed node with the lowest index."""
+    part_done: float = 0.0
+    """How many nodes' worth of those that run is done, by what their tasks report."""
+
+    @property
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1: a running node counts by its progress."""
+        return (self.done + min(self.part_done, self.running)) / self.total if self.total else 0.0
 
     @property
     def done(self) -> int:
@@ -90,7 +98,7 @@ async def workflow_page(
     else:
         most = source.rows_at_once
         stretch = await stretch_of(conn, WORKFLOWS, wanted, source, ascending=backwards, after=after, most=most)
-    return await read_page(
+    page = await read_page(
         conn,
         WORKFLOWS,
         wanted,
@@ -101,6 +109,9 @@ async def workflow_page(
         cursor_of=workflow_cursor_of,
         backwards=backwards,
     )
+    parts = await part_done(conn, [row.id for row in page.rows if row.running])
+    rows = (replace(row, part_done=parts[row.id]) if row.id in parts else row for row in page.rows)
+    return replace(page, rows=tuple(rows)) if parts else page
 
 
 def workflow_cursor_of(row: WorkflowRow) -> Cursor:

@@ -125,6 +125,9 @@ OUR_TABLES: dict[str, Table] = {
         _names("look_id task_id worker_id claimed_at kind with_locals after_line asked_at answered_at answer"),
         needs=("SELECT", "UPDATE"),
     ),
+    "horsies_progress": Table(
+        _names("task_id started_at done total unit rate gap_s reported_at"), needs=("SELECT", "INSERT", "UPDATE")
+    ),
     "horsies_schedules": Table(
         _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")
     ),

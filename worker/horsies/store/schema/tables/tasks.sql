@@ -78,6 +78,25 @@ CREATE TABLE IF NOT EXISTS horsies_heartbeats (
     pid       integer
 );
 
+-- How far a run has come, as its code reports: a row for each run that reports, written at most once a second. By the
+-- start of the run, which its attempt has too: what a worker writes that has lost the task is of its own run, and a
+-- retry begins with nothing. No foreign key: it would cost each deleted task a search here, and prevent a TRUNCATE of the
+-- tasks. Deleted with its task. Half of each page is free, so that all updates are heap-only.
+CREATE TABLE IF NOT EXISTS horsies_progress (
+    task_id     varchar(36)      NOT NULL,
+    started_at  timestamptz      NOT NULL,
+    done        double precision NOT NULL,
+    -- NULL: unknown
+    total       double precision,
+    unit        varchar(24),
+    -- per second, of late; NULL before the second change
+    rate        double precision,
+    -- the usual time between two changes, in s
+    gap_s       double precision,
+    reported_at timestamptz      NOT NULL,
+    PRIMARY KEY (task_id, started_at)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
 -- fillfactor 80 leaves room on the page for the next version of a row: of lease renewals and finalizing marks 66 % are
 -- heap-only instead of 10 %, and batches write a fifth less WAL (3 060 instead of 3 800 bytes per task). 70 would make
 -- it 84 %, for a table 14 % larger. Vacuum after 1 % instead of 20 %: a million finished rows would otherwise allow 200

@@ -1,0 +1,140 @@
+"""How far runs have come, as their code reports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from weakref import WeakSet
+
+from horsies.store.statements import statement
+from horsies.views.reading import aware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import datetime
+
+    import asyncpg
+
+RunKey: TypeAlias = "tuple[str, datetime]"
+"""A task, and the start of one of its runs."""
+
+_FRESH_S: Final = 10.0
+_MISSED: Final = 4
+_WHOLE: Final = 10_000_000
+_LONGEST_LEFT_S: Final = 100 * 86_400
+
+_with_progress: WeakSet[asyncpg.Connection] = WeakSet()
+
+
+class ProgressWords(NamedTuple):
+    """`34 %`, `3,400/10,000 rows`, `120/s`, `55s left`; each may be empty. Of an old report: no rate, and `4m ago`."""
+
+    percent: str
+    amount: str
+    rate: str
+    left: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last report of a run, in the column order of the statement."""
+
+    done: float
+    total: float | None
+    unit: str | None
+    rate: float | None
+    """Per second, of late; None before the second change."""
+    gap_s: float | None
+    """The usual time between two changes."""
+    reported_at: datetime
+
+    @property
+    def share(self) -> float | None:
+        """From 0 to 1; None without a total."""
+        return None if self.total is None else min(self.done / self.total, 1.0)
+
+    def is_stale(self, now: datetime) -> bool:
+        """Whether it has not changed for so long that its rate says nothing any more: the code or its worker hangs."""
+        return (now - self.reported_at).total_seconds() > max(_FRESH_S, _MISSED * (self.gap_s or 0))
+
+    def left(self, now: datetime) -> timedelta | None:
+        """How long the rest takes at this rate; None if that cannot be told."""
+        if self.total is None or not self.rate or self.done >= self.total or self.is_stale(now):
+            return None
+        left_s = (self.total - self.done) / self.rate - (now - self.reported_at).total_seconds()
+        return timedelta(seconds=max(left_s, 0.0)) if left_s < _LONGEST_LEFT_S else None
+
+    @property
+    def percent(self) -> str:
+        """`34 %`, never 100 % before all is done; empty without a total."""
+        return "" if self.total is None else f"{min(int(self.done * 100 / self.total), 100)} %"
+
+    @property
+    def amount(self) -> str:
+        """`3,400/10,000 rows`."""
+        total = "" if self.total is None else f"/{_number(self.total)}"
+        return f"{_number(self.done)}{total}" + (f" {self.unit}" if self.unit else "")
+
+    def shown(self, now: datetime) -> dict[str, object]:
+        """What follows from the fields at this moment."""
+        left = self.left(now)
+        return {
+            "share": self.share,
+            "stale": self.is_stale(now),
+            "left_s": None if left is None else left.total_seconds(),
+        }
+
+    def words(self, now: datetime, lasting: Callable[[timedelta], str]) -> ProgressWords:
+        if self.total is not None and self.done >= self.total:
+            rate = left = ""
+        elif self.is_stale(now):
+            rate, left = "", f"{lasting(now - self.reported_at)} ago"
+        else:
+            rest = self.left(now)
+            rate, left = _rate(self.rate) if self.rate else "", "" if rest is None else f"{lasting(rest)} left"
+        return ProgressWords(self.percent, self.amount, rate, left)
+
+
+async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Mapping[RunKey, Progress]:
+    """Runs that have reported nothing are left out. Upstream has no such table, and a role may not read it."""
+    if not runs or not await has_progress(conn):
+        return {}
+    tasks, starts = zip(*runs, strict=True)
+    rows = await conn.fetch(statement(__name__, "view_progress"), tasks, starts)
+    return {(task_id, started_at): Progress(*told) for task_id, started_at, *told in (map(aware, row) for row in rows)}
+
+
+async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:
+    """By workflow, how many nodes' worth of its running nodes is done, by what their tasks report."""
+    if not workflow_ids or not await has_progress(conn):
+        return {}
+    return dict(await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids)))
+
+
+async def has_progress(conn: asyncpg.Connection) -> bool:
+    """Whether the tables are of our version 12, with its indexes; asked until they are, as they may be upgraded."""
+    if conn in _with_progress:
+        return True
+    found: bool = await conn.fetchval(statement(__name__, "view_has_progress"))
+    if found:
+        _with_progress.add(conn)
+    return found
+
+
+def _number(value: float) -> str:
+    if value >= _WHOLE:
+        scale, letter = next(each for each in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= each[0])
+        return f"{value / scale:,.1f}{letter}"
+    return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def _rate(rate: float) -> str:
+    """`120/s`, `1.3/s`, `7/min`, `2.5/h`."""
+    for per, unit in ((1, "s"), (60, "min"), (3_600, "h")):
+        if rate * per >= 1 or unit == "h":
+            break
+    return f"{_number(round(rate * per) if rate * per >= 10 else round(rate * per, 1))}/{unit}"

@@ -1,0 +1,26 @@
+-- name: view_has_progress
+-- views/progress.py; reads only
+SELECT COALESCE(has_table_privilege(to_regclass('horsies_progress'), 'SELECT'), false)
+
+-- name: view_progress
+-- views/progress.py; reads only, each by the primary key ($1 tasks, $2 starts of their runs)
+SELECT run.task_id, run.started_at, done, total, unit, rate, gap_s, reported_at
+  FROM unnest($1::text[], $2::timestamptz[]) AS run (task_id, started_at)
+ CROSS JOIN LATERAL (
+       SELECT done, total, unit, rate, gap_s, reported_at FROM horsies_progress
+        WHERE task_id = run.task_id AND started_at = run.started_at
+        LIMIT 1) report
+
+-- name: view_part_done
+-- views/progress.py; reads only: the running nodes of these workflows ($1), each task and its report by primary key
+-- Not a join of the tasks: it would read all that run, by the index of tasks in flight.
+SELECT node.workflow_id, sum(LEAST(report.done / report.total, 1))
+  FROM horsies_workflow_tasks node
+ CROSS JOIN LATERAL (
+       SELECT done, total FROM horsies_progress
+        WHERE task_id = node.task_id AND total > 0
+          AND started_at = (SELECT CASE WHEN status = 'RUNNING' THEN started_at END
+                              FROM horsies_tasks WHERE id = node.task_id LIMIT 1)
+        LIMIT 1) report
+ WHERE node.workflow_id = ANY ($1::text[]) AND node.status = 'RUNNING'
+ GROUP BY node.workflow_id
