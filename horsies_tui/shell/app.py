@@ -131,7 +131,10 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
-        self._session.start()
+        if self.options.clusters:
+            self._pick(forced=True)
+        else:
+            self._session.start()
         await self.stage.go(self.options.screen)
         if self.options.task_id is not None:
             await self._open_task(self.options.task_id)
@@ -243,7 +246,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     async def _go_to(self, context: Context) -> None:
         """Switch to another database; the filter and the task of the command line belonged to the first one."""
-        self.options = replace(self.options, filter="", task_id=None)
+        self.options = replace(self.options, filter="", task_id=None, clusters=())
         self.footer.message_over()
         await self._session.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
@@ -287,7 +290,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._noted_outage = now
 
     def _pick(self, *, forced: bool) -> None:
-        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced)
+        only = self.options.clusters
+        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced, only=only)
         self.push_screen(picker, self._picked)
 
     # The frame.
@@ -366,6 +370,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         await self.stage.go(tab)
 
     def action_refresh(self) -> None:
+        if self._picker is not None:
+            self._picker.read_again()
         self.link.retry_now()
         self.recovery.refresh()
         if self.stage.top is None:
