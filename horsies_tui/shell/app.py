@@ -250,8 +250,9 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
-        """Switch to another database; the filter and the task of the command line belonged to the first one."""
-        self.options = replace(self.options, filter="", task_id=None, clusters=())
+        """Switch to another database; the filter and the task of the command line belong to the first one."""
+        filter_text = self.options.filter if self.options.clusters else ""
+        self.options = replace(self.options, filter=filter_text, task_id=None, clusters=())
         self.footer.message_over()
         await self._session.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
@@ -378,9 +379,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
     def action_refresh(self) -> None:
         if self._picker is not None:
             self._picker.read_again()
-        self.link.retry_now()
-        self.recovery.refresh()
-        self._session.watch.refresh()
+        self._session.refresh()
         if self.stage.top is None:
             return
         if self.stage.top.frozen_at is not None:

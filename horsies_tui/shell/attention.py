@@ -65,6 +65,8 @@ class Attention:
 
     def look(self, session: DatabaseSession, status: LinkStatus) -> None:
         """Judge what was read since the last call, for the title and the bell."""
+        if not session.is_open:
+            return
         if session is not self._session:
             self._session, self._watch = session, AlertWatch(self._config.targets)
         if self._watch.judge(session.watch.snapshot.glance, session.recovery.snapshot.report) and self._config.bell:

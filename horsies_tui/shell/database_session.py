@@ -74,6 +74,17 @@ class DatabaseSession:
         if self._watches:
             self.watch.start()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was started; it may have no connection."""
+        return self._running is not None
+
+    def refresh(self) -> None:
+        """Try to connect now, and read again what is shown on every screen."""
+        self.link.retry_now()
+        self.recovery.refresh()
+        self.watch.refresh()
+
     async def stop(self) -> None:
         self.left = True
         self.recovery.stop()

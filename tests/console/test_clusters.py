@@ -139,16 +139,18 @@ async def test_a_server_that_never_answers_is_given_up_and_holds_up_no_other(
 
 @pytest.mark.usefixtures("rows")
 async def test_the_first_page_of_several_contexts_opens_none_of_them(database: str, other: str) -> None:
-    choices = wanted(database, other, clusters=("us", "eu"), screen="overview")
+    choices = wanted(database, other, clusters=("us", "eu"), screen="overview", filter="queue:mail")
     async with ConsoleApp(choices).run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "3" in row(pilot, "eu").split() and "no worker" in row(pilot, "us").lower())
         assert row(pilot, "down") == ""
         assert pilot.app.link.status.last_data_at is None, "no database is open yet"
+        assert pilot.app.attention.title == ""
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, Picker)
         await pilot.press("enter")
         await until(pilot, lambda: "us PROD" in frame(pilot)[0] and not isinstance(pilot.app.screen, Picker))
         assert pilot.app.stage.name_shown == "overview"
+        assert pilot.app.options.filter == "queue:mail", "given for the first one, whichever that is"
         await pilot.press("at")
         await until(pilot, lambda: "down" in "\n".join(lines(pilot)))
         assert {state.id for state in pilot.app.screen._reads.states} == {"eu", "us", "down"}

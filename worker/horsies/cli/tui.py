@@ -103,6 +103,8 @@ def tui(
         raise typer.Exit(1)
     file = read_config_file(config_path(os.environ))
     clusters = _clusters(file, context)
+    if clusters and task_id is not None:
+        raise typer.BadParameter("a task is in one database; name its context alone")
     choice = choose(database_url, clusters[0] if clusters else context)
     # By name, because the engine must work, and be checked, without the console.
     launch = import_module("horsies_tui.shell.launch")
