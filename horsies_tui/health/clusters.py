@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 EVERY_S: Final = 5.0
-_SLOW_FACTOR: Final = 20.0
-"""A database that answers slowly is read for a twentieth of the time."""
+_SLOW_FACTOR: Final = 10.0
+"""A database that answers slowly is read for a tenth of the time, but the figures shown are never much older."""
+_LONGEST_PAUSE_S: Final = 15.0
 _LIMIT_S: Final = 4.0
 _STATEMENT_MS: Final = 3_000
 _NO_SUCH_TABLE: Final = "42P01"
@@ -126,7 +127,7 @@ class ClusterReads:
                         raise LookupError(await _without_tables(connection, error)) from error
                 began = {one.id: one.failing_since for one in self._states[context.name].alerts if one.failing_since}
                 self._put(ClusterState(context, glance, alerts(glance, self._targets, began)))
-                await asyncio.sleep(max(EVERY_S, _SLOW_FACTOR * watch.passed_s))
+                await asyncio.sleep(max(EVERY_S, min(_SLOW_FACTOR * watch.passed_s, _LONGEST_PAUSE_S)))
         finally:
             connection.terminate()
 

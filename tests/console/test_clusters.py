@@ -106,6 +106,7 @@ async def test_the_list_goes_on_reading_and_stops_when_it_is_closed(
     database: str, other: str, rows: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "EVERY_S", 0.2)
+    monkeypatch.setattr(clusters, "_LONGEST_PAUSE_S", 0.2)
     async with ConsoleApp(wanted(database, other)).run_test(size=(140, 30)) as pilot:
         await pilot.press("at")
         await until(pilot, lambda: numbers(pilot, "us")[2:3] == [1])
@@ -124,16 +125,18 @@ async def test_the_list_goes_on_reading_and_stops_when_it_is_closed(
 async def test_a_server_that_never_answers_is_given_up_and_holds_up_no_other(
     database: str, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "_LIMIT_S", 1.0)
+    monkeypatch.setattr(clusters, "_LIMIT_S", 60.0)
     silent = socket.create_server(("127.0.0.1", 0))  # the kernel accepts, and nothing reads
     port = silent.getsockname()[1]
     choices = wanted(database, empty_database, down=f"postgresql://ops@127.0.0.1:{port}/app?sslmode=disable")
     async with ConsoleApp(choices).run_test(size=(140, 30)) as pilot:
         await pilot.press("at")
         await until(pilot, lambda: "No worker is alive" in row(pilot, "eu"))
-        assert "no answer" not in row(pilot, "down")
-        await until(pilot, lambda: "no answer within 1s" in row(pilot, "down"))
         await until(pilot, lambda: "horsies db init" in row(pilot, "us"))
+        assert "connecting" in row(pilot, "down")
+        monkeypatch.setattr(clusters, "_LIMIT_S", 0.5)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "no answer within 0.5s" in row(pilot, "down"))
     silent.close()
 
 
