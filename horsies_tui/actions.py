@@ -104,7 +104,7 @@ TOGETHER: Final = (
     (Scope.SHEET, Scope.ARGUMENTS),
     (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
     (Scope.SHEET, Scope.MENU),
-    (Scope.PICKER,),
+    (Scope.PICKER, Scope.TABLE),
     (Scope.FILTER,),
 )
 """Sets of scopes that are active at the same time on some screen."""
@@ -259,8 +259,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("arguments.send", ("ctrl+s",), "check", "Check the arguments, and see what would be sent.", palette=False),
     Action("outcome.undo", ("z",), "undo", "Take this operation back, as far as it can be.", True, palette=False),
     Action("picker.close", ("escape",), "close", "Back to the database that is open.", palette=False, footer=True),
-    Action("picker.down", ("j",), "down", "The next database.", palette=False),
-    Action("picker.up", ("k",), "up", "The database before.", palette=False),
     Action("picker.retry", ("ctrl+r", "r"), "retry", "Try to connect now.", footer=True, run="app.refresh"),
     Action("picker.quit", ("q",), "quit", "Close; where no database is open, leave the console.", palette=False),
     Action("app.overview", ("1",), "overview", "How the cluster is, in one look.", run="show('overview')"),
@@ -273,7 +271,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
     Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),
-    Action("app.contexts", ("at",), "context", "Go to another database of the config file."),
+    Action("app.contexts", ("at",), "context", "All databases, with their verdicts; go to one."),
     Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),
     Action("app.utc", ("u",), "UTC/local", "Show times in UTC, or in this machine's zone."),
     Action("app.theme", ("ctrl+t",), "theme", "Choose a theme: ours, the terminal's, Textual's."),

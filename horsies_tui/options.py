@@ -23,6 +23,8 @@ class ConsoleOptions:
     screen: str = "overview"
     filter: str = ""
     task_id: str | None = None
+    clusters: tuple[str, ...] = ()
+    """The contexts of `--context a,b`: the first page lists them, and no database is open until one is chosen."""
     ascii: bool = False
     mouse: bool = True
     theme: str | None = None

@@ -9,7 +9,7 @@ Textual may change these names in any minor release, so `pyproject.toml` admits 
   and then blocks the loop until one is written, 12 s of pages at 30 kB/s. There is no public way to ask for the queue.
 - `App._handle_exception`, `_print_error_renderables`: a bug ends the console with one sentence, not with a traceback.
 - `Input._pause_blink` and that of `TextArea`: a picture is taken while the cursor is visible.
-- `App._driver` also writes sequences that no widget draws: a clipboard through tmux.
+- `App._driver` also writes sequences that no widget draws: a clipboard through tmux, the terminal's title.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class CrashKeepingApp(App[ResultT]):
 
 def write_raw(app: App[Any], sequence: str) -> None:
     """Send a sequence that is not drawn; nothing before the application has a terminal."""
-    if app._driver is not None:  # noqa: SLF001
+    if app._driver is not None and sequence:  # noqa: SLF001
         app._driver.write(sequence)  # noqa: SLF001
 
 

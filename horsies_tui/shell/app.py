@@ -14,6 +14,7 @@ For authors of screens (the whole interface is `view.Console`; the base class is
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
@@ -29,6 +30,7 @@ from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size, time_of_day, zone_of
+from horsies_tui.shell.attention import Attention
 from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLine, ErrorSheet
 from horsies_tui.shell.footer import Footer
@@ -108,6 +110,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
         self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
+        self.attention = Attention(self, options.config, self._glyphs, os.environ)
         self._use(options.choice)
         self._verbs = OperationFlow(self)
         self.header = Header(self._glyphs)
@@ -131,13 +134,18 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
-        self._session.start()
+        self.app_suspend_signal.subscribe(self, lambda _app: self.attention.give_back(), immediate=True)
+        if self.options.clusters:
+            self._pick(forced=True)
+        else:
+            self._session.start()
         await self.stage.go(self.options.screen)
         if self.options.task_id is not None:
             await self._open_task(self.options.task_id)
         self.set_interval(_SECOND, self._draw_frame)
 
     async def on_unmount(self) -> None:
+        self.attention.give_back()
         await self._session.stop()
 
     # Services for views, see view.Console.
@@ -242,8 +250,9 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
-        """Switch to another database; the filter and the task of the command line belonged to the first one."""
-        self.options = replace(self.options, filter="", task_id=None)
+        """Switch to another database; the filter and the task of the command line belong to the first one."""
+        filter_text = self.options.filter if self.options.clusters else ""
+        self.options = replace(self.options, filter=filter_text, task_id=None, clusters=())
         self.footer.message_over()
         await self._session.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
@@ -287,7 +296,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._noted_outage = now
 
     def _pick(self, *, forced: bool) -> None:
-        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced)
+        only = self.options.clusters
+        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced, only=only)
         self.push_screen(picker, self._picked)
 
     # The frame.
@@ -306,6 +316,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         zone = zone_of(utc=self.utc)
         frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
         self.header.show(HeaderFacts(status, now, clock, need_action, frozen))
+        self.attention.look(self._session, status)
         self.tabs.show(self.stage.name_shown, {"recovery": need_action or 0})
         self.footer.draw_again()
         old_since = self._old_since(status)
@@ -366,8 +377,9 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         await self.stage.go(tab)
 
     def action_refresh(self) -> None:
-        self.link.retry_now()
-        self.recovery.refresh()
+        if self._picker is not None:
+            self._picker.read_again()
+        self._session.refresh()
         if self.stage.top is None:
             return
         if self.stage.top.frozen_at is not None:

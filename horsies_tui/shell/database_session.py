@@ -11,6 +11,7 @@ from textual.message import Message
 
 from horsies_tui.feed.link import Link
 from horsies_tui.feed.report import RecoveryFeed
+from horsies_tui.health.watch import WatchFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,9 @@ class DatabaseSession:
         self.choice = choice
         self.link = Link(choice, read_only=options.read_only, actor=actor, clock=clock, poll_s=options.refresh_s)
         self.recovery = RecoveryFeed(self.link, self._post_recovery)
+        self.watch = WatchFeed(self.link, lambda _: None)
+        """For the terminal's title and bell, which look at its snapshot every second."""
+        self._watches = options.config.title or options.config.bell
         self.left = False
         """Set when the database is left; later messages are ignored."""
         self._post = post
@@ -67,10 +71,24 @@ class DatabaseSession:
         self.link.on_status(self._tell_status)
         self._running = asyncio.create_task(self.link.run(), name="link")
         self.recovery.start()
+        if self._watches:
+            self.watch.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was started; it may have no connection."""
+        return self._running is not None
+
+    def refresh(self) -> None:
+        """Try to connect now, and read again what is shown on every screen."""
+        self.link.retry_now()
+        self.recovery.refresh()
+        self.watch.refresh()
 
     async def stop(self) -> None:
         self.left = True
         self.recovery.stop()
+        self.watch.stop()
         if self._running is not None:
             self._running.cancel()
             with suppress(asyncio.CancelledError):

@@ -60,7 +60,7 @@ def _set_environment(options: ConsoleOptions) -> None:
 
 
 async def _drive(app: Any, leaving: Leaving, *, mouse: bool) -> int:
-    leaving.watch(asyncio.get_running_loop(), lambda: app.exit(0))
+    leaving.watch(asyncio.get_running_loop(), lambda: app.exit(0), last=lambda: app.attention.owed)
     code: int | None = await app.run_async(mouse=mouse)
     return code or 0
 

@@ -29,10 +29,17 @@ class Leaving:
 
     def __init__(self) -> None:
         self._found = termios.tcgetattr(sys.__stdin__.fileno()) if sys.__stdin__ is not None else None
+        self._last: Callable[[], str] = str
         self.signal: signal.Signals | None = None
 
-    def watch(self, loop: asyncio.AbstractEventLoop, leave: Callable[[], object]) -> None:
-        """From now on a signal calls `leave` on the loop, and a lost terminal ends the process."""
+    def watch(
+        self, loop: asyncio.AbstractEventLoop, leave: Callable[[], object], *, last: Callable[[], str] = str
+    ) -> None:
+        """From now on a signal calls `leave` on the loop, and a lost terminal ends the process.
+
+        `last` returns what must be written to the terminal besides that which Textual writes.
+        """
+        self._last = last
 
         def told(number: int, _frame: FrameType | None) -> None:
             if self.signal is not None:
@@ -65,6 +72,6 @@ class Leaving:
         try:
             termios.tcsetattr(terminal, termios.TCSANOW, found)
             os.set_blocking(terminal, False)
-            os.write(terminal, _RESTORE)
+            os.write(terminal, self._last().encode() + _RESTORE)
         except (OSError, termios.error):
             return  # the terminal is lost

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.operations.selection import Selection
+from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 from horsies.views import Ambiguous, TaskDetail, task_detail
 from horsies_tui.intents import Done, Intent, Operation
@@ -15,11 +16,13 @@ from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 from horsies_tui.shell.value_sheet import ValueSheet
 from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from horsies.operations.reruns import Arguments
+    from horsies.operations.verb import NewValue, Options
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
     from horsies_tui.view import Console, ConsoleView
@@ -62,7 +65,9 @@ class OperationFlow:
 
     def _open(self, intent: Intent, view: ConsoleView[Any]) -> None:
         selection = intent.selection
-        if intent.asks_for("value"):
+        if isinstance(intent.verb, TaskVerb) and intent.verb.gives is not None:
+            self._ask(intent, intent.verb.gives, view)
+        elif intent.asks_for("value"):
             self._ask_for_value(intent, view)
         elif intent.asks_for("args", "kwargs") and selection.filter is None and len(selection.ids) == 1:
             self._edit(intent, selection.ids[0], view)
@@ -83,6 +88,24 @@ class OperationFlow:
 
         hidden = self._console.options.config.mask_arguments
         self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
+
+    def _ask(self, intent: Intent, value: NewValue, view: ConsoleView[Any]) -> None:
+        """What is typed is checked as the preview checks it; the line below says what it means."""
+        clock = self._console.link.clock
+
+        def read(text: str) -> Options:
+            options = intent.verb.checked(value.read(text))
+            value.of(options, clock.now())
+            return options
+
+        def describe(options: Options) -> str:
+            return value.became(value.of(options, clock.now()))
+
+        def written(options: Options | None) -> None:
+            if options is not None:
+                self._preview(replace(intent, options=options), view)
+
+        self._console.push_sheet(Prompt(value.title, value.example, read, describe, self._glyphs), written)
 
     def _ask_for_value(self, intent: Intent, view: ConsoleView[Any]) -> None:
         def written(value: str | None) -> None:

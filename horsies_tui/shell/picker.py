@@ -1,20 +1,25 @@
-"""The databases of the config file: to switch to another one, and shown when there is no connection."""
+"""The databases of the config file side by side: to see how each is, to go to one, and when there is no connection."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from rich.text import Text
 from textual import on
 from textual.containers import Vertical
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
+from textual.message import Message
+from textual.widgets import Static
 
 from horsies_tui.actions import Scope, bindings
+from horsies_tui.health.clusters import ClusterReads, ClusterState
+from horsies_tui.shell.cluster_rows import CLUSTER_COLUMNS, about
+from horsies_tui.widgets.number_table import NumberTable
+from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
@@ -29,63 +34,119 @@ _NO_CONTEXTS: Final = """\
     url = "postgresql://user@host/database"
 
 in it, they are offered here; `horsies db status` says which database is used without that, and why."""
+_WAYS: Final = {
+    False: "enter opens · ctrl+r reads again · esc goes back",
+    True: "enter opens · ctrl+r tries again now · q quits",
+}
 
 
 class Picker(Sheet["Context"], inherit_bindings=False):
-    """Dismissed with the chosen context. `forced`: there is no screen to return to, so only a choice or `q` leaves."""
+    """Dismissed with the chosen context. `forced`: there is no screen to return to, so only a choice or `q` leaves.
+
+    `only`: the names of those to list; it is then the first page, and fills the screen.
+    """
 
     BINDINGS = bindings(Scope.PICKER)
+    AUTO_FOCUS = "RowTable"
 
     DEFAULT_CSS = """
     Picker {
+        & > #sheet { max-width: 160; }
+        &.-page > #sheet { width: 100%; max-width: 100%; height: 100%; max-height: 100%; }
         & #why { color: $text-error; height: auto; display: none; }
         & #why.-said { display: block; }
-        & #help { color: $text-muted; height: auto; margin-top: 1; }
-        & OptionList { height: auto; max-height: 14; margin-top: 1; background: $surface; padding: 0; }
-        & OptionList, & OptionList:focus { border: none; }
+        & #help, & #about { color: $text-muted; height: auto; margin-top: 1; }
+        & RowTable { max-height: 60vh; margin-top: 1; background: $surface; }
     }
     """
 
-    def __init__(self, config: ConfigFile, choice: DatabaseChoice, glyphs: Glyphs, *, forced: bool) -> None:
+    @dataclass
+    class Read(Message):
+        """Some of the databases were read."""
+
+        states: tuple[ClusterState, ...]
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, Picker.Read)
+
+    def __init__(
+        self, config: ConfigFile, choice: DatabaseChoice, glyphs: Glyphs, *, forced: bool, only: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self._glyphs = glyphs
         self._config = config
         self._choice = choice
         self.forced = forced
+        self._is_page = bool(only)
         self._why = ""
+        contexts: list[Context] = [config.contexts[name] for name in only] or [*config.contexts.values()]
+        self._reads = ClusterReads(contexts, self._publish, targets=config.targets)
+        self.set_class(self._is_page, "-page")
 
     def compose(self) -> ComposeResult:
-        contexts = [self._option(context) for context in self._config.contexts.values()]
         with Vertical(id="sheet") as sheet:
-            sheet.border_title = "No connection" if self.forced else "Databases"
-            ways = "ctrl+r tries again now · q quits" if self.forced else "esc goes back"
-            sheet.border_subtitle = self._glyphs.text(ways)
-            yield Static(self._glyphs.text(self._choice.reason), id="current", markup=False)
+            sheet.border_title = "No connection" if self.forced and not self._is_page else "Databases"
+            sheet.border_subtitle = self._glyphs.text(_WAYS[self.forced])
+            if not self._is_page:
+                yield Static(self._glyphs.text(self._choice.reason), id="current", markup=False)
             yield Static("", id="why", markup=False)
-            if contexts:
-                options = OptionList(*contexts)
-                here = self._choice.context
-                options.highlighted = 0 if here is None or self.forced else options.get_option_index(here.name)
-                yield options
+            if self._reads.states:
+                yield NumberTable[ClusterState](CLUSTER_COLUMNS, glyphs=self._glyphs)
+                yield Static("", id="about", markup=False)
             else:
                 yield Static(_NO_CONTEXTS.format(path=self._config.path), id="help", markup=False)
 
-    def _option(self, context: Context) -> Option:
-        marks = [mark for mark, on in (("production", context.production), ("read-only", context.read_only)) if on]
-        words = f"{context.shown_name:<16} {context.url.label:<32} {' · '.join(marks)}"
-        return Option(Text(self._glyphs.text(words)), id=context.name)
+    def on_mount(self) -> None:
+        states, here = self._reads.states, self._choice.context
+        for table in self.query(NumberTable):
+            table.styles.height = len(states) + 1
+            self._draw(states)
+            if here is not None and not self.forced:
+                table.move_to(next((at for at, state in enumerate(states) if state.id == here.name), 0))
+        self._reads.start()
+
+    def on_unmount(self) -> None:
+        self._reads.stop()
 
     def show(self, status: LinkStatus, now: datetime) -> None:
         """Show the status of the current database, if it is not connected."""
-        why = "" if status.is_up else f"{status.words(now)}\n{status.detail}".rstrip()
+        why = "" if status.is_up or self._is_page else f"{status.words(now)}\n{status.detail}".rstrip()
         for line in self.query("#why").results(Static):  # none before the sheet is composed; the next second shows it
             if why != self._why:
                 self._why = why
                 line.set_class(bool(why), "-said").update(self._glyphs.text(why))
 
-    @on(OptionList.OptionSelected)
-    def take(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._config.contexts[str(event.option_id)])
+    def read_again(self) -> None:
+        self._reads.start()
+
+    def _publish(self, states: tuple[ClusterState, ...]) -> None:
+        self.post_message(self.Read(states))
+
+    @on(Read)
+    def _show_states(self, message: Read) -> None:
+        message.stop()
+        self._draw(message.states)
+
+    def _draw(self, states: tuple[ClusterState, ...]) -> None:
+        for table in self.query(NumberTable):
+            # Nothing in a row ages: a list that ticked would be sent every second.
+            table.show(states, now=datetime.now(UTC), empty="")
+            self._say_about(table)
+
+    @on(RowTable.CursorMoved)
+    def _cursor_moved(self, message: RowTable.CursorMoved) -> None:
+        message.stop()
+        self._say_about(message.table)
+
+    def _say_about(self, table: RowTable[ClusterState]) -> None:
+        state = table.cursor_row
+        for line in self.query("#about").results(Static):
+            line.update("" if state is None else self._glyphs.text(about(state)))
+
+    @on(NumberTable.NumberOpened)
+    def take(self, message: NumberTable.NumberOpened) -> None:
+        message.stop()
+        self.dismiss(self._config.contexts[message.row_id])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not (self.forced and action == "close")
@@ -99,11 +160,3 @@ class Picker(Sheet["Context"], inherit_bindings=False):
             self.app.exit(0)
         else:
             self.dismiss(None)
-
-    def action_down(self) -> None:
-        for options in self.query(OptionList):
-            options.action_cursor_down()
-
-    def action_up(self) -> None:
-        for options in self.query(OptionList):
-            options.action_cursor_up()

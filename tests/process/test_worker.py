@@ -21,6 +21,10 @@ import pytest
 from database_server import DatabaseServer
 
 from horsies.domain.ids import new_task_id
+from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 
 HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
@@ -237,6 +241,19 @@ async def test_a_retry_waits_its_delay_and_keeps_the_history(served: Served, tmp
     assert (second["attempt"], second["outcome"], second["will_retry"]) == (2, "COMPLETED", False)
     late = (second["started_at"] - row["next_retry_at"]).total_seconds()
     assert 0 <= late < 0.25  # by the alarm, not by the next poll after up to 5 s
+
+
+async def test_a_task_that_is_moved_here_or_made_due_wakes_the_worker(served: Served) -> None:
+    """Each waits for the one before: by polls alone, every 5 s, six would take longer than the patience."""
+    async with asyncio.timeout(PATIENCE_S):
+        for number in range(3):
+            elsewhere = await served.send("add", number, 1, queue_name="elsewhere")
+            later = await served.send("add", number, 2, enqueued_at=datetime.now(UTC) + timedelta(hours=1))
+            acts = (("move", elsewhere, {"queue": "default"}), ("reschedule", later, {"now": True}))
+            for name, task_id, given in acts:
+                seen = await preview(served.connection, VERBS["task", name], Selection.of_ids([task_id]), **given)
+                await apply(served.connection, seen, Actor("ops", "bastion"), None)
+                assert (await served.done(task_id))["status"] == "COMPLETED"
 
 
 async def test_the_error_of_the_last_try_says_that_the_retries_are_spent(served: Served, tmp_path: Path) -> None:

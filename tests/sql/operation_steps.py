@@ -31,6 +31,14 @@ UNDO = VERBS["operation", "undo"]
 POLICY = '{"retry_policy":{"max_retries":3,"intervals":[60],"auto_retry_for":["BROKE"]},"good_until":null}'
 
 
+GIVEN: dict[str, dict[str, Any]] = {
+    "reprioritise": {"priority": "7"},
+    "move": {"queue": "bulk"},
+    "reschedule": {"delay": "1h"},
+}
+"""The options without which a verb cannot be tried."""
+
+
 def named(*kinds: TargetKind) -> Any:
     """The verbs for these targets as attributes: `V.RETRY_NOW`."""
     return SimpleNamespace(**{verb.name.upper().replace("-", "_"): verb for verb in verbs_for(*kinds)})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from lifecycle_steps import ME, attempts, claim_tokens, ended, enqueue, start_tokens
-from operation_steps import look_back
+from operation_steps import GIVEN, look_back
 
 from horsies.domain.states import TASK_TRANSITIONS
 from horsies.lifecycle.finishing import OutcomeKind, finish
@@ -85,7 +85,7 @@ class Scene:
         ids = [row["id"] for row in await self.workers.fetch("SELECT id FROM horsies_tasks ORDER BY id")]
         chosen = Selection.of_ids(self.random.sample(ids, min(len(ids), 6)))
         verb = self.random.choice(verbs_for("task"))
-        self.previews.append(await preview(self.workers, verb, chosen))
+        self.previews.append(await preview(self.workers, verb, chosen, **GIVEN.get(verb.name, {})))
 
     async def operate(self) -> None:
         """Both operators at once; one in four times to undo something."""

@@ -61,6 +61,9 @@ VALUES: dict[str, tuple[str, set[str] | None]] = {
     "retry-now": ("", {TASKS}),
     "release": ("", None),
     "rerun": (COPIES, {TASKS, TRACE, KEYS}),
+    "reprioritise": ("7", {TASKS, TRACE}),
+    "move": ("'bulk'", {TASKS, TRACE}),
+    "reschedule": ("now()", {TASKS, TRACE}),
 }
 # For each other statement its arguments and the indexes of its plan.
 STATEMENTS = {
@@ -108,7 +111,8 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
     read = {TASKS} | of_history | (of_refusal or set())
     assert await indexes_of(grown, "change", change_statement(verb), arguments) == read
     if of_refusal is not None:
-        assert await indexes_of(grown, "refusals", refusal_statement(verb), IDS) == of_refusal
+        asked = IDS if verb.gives is None else f"{IDS}, {values}"
+        assert await indexes_of(grown, "refusals", refusal_statement(verb), asked) == of_refusal
 
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:

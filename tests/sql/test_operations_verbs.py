@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 from lifecycle_steps import ME, attempts, claim_some, claim_tokens, ended, enqueue, running, task
-from operation_steps import OPS, POLICY, act, audit, completed, done, failed, in_state, look, named, undo
+from operation_steps import GIVEN, OPS, POLICY, act, audit, completed, done, failed, in_state, look, named, undo
 
 from horsies.domain.codec import dump_task_result
 from horsies.domain.states import TaskStatus
@@ -78,12 +78,13 @@ async def test_a_verb_takes_what_the_table_of_states_allows_and_refuses_the_rest
     connection: asyncpg.Connection, verb: TaskVerb, status: TaskStatus
 ) -> None:
     await in_state(connection, status.value, "t")
-    seen = await look(connection, verb, "t")
+    given = GIVEN.get(verb.name, {})
+    seen = await look(connection, verb, "t", **given)
     assert len(seen.eligible) == (status.value in ALLOWED.get(verb, verb.sources))
     assert len(seen.refused) == 1 - len(seen.eligible)
     for refusal in seen.refused:
         assert status.value in refusal.reason or "due" in refusal.reason or "good_until" in refusal.reason
-    outcome = await act(connection, verb, "t")
+    outcome = await act(connection, verb, "t", **given)
     assert len(outcome.applied) == len(seen.eligible)
     assert len(await audit(connection)) == len(seen.eligible)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import ConfigFile
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
 
@@ -86,7 +89,8 @@ def tui(
 ) -> None:
     """Open the console: watch tasks live, see what is wrong, and repair it.
 
-    `horsies tui task 7f3a` opens that task. In the console, `?` shows all keys.
+    `horsies tui task 7f3a` opens that task; `--context eu,us` lists these databases with their verdicts first. In the
+    console, `?` shows all keys.
     """
     from horsies.config.contexts import config_path, read_config_file
 
@@ -97,7 +101,11 @@ def tui(
     if find_spec("horsies_tui") is None:
         typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
         raise typer.Exit(1)
-    choice = choose(database_url, context)
+    file = read_config_file(config_path(os.environ))
+    clusters = _clusters(file, context)
+    if clusters and task_id is not None:
+        raise typer.BadParameter("a task is in one database; name its context alone")
+    choice = choose(database_url, clusters[0] if clusters else context)
     # By name, because the engine must work, and be checked, without the console.
     launch = import_module("horsies_tui.shell.launch")
     # Before the database question, which would wait for an answer on an unsuitable terminal.
@@ -105,11 +113,12 @@ def tui(
         raise typer.Exit(1)
     options = import_module("horsies_tui.options").ConsoleOptions(
         choice=existing(choice),
-        config=read_config_file(config_path(os.environ)),
+        config=file,
         read_only=read_only,
         screen=screen,
         filter=filter,
         task_id=task_id,
+        clusters=clusters,
         ascii=ascii,
         mouse=not no_mouse,
         theme=theme,
@@ -118,6 +127,14 @@ def tui(
         debug=debugging.on,
     )
     raise typer.Exit(launch.run(options))
+
+
+def _clusters(file: ConfigFile, context: str | None) -> tuple[str, ...]:
+    """The contexts of `--context a,b`; none if a single one is named."""
+    if context is None or "," not in context or context in file.contexts:
+        return ()
+    names = dict.fromkeys(filter(None, map(str.strip, context.split(","))))
+    return tuple(file.context(name).name for name in names)
 
 
 def _task_id(words: list[str]) -> str | None:

@@ -2,6 +2,8 @@
 
 default_context = "staging"
 theme = "horsies-light"
+bell = true         # the console rings for a new alert
+title = false       # the terminal keeps its own title
 mask_arguments = ["password", "card_*"]  # shown as *** wherever arguments are drawn
 
 [contexts.staging]
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
-_TOP_LEVEL = ("contexts", "default_context", "filters", "keys", "mask_arguments", "targets", "theme")
+_TOP_LEVEL = ("bell", "contexts", "default_context", "filters", "keys", "mask_arguments", "targets", "theme", "title")
 _LENGTH = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _USUAL_PATH = Path("~/.config/horsies/config.toml")
@@ -78,6 +80,10 @@ class ConfigFile:
     filters: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, float] = field(default_factory=dict)
     """By queue, in seconds."""
+    bell: bool = False
+    """Whether the console rings the terminal's bell for a new alert."""
+    title: bool = True
+    """Whether the terminal's title shows the database and its verdict while the console is open."""
 
     def context(self, name: str) -> Context:
         """The context called `name`; otherwise an error that lists the others."""
@@ -176,7 +182,8 @@ def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
         )
     theme = _word(path, content, "theme")
     targets = dict(_targets(path, content.get("targets", {})))
-    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, targets)
+    flags = {flag: _flag(path, content, flag) for flag in ("bell", "title") if flag in content}
+    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, targets, **flags)
     if default is not None:
         file.context(default)
     return file
@@ -187,6 +194,13 @@ def _word(path: Path, content: dict[str, Any], key: str) -> str | None:
     if word is not None and not isinstance(word, str):
         raise _config_error(f"{path}: {key} is not a string", f'write {key} = "NAME"')
     return word
+
+
+def _flag(path: Path, table: dict[str, Any], key: str, where: str = "") -> bool:
+    value = table[key]
+    if not isinstance(value, bool):
+        raise _config_error(f"{path}: {where}{key} is neither true nor false", f"write {key} = true, unquoted")
+    return value
 
 
 def _targets(path: Path, table: object) -> Iterator[tuple[str, float]]:
@@ -226,9 +240,8 @@ def _context(path: Path, name: str, table: object) -> Context:
         raise _config_error(
             f"{path}: {where} has no url", f'write url = "postgresql://user@host/database" below [{where}]'
         )
-    for flag in ("production", "read_only"):
-        if not isinstance(table.get(flag, False), bool):
-            raise _config_error(f"{path}: {where}.{flag} is neither true nor false", f"write {flag} = true, unquoted")
+    for flag in {"production", "read_only"} & table.keys():
+        _flag(path, table, flag, f"{where}.")
     colour = table.get("colour")
     if colour is not None and colour not in COLOURS:
         raise _config_error(f"{path}: {where}.colour {colour!r} is not a colour", f"choose one of {', '.join(COLOURS)}")

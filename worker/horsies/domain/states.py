@@ -88,6 +88,9 @@ class Verb(StrEnum):
     RELEASE = "release"
     REQUEUE = "requeue"
     RETRY_NOW = "retry-now"
+    REPRIORITISE = "reprioritise"
+    MOVE = "move"
+    RESCHEDULE = "reschedule"
     RERUN = "rerun"
     UNDO = "undo"
     FAIL = "fail"
@@ -134,6 +137,9 @@ TASK_TRANSITIONS: tuple[Transition, ...] = (
     Transition(_T.PENDING, _V.EXPIRE, _T.EXPIRED, "sweep, operator", "good_until has passed"),
     Transition(_T.CLAIMED, _V.EXPIRE, _T.EXPIRED, "worker", f"{_TOKEN}, good_until has passed"),
     Transition(_T.PENDING, _V.RETRY_NOW, _T.PENDING, "operator", "the row is as the operator saw it, and not due"),
+    Transition(_T.PENDING, _V.REPRIORITISE, _T.PENDING, "operator", "it waits, and no operator has changed it since"),
+    Transition(_T.PENDING, _V.MOVE, _T.PENDING, "operator", "it waits, and no operator has changed it since"),
+    Transition(_T.PENDING, _V.RESCHEDULE, _T.PENDING, "operator", "as above, and the time is before its good_until"),
     Transition(None, _V.RERUN, _T.PENDING, "operator", "its original has ended and is as the operator saw it"),
     Transition(_T.CLAIMED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
     Transition(_T.RUNNING, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
@@ -144,7 +150,7 @@ TASK_TRANSITIONS: tuple[Transition, ...] = (
     Transition(_T.FAILED, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED}; it had not begun"),
     Transition(_T.FAILED, _V.UNDO, _T.FAILED, "operator", f"{_UNTOUCHED}; it was interrupted"),
     Transition(_T.CANCELLED, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED}; it had not begun"),
-    Transition(_T.PENDING, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED} by retry-now"),
+    Transition(_T.PENDING, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED} by a verb for waiting tasks"),
     Transition(_T.PENDING, _V.UNDO, _T.COMPLETED, "operator", f"{_UNTOUCHED} by a requeue"),
     Transition(_T.PENDING, _V.UNDO, _T.FAILED, "operator", f"{_UNTOUCHED} by a requeue"),
     Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, "operator", f"{_UNTOUCHED} by a requeue"),

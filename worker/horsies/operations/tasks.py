@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from horsies.views.tasks import ExpectedState
 
 
+VALUE = "value"
+"""In the options of a preview: what its verb gives each task."""
+
+
 async def require(conn: asyncpg.Connection) -> None:
     await require_writable(conn)
 
@@ -45,9 +49,12 @@ async def look(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, o
         raise OperationError(
             "edited arguments fit one task, and the selection is not one", help_text="rerun the others without editing"
         )
+    asked = options
+    if verb.gives is not None:
+        options = {**options, VALUE: verb.gives.of(options, now)}
     seen = await _with_last_actions(conn, frozen.seen) if verb.guards_against_others else frozen.seen
     reasons = {one.task_id: verb.refusal_by_state(one.status, one.error_code) for one in seen}
-    reasons |= await _refusals(conn, verb, [one for one in seen if reasons[one.task_id] is None])
+    reasons |= await _refusals(conn, verb, [one for one in seen if reasons[one.task_id] is None], options)
     eligible = [one for one in seen if reasons[one.task_id] is None]
     refused = [Refusal(_target(one), reason) for one in seen if (reason := reasons[one.task_id]) is not None]
     refused += [Refusal(Target("task", lost, "?", "missing"), "no task has this id") for lost in frozen.missing]
@@ -60,7 +67,7 @@ async def look(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, o
         refused=tuple(refused),
         consequences=await _effects(conn, verb, TaskFacts(eligible, now, options)),
         filter=frozen.filter,
-        command=verb.command(chosen, options),
+        command=verb.command(chosen, asked),
         taken_at=now,
     )
 
@@ -91,7 +98,7 @@ async def change(
         await reopen_for_tasks(conn, [task_id for task_id in inside if task_id in living])
     if verb.ends is not None:
         ended += inside
-    return [_row_outcome(verb, part[row["number"] - 1], row) for row in rows]
+    return [_row_outcome(verb, part[row["number"] - 1], row, options.get(VALUE)) for row in rows]
 
 
 def change_statement(verb: TaskVerb) -> str:
@@ -99,7 +106,7 @@ def change_statement(verb: TaskVerb) -> str:
     attempts = statement(__name__, "task_attempts") if verb.attempt_code else "NULL::integer"
     return with_audit(
         *(verb.statement or (__name__, "task_change")),
-        judged=statement(__name__, "task_judged", **_rule(verb)),
+        judged=statement(__name__, "task_judged", **_rule(verb, "$17")),
         attempts=attempts,
         lock=statement(__name__, "task_lock"),
         changed=changed,
@@ -107,14 +114,18 @@ def change_statement(verb: TaskVerb) -> str:
 
 
 def refusal_statement(verb: TaskVerb) -> str:
-    return statement(__name__, "task_refusals", **_rule(verb))
+    return statement(__name__, "task_refusals", **_rule(verb, "$2"))
 
 
-def _rule(verb: TaskVerb) -> dict[str, str]:
-    """The verb's refusal, and what it may ask of a task."""
-    refusal = statement(*(verb.refuses or (__name__, "task_no_refusal")))
-    columns = statement(__name__, "task_columns").rstrip()
-    return {"refusal": refusal, "key": statement(__name__, "task_key_taken"), "columns": columns}
+def _rule(verb: TaskVerb, value: str) -> dict[str, str]:
+    """The verb's refusal, and what it may ask of a task. `value`: the parameter that the verb gives."""
+    return {
+        "refusal": statement(*(verb.refuses or (__name__, "task_no_refusal"))),
+        "others": statement(__name__, "task_others").rstrip(),
+        "key": statement(__name__, "task_key_taken"),
+        "value": value,
+        "columns": statement(__name__, "task_columns").rstrip(),
+    }
 
 
 def _as_seen(verb: TaskVerb, seen: Sequence[ExpectedState]) -> tuple[Any, ...]:
@@ -128,14 +139,19 @@ async def _values(
     if verb.ends is not None:
         result = dump_task_result(TaskResult(err=TaskError(error_code=verb.ends.code, message=words)))
         return verb.ends.status.value, result, str(verb.ends.code)
+    if verb.gives is not None:
+        return (options[VALUE],)
     return () if verb.values is None else await verb.values(conn, seen, options)
 
 
-async def _refusals(conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState]) -> dict[str, str | None]:
+async def _refusals(
+    conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState], options: Options
+) -> dict[str, str | None]:
     """By the same rule as in the statement that changes the rows."""
     if verb.refuses is None or not seen:
         return {}
-    rows = await conn.fetch(refusal_statement(verb), [one.task_id for one in seen])
+    value = () if verb.gives is None else (options[VALUE],)
+    rows = await conn.fetch(refusal_statement(verb), [one.task_id for one in seen], *value)
     return dict(map(tuple, rows))
 
 
@@ -150,18 +166,21 @@ def _target(seen: ExpectedState) -> Target:
     return Target("task", seen.task_id, seen.task_name, state, seen, seen.queue_name)
 
 
-def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record) -> RowOutcome:
+def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record, value: Any) -> RowOutcome:
     if row["refusal"] is not None:
         return RowOutcome(target, False, row["refusal"])
     if verb.statement is not None:
         return RowOutcome(target, True, f"runs again as {row['id']}", row["id"])
+    if verb.gives is not None:
+        return RowOutcome(target, True, verb.gives.became(value))
     again = f"PENDING, try {row['retry_count'] + 1}"
     return RowOutcome(target, True, verb.became or (again if row["status"] == "PENDING" else row["status"]))
 
 
 async def _effects(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> tuple[str, ...]:
     """Sentences, each with the number of rows concerned."""
-    return (*_about_states(verb, facts), *verb.effects(facts), *await _about_workflows(conn, verb, facts))
+    read = () if verb.reads is None or not facts.tasks else await verb.reads(conn, facts)
+    return (*_about_states(verb, facts), *verb.effects(facts), *read, *await _about_workflows(conn, verb, facts))
 
 
 def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:

@@ -14,7 +14,8 @@ SELECT node.task_id, workflow.id, workflow.name
   JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
 
 -- name: task_refusals
--- operations/tasks.py, preview of a verb with a refusal of its own; reads only ($1 tasks)
+-- operations/tasks.py, preview of a verb with a refusal of its own; reads only ($1 tasks, $2 the value that they would
+-- get, if the verb gives one)
 -- It compares no row with what was seen, because that was read a moment ago: the preview of 10 000 rows
 -- takes 50 ms, and took 100 with that comparison. For the same reason every audit row counts as seen.
 WITH compared AS (
@@ -49,7 +50,8 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
            jsonb_strip_nulls(to_jsonb(present)) - CASE WHEN changed.id IS NULL THEN 'result' ELSE '' END AS before,
            CASE WHEN changed.status = 'PENDING'
                 THEN jsonb_strip_nulls(jsonb_build_object(
-                         'status', changed.status, 'retry_count', changed.retry_count, 'max_retries', changed.max_retries,
+                         'status', changed.status, 'queue_name', changed.queue_name, 'priority', changed.priority,
+                         'retry_count', changed.retry_count, 'max_retries', changed.max_retries,
                          'enqueued_at', changed.enqueued_at, 'claimed_at', changed.claimed_at,
                          'started_at', changed.started_at, 'failed_at', changed.failed_at))
                 WHEN changed.id IS NOT NULL
@@ -86,7 +88,7 @@ SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_
 -- ($1 to $6 as in `audit_operation`; $7 tasks, and as seen: $8 statuses, $9 owners, $10 claimed at, $11 retry counts,
 -- $12 error codes, $13 newest audit rows; $14 the states that the verb changes)
 present AS (
-    SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
+    SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
            retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
            worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
            -- The result that undo restores. A larger one is not kept, and undo reports that.
@@ -96,8 +98,8 @@ present AS (
      WHERE id = ANY ($7)
      /* lock */
 ), compared AS (
-    SELECT seen.number, seen.id, seen.last_action, /* columns */, present.queue_name, present.retry_count,
-           present.max_retries, present.claimed_by_worker_id, present.claimed_at, present.started_at,
+    SELECT seen.number, seen.id, seen.last_action, /* columns */, present.retry_count, present.max_retries,
+           present.claimed_by_worker_id, present.claimed_at, present.started_at,
            present.worker_hostname, present.worker_pid, present.worker_process_name, /* attempts */ AS last_attempt,
            CASE WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
                 WHEN (present.status, present.claimed_by_worker_id, present.claimed_at, present.retry_count,
@@ -119,7 +121,8 @@ present AS (
 
 -- name: task_columns
 -- fragment: what a verb's refusal may ask of a task, besides its id, `last_action` and `difference`
-present.status, present.unique_key, present.enqueued_at, present.next_retry_at, present.good_until,
+present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at, present.next_retry_at,
+present.good_until,
 present.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AS was_final
 
 -- name: task_lock
@@ -137,7 +140,7 @@ changed AS (
        -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
        -- instead of 6.
        AND CASE WHEN judged.refusal IS NULL THEN true END
-    RETURNING judged.number, task.id, task.status, task.queue_name, task.retry_count, task.max_retries,
+    RETURNING judged.number, task.id, task.status, task.queue_name, task.priority, task.retry_count, task.max_retries,
               task.enqueued_at, task.claimed_at, task.started_at, task.failed_at
 )
 
@@ -157,6 +160,15 @@ CASE WHEN present.status NOT IN ('PENDING', 'CLAIMED')
 -- name: task_no_refusal
 -- fragment: the refusal of a verb that has none of its own
 NULL
+
+-- name: task_others
+-- fragment: that another operator has acted on the task since it was seen; it reads `last_action`, so it is for verbs
+-- with guards_against_others
+(SELECT concat('an operator has acted on it meanwhile: ', verb, ' by ', os_user, '@', os_host)
+   FROM horsies_operator_actions
+  WHERE target_kind = 'task' AND target_id = compared.id AND outcome = 'applied'
+    AND id > COALESCE(compared.last_action, 0)
+  ORDER BY id DESC LIMIT 1)
 
 -- name: task_key_taken
 -- fragment: why a task that has ended cannot live again under its unique key

@@ -25,7 +25,10 @@ SELECT judged.action, judged.refusal, task.task_name, task.queue_name
 -- the task is open again (parameters of `undo_judged`)
 WITH /* operation */, /* judged */, restored AS (
     UPDATE horsies_tasks task
-       SET status = judged.new_status, retry_count = judged.retry_count, max_retries = judged.max_retries,
+       SET status = judged.new_status, queue_name = COALESCE(judged.queue_name, task.queue_name),
+           -- Audit rows of an older release have no priority, and then no verb changed one.
+           priority = COALESCE(judged.priority, task.priority),
+           retry_count = judged.retry_count, max_retries = judged.max_retries,
            enqueued_at = judged.enqueued_at, next_retry_at = judged.next_retry_at, good_until = judged.good_until,
            completed_at = judged.completed_at, failed_at = judged.failed_at, result = judged.result,
            error_code = judged.error_code, failed_reason = judged.failed_reason,
@@ -71,13 +74,13 @@ deed AS MATERIALIZED (
       LEFT JOIN LATERAL (SELECT verb, before_state, after_state FROM horsies_operator_actions
                           WHERE id = asked.action LIMIT 1) trace ON true
       LEFT JOIN LATERAL (
-           SELECT status AS old_status, queue_name, retry_count, max_retries, enqueued_at, next_retry_at, good_until,
-                  completed_at, failed_at, result, error_code, failed_reason, claimed_by_worker_id, claimed_at, started_at,
-                  worker_hostname, worker_pid, worker_process_name
+           SELECT status AS old_status, queue_name, priority, retry_count, max_retries, enqueued_at, next_retry_at,
+                  good_until, completed_at, failed_at, result, error_code, failed_reason, claimed_by_worker_id,
+                  claimed_at, started_at, worker_hostname, worker_pid, worker_process_name
              FROM jsonb_populate_record(NULL::horsies_tasks, trace.before_state)) before ON true
 ), present AS (
-    SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count, max_retries,
-           enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
+    SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count,
+           max_retries, enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
       FROM horsies_tasks
      WHERE id = ANY ($8)
      /* lock */
@@ -102,6 +105,12 @@ deed AS MATERIALIZED (
                      || CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
                              THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
                      || ' now, try ' || present.retry_count + 1
+                WHEN deed.after_state ? 'queue_name'
+                     AND (present.queue_name, present.priority)
+                         IS DISTINCT FROM (deed.after_state ->> 'queue_name', (deed.after_state ->> 'priority')::integer)
+                     OR deed.verb = 'reschedule'
+                     AND present.enqueued_at IS DISTINCT FROM (deed.after_state ->> 'enqueued_at')::timestamptz
+                THEN 'its queue, its priority or its time is another one since'
                 WHEN deed.result_left_out THEN 'its result had more than 64 kB and was not kept'
                 -- The task ended, and its node got that outcome.
                 WHEN present.is_workflow_task AND deed.old_status <> present.status

@@ -15,6 +15,7 @@ from horsies.operations.target import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     import asyncpg
 
@@ -47,6 +48,20 @@ class Option:
     @property
     def spelled(self) -> tuple[str, ...]:
         return self.flags or (f"--{self.name.replace('_', '-')}",)
+
+
+@dataclass(frozen=True, slots=True)
+class NewValue:
+    """The value that a verb gives every task. A command has options for it; the console asks for it in one line."""
+
+    title: str
+    example: str
+    read: Callable[[str], Options]
+    """The options that the line means, not checked yet."""
+    of: Callable[[Options, datetime], Any]
+    """By the options and the time of the preview; OperationError if it cannot be given."""
+    became: Callable[[Any], str]
+    """The result for a task."""
 
 
 def _no_inverse(action: AuditedAction) -> str:
@@ -147,7 +162,8 @@ class TaskVerb(Verb):
 
     `refuses` is an expression over a row of `compared`: NULL, or why the task is not changed. The preview evaluates it,
     and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows
-    has a `statement` of its own. `values` returns their parameters, from $17 on, of a statement from $15 on.
+    has a `statement` of its own. `values` returns their parameters, from $17 on, of a statement from $15 on. With
+    `gives` there is one parameter, which the refusal knows as `/* value */`.
     """
 
     kind: TargetKind = "task"
@@ -159,6 +175,7 @@ class TaskVerb(Verb):
     sets: SqlName | None = None
     statement: SqlName | None = None
     values: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[tuple[Any, ...]]] | None = None
+    gives: NewValue | None = None
     ends: Ending | None = None
     """Instead of `sets`: the task ends so."""
     attempt_code: str | None = None
@@ -173,6 +190,8 @@ class TaskVerb(Verb):
     """What the preview says of tasks of workflows."""
     effects: Callable[[TaskFacts], Iterator[str]] = _no_effects
     """More sentences of the preview."""
+    reads: Callable[[asyncpg.Connection, TaskFacts], Awaitable[Sequence[str]]] | None = None
+    """Sentences for which the preview reads more than the tasks."""
     reopens_nodes: bool = False
     """Whether nodes that ended with their tasks wait for them again."""
     guards_against_others: bool = False

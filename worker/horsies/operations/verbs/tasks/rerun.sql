@@ -13,11 +13,7 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
 -- fragment of `task_judged`; no action on the original since it was seen
 -- The locks of `rerun_sources` let it see an operator action that was committed a moment before.
 COALESCE(
-    (SELECT concat('an operator has acted on it meanwhile: ', verb, ' by ', os_user, '@', os_host)
-       FROM horsies_operator_actions
-      WHERE target_kind = 'task' AND target_id = compared.id AND outcome = 'applied'
-        AND id > COALESCE(compared.last_action, 0)
-      ORDER BY id DESC LIMIT 1),
+    /* others */,
     /* key */)
 
 -- name: rerun_change

@@ -115,6 +115,9 @@ BEGIN
                    claim_expires_at = moment + lease, updated_at = moment,
                    uncounted_claim_at = CASE WHEN NOT hard THEN moment END
              WHERE task.ctid = ANY (chosen)
+               -- Older minor releases of PostgreSQL lock the newest version of a row also where that is in another
+               -- queue by now: an operator has just moved it.
+               AND task.queue_name = queue.name
             RETURNING task.*;
             GET DIAGNOSTICS taken = ROW_COUNT;
             room := room - taken;

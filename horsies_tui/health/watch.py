@@ -1,0 +1,81 @@
+"""What the terminal's title and bell tell: read on every screen, not only on the overview."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies_tui.feed.loop import Feed, Read
+from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.health.alerts import Level, alerts
+from horsies_tui.health.reading import GlanceReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from horsies.operations.diagnose import Report
+    from horsies_tui.feed.link import Link
+    from horsies_tui.health.alerts import Alert
+    from horsies_tui.health.glance import Glance
+
+WATCH_EVERY: Final = Rhythm(tick_s=10.0, poll_s=10.0, reconcile_s=10.0, slow_factor=100.0)
+FIRST_AFTER_S: Final = 3.0
+"""The first rows of the screen are read before."""
+FORGOTTEN_AFTER: Final = timedelta(minutes=5)
+"""An alert that ends and comes back within this time is no new one: a queue may be near its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSnapshot:
+    glance: Glance | None = None
+    loading: bool = True
+    error: str | None = None
+
+
+class WatchFeed(Feed[WatchSnapshot]):
+    """Runs as long as the database is open."""
+
+    NAME = "alerts"
+
+    def __init__(self, link: Link, publish: Callable[[WatchSnapshot], None]) -> None:
+        super().__init__(link, publish, WatchSnapshot())
+        reader = GlanceReader()
+        run = self._query(
+            lambda: None,
+            lambda conn, _: reader.read(conn, link.clock.now()),
+            lambda glance: {"glance": glance, "loading": False},
+        )
+        self._look = Read("glance", run, Pace(WATCH_EVERY), on=lambda _channel, _payload: False)
+        self._reads = (self._look,)
+
+    def start(self) -> None:
+        self._look.not_before = asyncio.get_running_loop().time() + FIRST_AFTER_S
+        super().start()
+
+
+class AlertWatch:
+    """The alerts of one database from its first reads on, and which of them are new."""
+
+    def __init__(self, targets: Mapping[str, float]) -> None:
+        self._targets = targets
+        self._seen: tuple[Glance, Report] | None = None
+        self._known: dict[str, datetime] = {}
+        """By id, when it was there last."""
+        self.alerts: tuple[Alert, ...] | None = None
+        """Worst first, without notes; None: not read yet."""
+
+    def judge(self, glance: Glance | None, report: Report | None) -> bool:
+        """Whether there is a new alert since the last call. Those of the first one are none: they were there before."""
+        if glance is None or report is None or (glance, report) == self._seen:
+            return False
+        self._seen, before = (glance, report), self.alerts
+        began = {one.id: one.failing_since for one in before or () if one.failing_since is not None}
+        found = alerts(replace(glance, report=report), self._targets, began)
+        self.alerts = tuple(alert for alert in found if alert.level is not Level.NOTE)
+        known = {name for name, at in self._known.items() if glance.now - at < FORGOTTEN_AFTER}
+        self._known |= dict.fromkeys((alert.id for alert in self.alerts), glance.now)
+        # Alerts that were merged into one had the id of their rule.
+        return before is not None and any({one.id, one.id.partition("\t")[0]}.isdisjoint(known) for one in self.alerts)

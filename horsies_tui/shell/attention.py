@@ -1,0 +1,85 @@
+"""The terminal's title, which shows the verdict, and its bell, which rings for a new alert."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies_tui.health.alerts import Level
+from horsies_tui.health.watch import AlertWatch
+from horsies_tui.look.text import clean, cut
+from horsies_tui.textual_internals import write_raw
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.app import App
+
+    from horsies.config.contexts import ConfigFile
+    from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.health.alerts import Alert
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.shell.database_session import DatabaseSession
+
+# The title is put on the terminal's stack and taken from it again. A terminal without a stack ignores both; for such a
+# one the title is emptied, which most replace by their own.
+_KEEP: Final = "\x1b[22;2t"
+_RESTORE: Final = "\x1b]2;\x1b\\\x1b[23;2t"
+_LONGEST: Final = 80
+_UNTITLED: Final = frozenset({"linux", "cons25"})
+"""Terminals without a window, whose consoles may print what they do not know. Of `vt100` and the like as well."""
+
+
+def has_title(environ: Mapping[str, str]) -> bool:
+    term = environ.get("TERM", "")
+    return term not in _UNTITLED and not term.startswith("vt")
+
+
+def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyphs) -> str:
+    """`horsies prod ● Critical, 2 alerts`. Names come from a file and a server: no control character is passed on."""
+    name = clean(status.context_name or status.database_label)
+    words = "connecting" if status.is_up or not status.detail else "no connection"
+    if status.is_up and alerts is not None:
+        level = "Critical" if any(alert.level is Level.CRITICAL for alert in alerts) else "Degraded"
+        count = "1 alert" if len(alerts) == 1 else f"{len(alerts)} alerts"
+        words = f"{level}, {count}" if alerts else "Healthy"
+    return cut(clean(glyphs.text(f"horsies {name} {glyphs.mark} {words}")), _LONGEST, glyphs)
+
+
+class Attention:
+    """Writes only what has changed: at rest no byte."""
+
+    def __init__(self, app: App[Any], config: ConfigFile, glyphs: Glyphs, environ: Mapping[str, str]) -> None:
+        self._app = app
+        self._config = config
+        self._glyphs = glyphs
+        self._titled = config.title and has_title(environ)
+        self._session: DatabaseSession | None = None
+        self._watch = AlertWatch(config.targets)
+        self.title = ""
+        """The title that the terminal has from us; empty: its own."""
+
+    @property
+    def owed(self) -> str:
+        """What gives the terminal its own title back."""
+        return _RESTORE if self.title else ""
+
+    def look(self, session: DatabaseSession, status: LinkStatus) -> None:
+        """Judge what was read since the last call, for the title and the bell."""
+        if not session.is_open:
+            return
+        if session is not self._session:
+            self._session, self._watch = session, AlertWatch(self._config.targets)
+        if self._watch.judge(session.watch.snapshot.glance, session.recovery.snapshot.report) and self._config.bell:
+            self._app.bell()
+        if self._titled:
+            self._entitle(title_of(status, self._watch.alerts, self._glyphs))
+
+    def give_back(self) -> None:
+        """Before the terminal is left to the shell."""
+        write_raw(self._app, self.owed)
+        self.title = ""
+
+    def _entitle(self, title: str) -> None:
+        if title != self.title:
+            write_raw(self._app, f"{'' if self.title else _KEEP}\x1b]2;{title}\x1b\\")
+            self.title = title

@@ -1,0 +1,74 @@
+"""`horsies tasks reprioritise`: what waits is claimed earlier or later among the tasks of its queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.target import OperationError
+from horsies.operations.verb import NewValue, Option, TaskVerb, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import asyncpg
+
+    from horsies.operations.facts import TaskFacts
+    from horsies.operations.verb import Options
+
+_FIRST: Final = 1
+_LAST: Final = 100
+
+
+def _check(options: Options) -> Options:
+    text = str(options.get("priority", "")).strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 4 and _FIRST <= int(text) <= _LAST):
+        raise OperationError(
+            f"{text!r} is not a priority" if text else "no priority is given",
+            help_text=f"give one from {_FIRST}, which is claimed first, to {_LAST}",
+        )
+    return {"priority": str(int(text))}
+
+
+def _effects(facts: TaskFacts) -> Iterator[str]:
+    from horsies.operations.waiting_tasks import overdue
+
+    yield f"priority {facts.options['priority']}: it orders the tasks of one queue, {_FIRST} is claimed first"
+    yield from overdue(facts)
+
+
+async def _reads(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
+    from horsies.operations.waiting_tasks import about_their_queues
+
+    return await about_their_queues(conn, facts)
+
+
+VERB = TaskVerb(
+    name="reprioritise",
+    place=8,
+    title="Reprioritise",
+    will="will get another priority",
+    done="reprioritised",
+    help="Change the priority of tasks that wait: 1 is claimed first, 100 last.",
+    example="horsies tasks reprioritise --filter 'status:pending name:shop.invoice' --priority 5",
+    key="I",
+    hint="Another priority for what waits.",
+    label="priority",
+    options=(Option("priority", "The new one, from 1 (first) to 100 (last).", "N"),),
+    gives=NewValue(
+        "New priority, 1 is first and 100 last",
+        "5",
+        lambda text: {"priority": text},
+        lambda options, _now: int(options["priority"]),
+        lambda priority: f"PENDING, priority {priority}",
+    ),
+    check=_check,
+    sources=sources("reprioritise"),
+    wrong_state=lambda status: f"it is {status}; only what is PENDING has a place in its queue",
+    refuses=(__name__, "reprioritise_refusal"),
+    sets=(__name__, "reprioritise_sets"),
+    past="reprioritised",
+    in_workflows="a new task of the node, after a retry of its workflow, has the priority of the definition again",
+    effects=_effects,
+    reads=_reads,
+    guards_against_others=True,
+)

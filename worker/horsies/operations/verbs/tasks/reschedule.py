@@ -1,0 +1,100 @@
+"""`horsies tasks reschedule`: what waits is due at another time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.target import OperationError
+from horsies.operations.verb import NewValue, Option, TaskVerb, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.operations.facts import TaskFacts
+    from horsies.operations.verb import Options
+
+
+def _check(options: Options) -> Options:
+    if len(options) != 1:
+        raise OperationError(
+            "no time is given" if not options else "several times are given",
+            help_text="give one of --at 2026-11-20T03:00 (UTC), --in 10m and --now",
+        )
+    return options
+
+
+def _due(options: Options, now: datetime) -> datetime | None:
+    """None: at once."""
+    from horsies.query.ahead import read_ahead, read_delay
+
+    try:
+        if "delay" in options:
+            return read_delay(options["delay"], now)
+        return read_ahead(options["at"], now) if "at" in options else None
+    except ValueError as error:
+        raise OperationError(str(error), help_text="--at 2026-11-20T03:00 (UTC), --in 10m, or --now") from error
+
+
+def _read(text: str) -> Options:
+    text = text.strip()
+    if text.lower() == "now":
+        return {"now": True}
+    # A duration has no colon and no hyphen; `in` may stand before it.
+    length = text.removeprefix("in ").strip()
+    return {"at": text} if ":" in text or "-" in text else {"delay": length}
+
+
+def _became(value: datetime | None) -> str:
+    from horsies.operations.formatting import clock
+
+    return "PENDING, due now" if value is None else f"PENDING, due {clock(value)}"
+
+
+def _effects(facts: TaskFacts) -> Iterator[str]:
+    from horsies.operations.formatting import clock, span
+    from horsies.operations.tasks import VALUE
+
+    due: datetime | None = facts.options[VALUE]
+    if due is None:
+        yield "due at once: workers that have room claim them in the order of their queue"
+    else:
+        yield f"due {clock(due)}, in {span((due - facts.now).total_seconds())}; none of them starts before"
+
+
+async def _reads(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
+    from horsies.operations.waiting_tasks import about_their_queues
+
+    return await about_their_queues(conn, facts)
+
+
+VERB = TaskVerb(
+    name="reschedule",
+    place=10,
+    title="Reschedule",
+    will="will be due at another time",
+    done="rescheduled",
+    help="Change when tasks that wait are due, also those that wait for a retry.",
+    example="horsies tasks reschedule --filter 'status:pending name:shop.report' --at 2026-11-20T03:00",
+    key="B",
+    hint="Begin now, later, or at a time: what waits.",
+    label="due time",
+    options=(
+        Option("at", "The time, in UTC if it names no zone; `03:00` is the next time it is that late.", "TIME"),
+        Option("delay", "How long after the preview: `10m`, `1h30m`.", "DURATION", flags=("--in",)),
+        Option("now", "At once."),
+    ),
+    gives=NewValue("Due when", "now, in 10m, 03:00 or 2026-11-20T03:00 (UTC)", _read, _due, _became),
+    check=_check,
+    sources=sources("reschedule"),
+    wrong_state=lambda status: f"it is {status}; only what is PENDING waits for a time",
+    refuses=(__name__, "reschedule_refusal"),
+    sets=(__name__, "reschedule_sets"),
+    past="rescheduled",
+    in_workflows="a paused workflow keeps its tasks waiting whatever their time is",
+    effects=_effects,
+    reads=_reads,
+    guards_against_others=True,
+)

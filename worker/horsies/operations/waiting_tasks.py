@@ -1,0 +1,63 @@
+"""What the verbs for waiting tasks say of queues: whether anything starts there, and who serves it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from horsies.operations.cluster import read_cluster
+from horsies.operations.formatting import by_whom, clock, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import asyncpg
+
+    from horsies.operations.cluster import Cluster
+    from horsies.operations.facts import TaskFacts
+
+
+async def about_their_queues(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
+    """Those of the tasks' queues that are paused."""
+    async with conn.transaction():
+        cluster = await read_cluster(conn)
+    queues = sorted({task.queue_name for task in facts.tasks} & cluster.paused.keys())
+    return [_paused(cluster, queue) for queue in queues]
+
+
+async def about_a_new_queue(conn: asyncpg.Connection, facts: TaskFacts, queue: str) -> Sequence[str]:
+    async with conn.transaction():
+        cluster = await read_cluster(conn)
+    return tuple(_new_queue(cluster, facts, queue))
+
+
+def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
+    served = cluster.served()
+    if queue in cluster.paused:
+        yield _paused(cluster, queue)
+    if queue not in served:
+        near = get_close_matches(queue, served, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield f"no living worker serves the queue {queue}: they wait until one does{hint}"
+        return
+    known = cluster.known().get(queue)
+    strange = sorted({task.task_name for task in facts.tasks} - known) if known is not None else []
+    for name in strange[:3]:
+        count = sum(task.task_name == name for task in facts.tasks)
+        yield f"{counted(count, 'task')} {name}: no living worker of the queue {queue} knows that name, so they wait"
+    if len(strange) > 3:
+        yield f"nor {counted(len(strange) - 3, 'other name')} of them"
+    caps = [one.caps[queue] for one in cluster.consumers if queue in one.caps]
+    if caps:
+        yield f"at most {min(caps)} tasks of the queue {queue} run at once"
+
+
+def overdue(facts: TaskFacts) -> Iterator[str]:
+    if late := sum(task.good_until is not None and task.good_until <= facts.now for task in facts.tasks):
+        yield f"{late} past the deadline: no worker will start them"
+
+
+def _paused(cluster: Cluster, queue: str) -> str:
+    pause = cluster.paused[queue]
+    since = f"{clock(pause.since)}{by_whom(pause.by)}"
+    return f"the queue {queue} is paused since {since}: nothing of it starts before it is resumed"
