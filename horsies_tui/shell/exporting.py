@@ -68,10 +68,10 @@ class ExportLine(LineCell):
             now = link.clock.monotonic()
             if now - self._told_at >= _TOLD_EVERY_S:
                 self._told_at = now
-                stop = key_for("app.back", app.screen, self._glyphs)
                 self._show(f"exporting to {path}: {number(rows)} {export.name}, {stop} stops")
 
-        self._show(f"exporting to {path}")
+        stop = key_for("app.back", app.screen, self._glyphs)
+        self._show(f"exporting to {path}, {stop} stops")
         try:
             with new_file(path) as out:
                 async with link.connected("console export") as conn:

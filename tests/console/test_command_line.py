@@ -186,3 +186,64 @@ async def test_all_rows_of_the_filter_are_exported_and_no_file_is_overwritten(da
         await screen.command("export csv x.csv")
         await screen.sees("this screen has nothing to export")
     assert [name for name in os.listdir(tmp_path) if name.endswith(".part")] == []  # noqa: PTH208 - not in a loop
+
+
+async def test_escape_stops_an_export_and_a_click_on_a_title_sorts(
+    database: str, connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    async with console(database, tmp_path, screen="workflows") as screen:
+        await screen.sees("month_end")
+        await _titles_sort(screen)
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE horsies_workflows IN ACCESS EXCLUSIVE MODE")
+            await screen.press("ctrl+e", *"slow.csv", "enter")
+            await screen.sees("exporting to slow.csv", "esc stops")
+            await screen.command("export csv other.csv")
+            await screen.sees("an export is running already; esc stops it")
+            await screen.press("escape")
+            await screen.sees("the export was stopped after 0 rows; nothing was written")
+        assert sorted(os.listdir(tmp_path)) == ["config.toml", "state"]  # noqa: PTH208
+        await _palette_elsewhere(screen)
+
+
+async def _titles_sort(screen: Commanded) -> None:
+    async def click(title: str) -> None:
+        line = next(number for number, text in enumerate(screen.text.splitlines()) if "STATE" in text)
+        await screen.pilot.click(offset=(screen.text.splitlines()[line].index(title), line))
+
+    await click("AGE")
+    await screen.sees("oldest first")
+    await click("DURATION")
+    await screen.sees("longest open")
+    await click("PROGRESS")
+    await screen.sees("there is no order by PROGRESS; a click sorts by AGE, DURATION, STATE")
+    await screen.press("s", "e")
+    await screen.sees("ended last")
+    await screen.press("s", "n", "c")
+    await screen.sees("Columns", "PROGRESS")
+    await screen.press("escape")
+    await screen.press("3")
+    await screen.sees("BUSY", "SEEN")
+    await click("CPU")
+    await screen.sees("most cpu first")
+    await screen.press("2")
+    await screen.sees("FOLLOW", "AGE")
+    await click("RUN ")
+    await screen.sees("longest running")
+    await click("AGE")
+    await screen.sees("FOLLOW")
+    await screen.press("4")
+    await screen.sees("month_end")
+
+
+async def _palette_elsewhere(screen: Commanded) -> None:
+    await screen.press("ctrl+p", *"workers: hosts")
+    await screen.sees("Workers: hosts")
+    await screen.press("enter")
+    await until(screen.pilot, lambda: screen.app.stage.name_shown == "workers", "the workers")
+    await screen.sees("HOST", "DRAINING")
+    await screen.press("ctrl+p", *"schedules: pause")
+    await screen.sees("Schedules: pause")
+    await screen.press("enter")
+    await screen.sees("choose the rows, then P")
+    assert screen.sheet is None
