@@ -33,8 +33,8 @@ _SCREEN_OF: Final = {"queue": "tasks", "schedule": "schedules"}
 class Known:
     """What the console knows when the line is opened."""
 
-    live: frozenset[str] = frozenset()
-    """Names of the verbs that the keys of this screen offer; they come first."""
+    live: Sequence[Verb] = ()
+    """The verbs that the keys of this screen offer; they come first."""
     values: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     """By screen and key of its filter, values that were seen."""
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -79,12 +79,11 @@ def hint(text: str, cursor: int, known: Known) -> str:
 def _commands(begun: Word | None, cursor: int, known: Known) -> list[Completion]:
     prefix = "" if begun is None else begun.text
     start, end = (cursor, cursor) if begun is None else (begun.start, begun.end)
-    verbs = {verb.name: verb for verb in sorted(VERBS.values(), key=lambda verb: verb.place)}
-    first = [(verb.name, _first_sentence(verb)) for verb in verbs.values() if verb.name in known.live]
-    rest = [(verb.name, _first_sentence(verb)) for verb in verbs.values() if verb.name not in known.live]
-    told = [(one.name, f"{one.usage}  {one.help}".strip()) for one in SYNTAX]
-    groups = [(name, "ID VERB: act on what is named") for name in GROUPS if name not in SCREENS]
-    found = dict((*first, *told, *rest, *groups) if not prefix else (*told, *first, *rest, *groups))
+    found = {verb.name: verb.hint for verb in known.live}
+    found |= {one.name: f"{one.usage}  {one.help}".strip() for one in SYNTAX}
+    for verb in sorted(VERBS.values(), key=lambda verb: verb.place):
+        found.setdefault(verb.name, verb.hint)
+    found |= {name: "VERB NAME  Act on what is named." for name in GROUPS if name not in SCREENS}
     fitting = [(not name.startswith(prefix), name) for name in found if prefix in name]
     return [Completion(start, end, name, found[name]) for _, name in sorted(fitting, key=lambda one: one[0])]
 
@@ -92,7 +91,7 @@ def _commands(begun: Word | None, cursor: int, known: Known) -> list[Completion]
 def _group_verbs(first: Word, before: Sequence[Word], begun: Word | None, cursor: int) -> Iterator[Completion]:
     if len(before) > 1 or first.text not in GROUPS:
         return
-    names = {verb.name: _first_sentence(verb) for verb in VERBS.values() if verb.kind in GROUPS[first.text]}
+    names = {verb.name: verb.hint for verb in VERBS.values() if verb.kind in GROUPS[first.text]}
     prefix = "" if begun is None else begun.text
     if begun is None and first.text in _LANGUAGES:
         return  # the keys of the filter are wanted more often
@@ -151,7 +150,3 @@ def _offers(known: Mapping[str, str], begun: Word | None, cursor: int, prefix: s
     fitting: Iterable[str] = [name for name in known if name.startswith(prefix)]
     fitting = [*fitting, *(name for name in known if prefix in name and not name.startswith(prefix))]
     return (Completion(start, end, name, known[name]) for name in fitting)
-
-
-def _first_sentence(verb: Verb) -> str:
-    return verb.help.partition("\n")[0]

@@ -359,7 +359,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         bindings = [] if top is None else cast("list[Binding]", type(top).BINDINGS)
         records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
         return Known(
-            live=frozenset(record.name for record in records),
+            live=records,
             values={**seen, "tasks": {**seen.get("tasks", {}), **self._tasks_seen}},
             filters={**config.filters, **config.filters_of(name)},
             themes=tuple(themes.THEMES),

@@ -32,7 +32,7 @@ from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.views import TABS
 
 KNOWN = Known(
-    live=frozenset({"cancel"}),
+    live=[VERBS["task", "cancel"]],
     values={"tasks": {"queue": ["mail", "bulk"]}, "schedules": {"name": ["nightly"]}},
     filters={"mine": "queue:mail"},
     themes=["nord", "horsies-dark"],
