@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from horsies_tui.shell.commanding import CommandingApp
 
 _TOLD_EVERY_S: Final = 0.5
+_PAUSE_S: Final = 0.001
+"""A key takes several steps of the loop; each would wait for some rows of the export."""
 
 
 class ExportLine(LineCell):
@@ -75,7 +77,7 @@ class ExportLine(LineCell):
         try:
             with new_file(path) as out:
                 async with link.connected("console export") as conn:
-                    rows = await export_rows(conn, export, form, out, tell)
+                    rows = await export_rows(conn, export, form, out, tell, pause_s=_PAUSE_S)
                     written = out.tell()
         except HorsiesError as error:
             app.say_error(error.message)
