@@ -163,6 +163,10 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def action_output(self) -> None:
         self._look("output")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a browser there is no terminal that another program could have."""
+        return not (action == "editor" and self.app.is_web)
+
     def action_editor(self) -> None:
         """Open a part of the task in the user's editor."""
         items = [Item(part, part, letter) for part, letter in zip(PARTS, "aret", strict=True)]

@@ -19,6 +19,7 @@ from verb_steps import until
 
 from horsies.config.contexts import DatabaseChoice, read_config_file
 from horsies.config.url import DatabaseUrl
+from horsies_tui.actions import live_actions
 from horsies_tui.command.line import CommandInput, CommandLine
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
@@ -247,3 +248,25 @@ async def _palette_elsewhere(screen: Commanded) -> None:
     await screen.press("enter")
     await screen.sees("choose the rows, then P")
     assert screen.sheet is None
+
+
+async def test_a_console_in_a_browser_opens_no_programs_and_writes_no_files(
+    database: str, connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await failed(connection, ONE)
+    async with console(database, tmp_path, task_id=ONE) as screen:
+        with monkeypatch.context() as browser:
+            browser.setattr(ConsoleApp, "is_web", property(lambda _app: True))
+            await screen.sees("CARD_DECLINED", "arguments")
+            assert "detail.editor" not in {action.id for action, _ in live_actions(screen.app.screen)}
+            await screen.command("editor arguments")
+            await screen.sees("a console in a browser opens no programs")
+            await screen.press("2")
+            await screen.sees("FOLLOW")
+            await screen.command("export csv all.csv")
+            await screen.sees("the file would be on the server")
+        await screen.command("editor arguments")
+        await screen.sees("open a task first")
+        await screen.command(f"go {ONE}")
+        await screen.sees("CARD_DECLINED", "arguments")
+        assert "detail.editor" in {action.id for action, _ in live_actions(screen.app.screen)}

@@ -99,7 +99,9 @@ def _go(console: PtyConsole, key: str, words: str) -> tuple[float, int]:
 async def test_a_million_rows_are_exported_while_keys_stay_quick(million: dict[str, str], tmp_path: Path) -> None:
     with PtyConsole(million) as console:
         await asyncio.to_thread(console.until, "LIVE", "1.0 M in table")
-        before, out = console.memory_mb, tmp_path / "all.csv"
+        before, out, alone = console.memory_mb, tmp_path / "all.csv", list[float]()
+        for _ in range(10):
+            alone.append(await asyncio.to_thread(console.key_to_paint, "j", 1))
         console.type(f":export csv {out}\r")
         await asyncio.to_thread(console.until, "exporting to")
         began, keys, most = time.perf_counter(), list[float](), before
@@ -110,6 +112,7 @@ async def test_a_million_rows_are_exported_while_keys_stay_quick(million: dict[s
             await asyncio.sleep(0.2)
         took = time.perf_counter() - began
         lines = (await asyncio.to_thread(out.read_bytes)).count(b"\n")
+    print(f"keys before                         p50 {percentile(alone, 0.5) * 1000:.0f} ms")
     print(f"export of {ROWS} rows               {took:.0f} s, {ROWS / took:.0f} rows/s")
     print(f"memory                              {before:.0f} MB before, at most {most:.0f} MB   budget < 120 MB")
     print(
