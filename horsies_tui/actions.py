@@ -45,6 +45,7 @@ class Scope(StrEnum):
     OUTCOME = "outcome"
     PICKER = "picker"
     FILTER = "filter"
+    COMMAND = "command"
     MENU = "menu"
 
 
@@ -106,6 +107,7 @@ TOGETHER: Final = (
     (Scope.SHEET, Scope.MENU),
     (Scope.PICKER, Scope.TABLE),
     (Scope.FILTER,),
+    (Scope.COMMAND,),
 )
 """Sets of scopes that are active at the same time on some screen."""
 
@@ -159,6 +161,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *_keys_of(Scope.RECOVERY, (verb for kind in _RECOVERED for verb in verbs_for(kind) if verb.on_recovery)),
     *_keys_of(Scope.FLOWS, verbs_for("workflow", "node")),
     Action("workflows.filter", ("slash",), "filter", "Which workflows to show.", footer=True),
+    Action("workflows.sort", ("s",), "sort", "Change the order.", footer=True),
+    Action("workflows.columns", ("c",), "columns", "Choose the columns."),
     Action("workflows.states", ("t",), "states", "Switch states on and off."),
     Action("workflows.copy", ("y",), "copy", "Copy the row's id."),
     Action("graph.open", ("enter",), "open", "Its task; of a sub-workflow, its graph.", palette=False, footer=True),
@@ -224,6 +228,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("filter.below", ("down",), "next offer", "To the next offer.", palette=False, footer=True),
     Action("filter.above", ("up",), "earlier", "Back through the offers, then the earlier filters.", palette=False),
     Action("filter.leave", ("escape",), "leave", "Back to the list, as it was.", palette=False, footer=True),
+    Action("command.run", ("enter",), "run", "Do what the line says.", palette=False, footer=True),
+    Action(
+        "command.complete", ("tab",), "complete", "Take the first offer, or the chosen.", palette=False, footer=True
+    ),
+    Action("command.below", ("down",), "next offer", "To the next offer.", palette=False, footer=True),
+    Action("command.above", ("up",), "earlier", "Back through offers, then commands.", palette=False, footer=True),
+    Action("command.leave", ("escape",), "leave", "Back to the screen.", palette=False, footer=True),
     Action("story.open", ("enter",), "fold/follow", "Fold or unfold; follow a link.", palette=False, footer=True),
     Action("story.up", ("up", "k"), "up", "One line up.", palette=False),
     Action("story.down", ("down", "j"), "down", "One line down.", palette=False),
@@ -245,6 +256,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("detail.output", ("O",), "output", "What a running task prints and logs, live.", writes=True, footer=True),
     Action("detail.copy", ("y",), "copy json", "Copy the whole task as JSON.", footer=True),
+    Action("detail.editor", ("e",), "editor", "Open arguments, result or traceback in $EDITOR."),
     Action("detail.copy_line", ("Y",), "copy value", "Copy what the cursor is on."),
     Action("sheet.close", ("escape", "q"), "close", "Close without doing anything.", palette=False, footer=True),
     Action("menu.take", ("enter",), "take", "Take what is chosen.", palette=False),
@@ -268,7 +280,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
     Action("app.schedules", ("6",), "schedules", "What is sent when, and how it ended.", run="show('schedules')"),
     Action("app.activity", ("7",), "activity", "Who did what, and what happened.", run="show('activity')"),
-    Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
+    Action("app.command", ("colon",), "command", "Type a command: :tasks queue:mail, :go 7f3a.", palette=False),
+    Action("app.palette", ("ctrl+p",), "palette", "Any action by name.", palette=False, run="command_palette"),
+    Action("app.export", ("ctrl+e",), "export", "Write all rows that the filter shows to a CSV file."),
+    Action("app.save_filter", ("ctrl+s",), "save filter", "Save the filter of this screen under a name."),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
     Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),
     Action("app.contexts", ("at",), "context", "All databases, with their verdicts; go to one."),

@@ -39,6 +39,8 @@ class Intent:
     options: Mapping[str, Any] = field(default_factory=dict)
     undoes: TargetKind | None = None
     """Of an undo: what the operation had changed."""
+    reason: str = ""
+    """What stands in the sheet's field before anything is typed."""
 
     @property
     def kind(self) -> TargetKind:
@@ -100,7 +102,7 @@ class Operation:
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            options = {**self.intent.options, "fresh_budget": fresh_budget or None}
+            options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
             return await preview(conn, self.intent.verb, self.intent.selection, **options)
 
         return await self._link.act(ask)

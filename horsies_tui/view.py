@@ -20,7 +20,7 @@ any number of times between two frames: only the newest snapshot is drawn. `self
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from textual import on
 from textual.message import Message
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from textual.screen import ModalScreen
 
+    from horsies.cli.exporting import Export
     from horsies.operations.selection import Selection
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
@@ -104,6 +105,9 @@ class Console(Protocol):
     def offers(self, action: Action) -> bool:
         """Whether this action's key would do something now."""
 
+    async def read_outside(self, name: str, text: str, *, pager: bool) -> None:
+        """Open this text in the user's editor or pager; returns when that has ended."""
+
     def act(self, verb: str, view: ConsoleView[object]) -> None:
         """Start a verb on `view.selection()`: preview, sheet, outcome."""
 
@@ -170,6 +174,10 @@ class ConsoleView(Widget, Generic[SnapshotT]):
             self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
             return None
         return Intent(VERBS["task", verb], selection)
+
+    def export(self) -> Export[Any] | None:
+        """What `export` writes: all rows of the filter; None: this view has none."""
+        return None
 
     def fits(self, action: Action) -> bool:
         """Whether this action applies to the current selection; the footer offers only those."""

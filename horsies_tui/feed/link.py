@@ -211,6 +211,21 @@ class Link:
                         raise Refused(sentence(error)) from error
                     raise
 
+    @asynccontextmanager
+    async def connected(self, role: str) -> AsyncIterator[Connection]:
+        """A read-only connection of its own, for many reads while the screens go on; LinkError if there is none."""
+        if self._database is None or self._reader is None:
+            raise LinkDown(self._status)
+        settings = [*READER_SETTINGS, _timeout(_ACT_STATEMENT_TIMEOUT_S), _READ_ONLY]
+        try:
+            connection = await self._database.connect(role, settings=settings)
+        except CONNECTION_ERRORS as error:
+            raise Refused(sentence(error)) from error
+        try:
+            yield connection
+        finally:
+            connection.terminate()
+
     async def _operators_connection(self) -> Connection:
         if self._database is None or self._reader is None:
             raise LinkDown(self._status)

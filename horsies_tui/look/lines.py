@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
 
 TITLE: Final = "row-table--title"
+SORTED: Final = "row-table--sorted"
 CURSOR: Final = "row-table--cursor"
 STRUCK: Final = "row-table--struck"
 FOUND: Final = "story--found"
@@ -104,14 +105,19 @@ def row_line(
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 
 
-def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, at_end: str = "") -> Line:
-    """The line above the rows; `at_end` is written at its end if the titles leave room, at least without its blanks."""
+def title_line(
+    columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, at_end: str = "", *, sorted_by: str = ""
+) -> Line:
+    """The line above the rows; `at_end` is written at its end if the titles leave room, at least without its blanks.
+
+    `sorted_by` is the key of the column by which the rows are sorted.
+    """
     pieces = [Piece(" " * GUTTER, GUTTER, (TITLE,))]
     for placed in columns:
         column = placed.column
         title = column.brief if column.brief and cell_len(column.title) > placed.width else column.title
         text = fit(glyphs.text(title), placed.width, glyphs, right=column.right)
-        pieces.append(_piece(placed, text, width, (TITLE,)))
+        pieces.append(_piece(placed, text, width, (TITLE, SORTED) if column.key == sorted_by else (TITLE,)))
     line = filled(pieces, width, TITLE)
     said = sum(piece.width for piece in line) - len(line[-1].text) + len(line[-1].text.rstrip())
     for words in (at_end, at_end.replace(" ", "")):

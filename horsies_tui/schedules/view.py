@@ -31,7 +31,7 @@ from horsies_tui.widgets.rows_view import FilteredView, capped, set_height
 from horsies_tui.widgets.steady_order import SteadyOrder, as_before
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from textual import events
@@ -76,7 +76,15 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
     }
     """
 
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "state": (ScheduleSort.TROUBLE,),
+        "name": (ScheduleSort.NAME,),
+        "next": (ScheduleSort.NEXT,),
+        "last": (ScheduleSort.LAST,),
+    }
+
     _table: RowTable[ScheduleRow]
+    _sort: ScheduleSort
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -91,6 +99,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_schedules, placeholder=PLACEHOLDER, id="filter")
+        self._filter_bar.named = lambda: self.console.options.config.filters_of("schedules")
         self._line = ChipsLine(self._glyphs, id="line")
         self._table = RowTable(SCHEDULE_COLUMNS, glyphs=self._glyphs, id="rows")
         self._story = StoryView(self._glyphs, beside=True, id="story")
@@ -98,6 +107,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
+        self._show_order()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < _LOW, "-low")
@@ -198,13 +208,14 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         return super().check_action(action, parameters)
 
     def action_sort(self) -> None:
-        def choose(sort: str) -> None:
-            self._sort = ScheduleSort(sort)
-            self._order.renew()
-            self._table.action_first()
-            self._show_all()
+        self._open_menu(PickOne("Order", _SORTS, self._sort, self._glyphs), self._sort_by)
 
-        self._open_menu(PickOne("Order", _SORTS, self._sort, self._glyphs), choose)
+    def _sort_by(self, sort: str) -> None:
+        self._sort = ScheduleSort(sort)
+        self._show_order()
+        self._order.renew()
+        self._table.action_first()
+        self._show_all()
 
     def action_previous_row(self) -> None:
         self._step(-1, "this is the first schedule of the list")

@@ -31,6 +31,7 @@ from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size, time_of_day, zone_of
 from horsies_tui.shell.attention import Attention
+from horsies_tui.shell.commanding import CommandingApp
 from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLine, ErrorSheet
 from horsies_tui.shell.footer import Footer
@@ -38,7 +39,7 @@ from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.help import HelpSheet, KeyList
 from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.operation_flow import OperationFlow
-from horsies_tui.shell.palette import ActionCommands, NamedFilters
+from horsies_tui.shell.palette import ActionCommands, ElsewhereCommands, NamedFilters
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tabs
@@ -83,13 +84,17 @@ def outage(status: LinkStatus) -> tuple[str, ...]:
     return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
 
 
-class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
+class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=False):
     """The whole terminal application. `keys` is the result of `keymap.keymap` for the config file."""
 
     TITLE = "horsies"
     CSS_PATH = "console.tcss"
     BINDINGS = bindings(Scope.APP)
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionCommands, NamedFilters}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
+        ActionCommands,
+        ElsewhereCommands,
+        NamedFilters,
+    }
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
     ) -> None:
         theme = themes.THEMES[options.theme or themes.DEFAULT]
         # Textual evaluates NO_COLOR here: 24-bit greys, unless the theme uses the terminal's own colours.
-        super().__init__(ansi_color=theme.ansi or None)
+        super().__init__(options, ansi_color=theme.ansi or None)
         self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
         self.options = options
         self.utc = True
@@ -128,7 +133,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         return ExactScreen(id="_default")
 
     def compose(self) -> ComposeResult:
-        yield from (self.header, self.tabs, self.outage, self.stage, self.footer)
+        yield from (self.header, self.tabs, self.command_line, self.outage, self.stage, self.export_line, self.footer)
 
     async def on_mount(self) -> None:
         self.set_keymap(self._keys)
@@ -146,6 +151,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         self.attention.give_back()
+        self.stop_reading_values()
         await self._session.stop()
 
     # Services for views, see view.Console.
@@ -430,6 +436,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         )
 
     async def action_back(self) -> None:
+        if self.export_line.stop():
+            return
         view = self.stage.top
         if (view is None or not view.leave()) and not await self.stage.back():
             await self.stage.return_()

@@ -48,6 +48,7 @@ TITLES: Final = {
     Scope.SHEET: "Sheet",
     Scope.FILTER: "Filter line",
     Scope.MENU: "Menu",
+    Scope.COMMAND: "Command line",
     Scope.APP: "Everywhere",
 }
 _LABEL_WIDTH: Final = 15

@@ -19,10 +19,13 @@ from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from textual.app import App
 
     from horsies.operations.reruns import Arguments
     from horsies.operations.verb import NewValue, Options
+    from horsies.operations.target import TargetKind
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
     from horsies_tui.view import Console, ConsoleView
@@ -46,14 +49,32 @@ class OperationFlow:
         """The last operation on the current database."""
         return self._last if self._last_link is self._console.link else None
 
-    def begin(self, verb: str, view: ConsoleView[Any]) -> None:
-        """Start what a key means in this view: a verb of the engine, `undo`, or `outcome`."""
+    def begin(
+        self,
+        verb: str,
+        view: ConsoleView[Any],
+        *,
+        options: Mapping[str, Any] | None = None,
+        reason: str = "",
+        kinds: Sequence[TargetKind] = (),
+    ) -> None:
+        """Start what a key means in this view: a verb of the engine, `undo`, or `outcome`.
+
+        A command line adds options and a reason; `kinds` are those that it names.
+        """
         if verb == "outcome":
             self._show_last(view)
-        elif reason := self._console.why_no_writes():
-            self._console.say_error(f"cannot {verb.replace('-', ' ')}, {reason}")
+        elif why := self._console.why_no_writes():
+            self._console.say_error(f"cannot {verb.replace('-', ' ')}, {why}")
         elif intent := self._undoing() if verb == UNDO.name and not view.CHOOSES_OPERATIONS else view.intent(verb):
-            self._open(intent, view)
+            if kinds and intent.kind not in kinds and intent.verb.kind not in kinds:
+                self._console.say_error(f"what is chosen here is a {intent.kind}, and the command is for {kinds[0]}s")
+                return
+            self._open(replace(intent, options={**intent.options, **(options or {})}, reason=reason), view)
+
+    def start(self, intent: Intent, view: ConsoleView[Any]) -> None:
+        """Start a verb for targets that are named; the caller has asked whether anything may be written."""
+        self._open(intent, view)
 
     def _undoing(self) -> Intent | None:
         last = self.last
@@ -65,7 +86,9 @@ class OperationFlow:
 
     def _open(self, intent: Intent, view: ConsoleView[Any]) -> None:
         selection = intent.selection
-        if isinstance(intent.verb, TaskVerb) and intent.verb.gives is not None:
+        if intent.options:
+            self._preview(intent, view)
+        elif isinstance(intent.verb, TaskVerb) and intent.verb.gives is not None:
             self._ask(intent, intent.verb.gives, view)
         elif intent.asks_for("value"):
             self._ask_for_value(intent, view)

@@ -1,21 +1,57 @@
-"""`:` and ctrl+p: every action that works now, and the filters of the config file, searchable by name."""
+"""ctrl+p: every action of every screen, and the filters of the config file, searchable by name."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from textual.command import DiscoveryHit, Hit, Provider
 
-from horsies_tui.actions import live_actions
+from horsies_tui.actions import ACTIONS, Scope, action_of, live_actions
+from horsies_tui.command.grammar import Show
 from horsies_tui.keys import key_label
+from horsies_tui.shell.help import TITLES
+from horsies_tui.shell.views import TABS, VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from textual.binding import Binding
     from textual.command import Hits
 
+    from horsies_tui.actions import Action
+    from horsies_tui.shell.app import ConsoleApp
+    from horsies_tui.shell.tabs import Tab
     from horsies_tui.view import Console
+
+_FURTHER: Final = 0.5
+"""What works here comes first."""
+_SHEETS: Final = frozenset(
+    {
+        Scope.SHEET,
+        Scope.PREVIEW,
+        Scope.ARGUMENTS,
+        Scope.OUTCOME,
+        Scope.PICKER,
+        Scope.FILTER,
+        Scope.COMMAND,
+        Scope.MENU,
+    }
+)
+"""They have keys of their own, and are opened by actions."""
+
+
+def _tabs_by_action() -> dict[str, Tab]:
+    """The tab whose screen has an action; of several the first one."""
+    found: dict[str, Tab] = {}
+    for tab in TABS:
+        for binding in cast("list[Binding]", VIEWS[tab.name].BINDINGS):
+            if action_of(binding.id) is not None:
+                found.setdefault(str(binding.id), tab)
+    return found
+
+
+_TAB_OF: Final = _tabs_by_action()
 
 
 class ActionCommands(Provider):
@@ -46,15 +82,58 @@ class ActionCommands(Provider):
             )
 
 
-class NamedFilters(Provider):
-    async def discover(self) -> Hits:
-        console = cast("Console", self.app)
-        for name, text in console.options.config.filters.items():
-            yield DiscoveryHit(f"filter {name}", partial(console.show_tasks, text), help=text)
+class ElsewhereCommands(Provider):
+    """Actions that do not work here: of a tab's screen they are run there; of others the palette says where they are.
+
+    A verb is not run on a screen that was not seen: what it would act on was never chosen.
+    """
 
     async def search(self, query: str) -> Hits:
-        matcher, console = self.matcher(query), cast("Console", self.app)
-        for name, text in console.options.config.filters.items():
-            words = f"filter {name}"
+        matcher = self.matcher(query)
+        live = {action.id for action, _ in live_actions(self.screen)}
+        for action in ACTIONS:
+            if action.id in live or not action.palette or action.scope in _SHEETS:
+                continue
+            tab = _TAB_OF.get(action.id)
+            place = TITLES[action.scope] if tab is None else tab.title
+            name = f"{place}: {action.label}  {key_label(action.keys[0], ascii_only=self._ascii)}"
+            if (score := matcher.match(name)) > 0:
+                yield Hit(score * _FURTHER, matcher.highlight(name), partial(self._run, action, tab), help=action.help)
+
+    @property
+    def _ascii(self) -> bool:
+        return cast("Console", self.app).options.ascii
+
+    async def _run(self, action: Action, tab: Tab | None) -> None:
+        console, app = cast("Console", self.app), cast("ConsoleApp", self.app)
+        key = key_label(action.keys[0], ascii_only=self._ascii)
+        if tab is None:
+            console.say(f"{key} {action.label}: {action.help} It works where that is open: {TITLES[action.scope]}.")
+            return
+        view = await app.stage.go(tab.name)
+        if action.writes:
+            # Later: a new view clears what was said about the one before.
+            app.call_after_refresh(console.say, f"choose the rows, then {key} {action.label}")
+        else:
+            view.call_later(app.run_action, action.binding.action, view)
+
+
+class NamedFilters(Provider):
+    """A filter is used on its own screen."""
+
+    async def discover(self) -> Hits:
+        for words, run, text in self._filters():
+            yield DiscoveryHit(words, run, help=text)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for words, run, text in self._filters():
             if (score := matcher.match(words)) > 0:
-                yield Hit(score, matcher.highlight(words), partial(console.show_tasks, text), help=text)
+                yield Hit(score, matcher.highlight(words), run, help=text)
+
+    def _filters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
+        app = cast("ConsoleApp", self.app)
+        for tab in TABS:
+            for name, text in app.options.config.filters_of(tab.name).items():
+                place = "" if tab.name == "tasks" else f"  {tab.name}"
+                yield f"filter {name}{place}", partial(app.run_command, Show(tab.name, text)), text

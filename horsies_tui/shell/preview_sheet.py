@@ -142,7 +142,8 @@ class PreviewSheet(Sheet[Done]):
                 yield LineCell(id="read")
             with Horizontal(classes="line"):
                 yield Label("reason, for the audit")
-                yield Input(id="reason", compact=True, max_length=_LONGEST_REASON)
+                reason = self._operation.intent.reason[:_LONGEST_REASON]
+                yield Input(reason, id="reason", compact=True, max_length=_LONGEST_REASON)
             yield LineCell(id="offers")
             with Horizontal(id="ask"):
                 yield LineCell(id="question")

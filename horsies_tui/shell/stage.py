@@ -40,6 +40,10 @@ class Stage(Container):
         """The name of the current tab, also when another view is above it; empty before the first."""
         return self._stack[0] if self._stack else ""
 
+    def made(self, name: str) -> ConsoleView[Any] | None:
+        """This view, if it has been shown before."""
+        return self._views.get(name)
+
     @property
     def top(self) -> ConsoleView[Any] | None:
         """The view that is shown."""

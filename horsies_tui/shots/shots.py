@@ -193,7 +193,7 @@ SHOTS: Final = (
         spoils=True,
     ),
     *(Shot("help", *size, steps=(press("question_mark"),)) for size in ((80, 24), (120, 60))),
-    Shot("palette", steps=(press("colon"), types("co"), sees("columns", "outcome"))),
+    Shot("palette", steps=(press("ctrl+p"), types("co"), sees("columns", "outcome"))),
     Shot("errors", options={"read_only": True}, steps=(press("R", "exclamation_mark"), sees("12:04:31Z  "))),
     Shot(
         "connection-none",

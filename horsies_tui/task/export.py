@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.machine import plain
+from horsies.cli.payload import POSITIONAL, stored_json
 from horsies.cli.task_story import report
 from horsies.domain.errors import HorsiesError
 from horsies.views import TaskDetail, task_detail
 from horsies_tui.clipboard import copy
+from horsies_tui.feed.status import LinkError, sentence
 from horsies_tui.look.units import size
 from horsies_tui.widgets.prompt import Prompt
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.view import ConsoleView
 
+PARTS: Final = ("arguments", "result", "traceback", "task")
+"""What can be opened in a program of the user."""
 _WHOLE: Final = 1_000_000_000
 """Characters of one text: about the most that PostgreSQL can store."""
 
@@ -62,6 +66,38 @@ def write_new(path: Path, text: str) -> None:
         raise HorsiesError(f"cannot write {path}: {os.strerror(error.errno or 0)}; choose another place") from error
 
 
+def part_text(detail: TaskDetail, why: Why | None, masks: Masks, part: str) -> str | None:
+    """A part of the task as text, with what the config file masks as stars; None: the task has none."""
+    match part:
+        case "arguments":
+            if detail.args is None and detail.kwargs is None:
+                return None
+            args = stored_json(detail.args, masks, hide=masks.hides(POSITIONAL))
+            return _readable({"args": args, "kwargs": stored_json(detail.kwargs, masks)})
+        case "result":
+            return None if detail.result is None else _readable(stored_json(detail.result, masks))
+        case "traceback":
+            return _traceback(stored_json(detail.result, masks))
+        case _:
+            return _readable(plain(report(detail, why, masks)))
+
+
+def _traceback(result: Any) -> str | None:
+    for key in ("err", "exception", "traceback"):
+        result = result.get(key) if isinstance(result, dict) else None
+    return None if not result else _for_a_program(result if isinstance(result, str) else _readable(result))
+
+
+def _readable(value: Any) -> str:
+    return _for_a_program(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _for_a_program(text: str) -> str:
+    """Without control characters, which a pager may pass on to the terminal."""
+    text = text.encode(errors="replace").decode()
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text) + "\n"
+
+
 class Exporter:
     """The exporter of one view."""
 
@@ -76,6 +112,23 @@ class Exporter:
 
     def take_task(self, detail: TaskDetail, why: Why | None) -> None:
         self._view.run_worker(self._copy(detail, why), group="take", exclusive=True)
+
+    def read_outside(self, detail: TaskDetail, why: Why | None, part: str, *, pager: bool) -> None:
+        self._view.run_worker(self._read_outside(detail, why, part, pager=pager), group="take", exclusive=True)
+
+    async def _read_outside(self, detail: TaskDetail, why: Why | None, part: str, *, pager: bool) -> None:
+        console = self._view.console
+        try:
+            whole = await whole_task(console.link, detail.row.id) if is_cut(detail) else detail
+            text = None if whole is None else await asyncio.to_thread(part_text, whole, why, self._masks, part)
+        except LinkError as error:
+            console.say_error(sentence(error))
+            return
+        if text is None:
+            console.say(f"this task has no {part}")
+        else:
+            ending = "txt" if part == "traceback" else "json"
+            await console.read_outside(f"{part}-{detail.row.id[-8:]}.{ending}", text, pager=pager)
 
     async def _copy(self, detail: TaskDetail, why: Why | None) -> None:
         # 50 ms for 200 kB, which must not delay keys.

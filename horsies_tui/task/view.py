@@ -22,12 +22,13 @@ from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, StoryContext, read_payload, source_of
 from horsies_tui.story.view import StoryHead, StoryView
 from horsies_tui.task.document import choices, document, nothing
-from horsies_tui.task.export import Exporter
+from horsies_tui.task.export import PARTS, Exporter
 from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 from horsies_tui.task.look_sheet import LookSheet
 from horsies_tui.task.search import DetailSearch
 from horsies_tui.view import ConsoleView
+from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -161,6 +162,23 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def action_output(self) -> None:
         self._look("output")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a browser there is no terminal that another program could have."""
+        return not (action == "editor" and self.app.is_web)
+
+    def action_editor(self) -> None:
+        """Open a part of the task in the user's editor."""
+        items = [Item(part, part, letter) for part, letter in zip(PARTS, "aret", strict=True)]
+        menu = PickOne("Open in an editor", items, "", self._glyphs)
+        self.console.push_sheet(menu, lambda part: None if part is None else self.read_outside(part))
+
+    def read_outside(self, part: str, *, pager: bool = False) -> None:
+        detail = self._snapshot.detail
+        if detail is None:
+            self.console.say("no task is open yet")
+        else:
+            self._taker.read_outside(detail, self._snapshot.why, part, pager=pager)
 
     def action_copy(self) -> None:
         if self._snapshot.detail is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from textual import on
 from textual.message import Message
 
+from horsies.cli.exporting import tasks_export
 from horsies.domain.states import TASK_TERMINAL_STATES
 from horsies.operations.verb import TaskVerb
 from horsies.views import Sort, StatisticsSort
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from horsies.cli.exporting import Export
     from horsies.operations.selection import Selection
     from horsies.query import TaskFilter
     from horsies.views import TaskRow
@@ -70,6 +72,15 @@ class TasksView(FilteredView[TaskSnapshot]):
     }
     """
 
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "age": (Sort.NEWEST, Sort.OLDEST),
+        "wait": (Sort.WAITING,),
+        "priority": (Sort.WAITING,),
+        "run": (Sort.RUNNING,),
+        "state": (Sort.FINISHED,),
+    }
+    """Those that an index serves."""
+
     _table: RowTable[TaskRow]
 
     @dataclass
@@ -90,6 +101,7 @@ class TasksView(FilteredView[TaskSnapshot]):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._need = TaskNeed()
+        self._sort = self._need.sort
         self._snapshot = TaskSnapshot()
         self._values: KnownValues | None = None
         self._status_ends: Callable[[], None] | None = None
@@ -100,7 +112,7 @@ class TasksView(FilteredView[TaskSnapshot]):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(id="filter")
-        self._filter_bar.named = self.console.options.config.filters
+        self._filter_bar.named = lambda: self.console.options.config.filters
         self._counts = CountsLine(self._glyphs, id="counts")
         self._table = RowTable(TASK_COLUMNS, glyphs=self._glyphs, id="rows")
         self._groups = GroupList(self._glyphs, id="groups")
@@ -109,6 +121,7 @@ class TasksView(FilteredView[TaskSnapshot]):
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
+        self._show_order()
         if self.console.options.filter:
             self.filter_by(self.console.options.filter)
 
@@ -164,6 +177,9 @@ class TasksView(FilteredView[TaskSnapshot]):
             self.console.say_error(error.message)
             return None
 
+    def export(self) -> Export[TaskRow]:
+        return tasks_export(self._need.filter, self._need.sort)
+
     def fits(self, action: Action) -> bool:
         """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
         if action.id in _OF_GROUPS:
@@ -216,7 +232,10 @@ class TasksView(FilteredView[TaskSnapshot]):
             menu = menus.order_menu(self._need.order, self._glyphs)
             self._open_menu(menu, lambda order: self._ask(order=StatisticsSort(order)))
             return
-        self._open_menu(menus.sort_menu(self._need.sort, self._glyphs), lambda sort: self._ask(sort=Sort(sort)))
+        self._open_menu(menus.sort_menu(self._need.sort, self._glyphs), self._sort_by)
+
+    def _sort_by(self, sort: str) -> None:
+        self._ask(sort=Sort(sort))
 
     def action_group(self) -> None:
         self._open_menu(menus.group_menu(self._need, self._glyphs), self._group)
@@ -372,6 +391,8 @@ class TasksView(FilteredView[TaskSnapshot]):
     def _ask(self, **changes: Any) -> None:
         """Change a part of the need; the chosen rows stay chosen."""
         before, self._need = self._need, replace(self._need, **changes)
+        self._sort = self._need.sort
+        self._show_order()
         if (self._need.filter, self._need.sort) != (before.filter, before.sort):
             self._land = "start"
         if self.feed is not None:

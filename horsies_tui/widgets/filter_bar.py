@@ -78,8 +78,8 @@ class FilterBar(Widget):
         self._placeholder = placeholder
         self.values: Mapping[str, Sequence[str]] = {}
         """Known values by key; new ones are used from the next keystroke on."""
-        self.named: Mapping[str, str] = {}
-        """The filters of the config file, offered while the bar is empty."""
+        self.named: Callable[[], Mapping[str, str]] = dict
+        """The saved filters, offered while the bar is empty."""
         self._applied = ""
         self._remembered: list[str] = []
         self._back = 0
@@ -101,6 +101,11 @@ class FilterBar(Widget):
     def text(self) -> str:
         """The text in the bar."""
         return self._field.value
+
+    @property
+    def applied(self) -> str:
+        """The filter in force."""
+        return self._applied
 
     def show(self, text: str) -> None:
         """Show the filter in force."""
@@ -219,7 +224,7 @@ class FilterBar(Widget):
         self._suggestions.show(str(problems[0]), _repairs(problems))
 
     def _named(self) -> list[Completion]:
-        return [Completion(0, len(self.text), text, name) for name, text in self.named.items()]
+        return [Completion(0, len(self.text), text, name) for name, text in self.named().items()]
 
     def _take(self, offer: Completion) -> None:
         text = self.text

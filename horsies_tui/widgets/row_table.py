@@ -11,7 +11,18 @@ from horsies.config.recovery import RecoveryConfig
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Look, RowT
 from horsies_tui.look.glyphs import UNICODE, Glyphs
-from horsies_tui.look.lines import CURSOR, STRUCK, TITLE, Line, Piece, blank_line, row_line, title_line, words_line
+from horsies_tui.look.lines import (
+    CURSOR,
+    SORTED,
+    STRUCK,
+    TITLE,
+    Line,
+    Piece,
+    blank_line,
+    row_line,
+    title_line,
+    words_line,
+)
 from horsies_tui.look.position import WHOLE, Extent, more_below, position, scrollbar
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
@@ -39,10 +50,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     """Rows below column titles. It has all loaded rows, a few hundred, and draws those in view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TABLE)]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, CURSOR, STRUCK, TRACK, *TONES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, SORTED, CURSOR, STRUCK, TRACK, *TONES}
     DEFAULT_CSS = f"""
     RowTable {{ height: 1fr; }}
     RowTable > .{TITLE} {{ color: $text-muted; }}
+    RowTable > .{SORTED} {{ color: $text; text-style: bold; }}
     RowTable > .{TRACK} {{ color: $border; }}
     RowTable > .{STRUCK} {{ color: $text-muted; text-style: strike; }}
     RowTable > .{CURSOR} {{ background: $block-cursor-background; }}
@@ -75,6 +87,13 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         @property
         def control(self) -> RowTable[Any]:
             return self.table
+
+    @dataclass
+    class TitleClicked(Message):
+        """A click on the title of this column."""
+
+        table: RowTable[Any]
+        key: str
 
     @dataclass
     class MarksChanged(Message):
@@ -137,6 +156,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
         followed each row would move all the time."""
         self._measure_anew = False
+        self._sorted_by = ""
 
     @property
     def cursor_id(self) -> str | None:
@@ -184,6 +204,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     @columns.setter
     def columns(self, columns: ColumnSet[RowT]) -> None:
         self._columns = columns
+        self._redraw()
+
+    def show_order(self, key: str) -> None:
+        """The rows are sorted by this column, whose title is bold; empty: by none."""
+        self._sorted_by = key
         self._redraw()
 
     @property
@@ -331,6 +356,8 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     def on_click(self, event: events.Click) -> None:
         event.stop()
         line = event.y - 1
+        if line < 0 and (column := next((each for each in reversed(self.placed) if each.x <= event.x), None)):
+            self.post_message(self.TitleClicked(self, column.column.key))
         if 0 <= line < len(self._view.in_view):
             self.move_to(self._view.top + line)
             if event.chain == 2:
@@ -393,7 +420,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         else:
             index = view.cursor if view.cursor_id is not None else None
             words = position(index, len(view.rows), self._extent, self._glyphs) if view.rows else ""
-        return title_line(columns, self._glyphs, width, words)
+        return title_line(columns, self._glyphs, width, words, sorted_by=self._sorted_by)
 
     def _with_scrollbar(self, lines: list[Line], height: int) -> list[Line]:
         view = self._view

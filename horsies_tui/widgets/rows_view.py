@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual import on
 
@@ -16,7 +16,7 @@ from horsies_tui.widgets.menus import Item, PickSome
 from horsies_tui.widgets.row_table import RowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from textual.widget import Widget
@@ -75,7 +75,42 @@ class RowsView(ConsoleView[SnapshotT]):
 class FilteredView(RowsView[SnapshotT]):
     """A list below a filter bar; a subclass also composes `_filter_bar`, which reads its filter language."""
 
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """By column, the orders that clicks on its title choose, one after the other."""
+
     _filter_bar: FilterBar
+    _sort: str
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self._filter_bar.applied
+
+    @property
+    def filter_values(self) -> Mapping[str, Sequence[str]]:
+        """Values for the filter that this screen has seen, by key."""
+        return self._filter_bar.values
+
+    def _sort_by(self, sort: str) -> None:
+        """Show the rows in this order; a subclass with SORTS does it."""
+
+    def _show_order(self) -> None:
+        """Mark the title of the column by which the rows are sorted."""
+        self._table.show_order(next((key for key, orders in self.SORTS.items() if self._sort in orders), ""))
+
+    @on(RowTable.TitleClicked)
+    def _sort_by_title(self, message: RowTable.TitleClicked) -> None:
+        message.stop()
+        if message.table is not self._table or not self.SORTS:
+            return
+        orders = self.SORTS.get(message.key)
+        if orders is None:
+            known = {column.key: column.title for column in self._table.columns.columns}
+            ways = ", ".join(dict.fromkeys(known[key] for key in self.SORTS if key in known))
+            self.console.say(f"there is no order by {known[message.key] or 'this'}; a click sorts by {ways}")
+        else:
+            at = orders.index(self._sort) + 1 if self._sort in orders else 0
+            self._sort_by(orders[at % len(orders)])
 
     def _use(self, wanted: Any) -> None:
         """Show the rows that match another filter; a subclass extends this to request them.

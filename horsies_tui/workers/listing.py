@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from horsies.cli.exporting import workers_export
 from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views.worker_filter import matching
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from horsies.cli.exporting import Export
     from horsies.views import WorkerRow
     from horsies_tui.feed.link import Link
 
@@ -70,6 +72,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     """
 
     _table: RowTable[WorkerRow]
+    _sort: WorkerSort
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -92,6 +95,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
+        self._filter_bar.named = lambda: self.console.options.config.filters_of("workers")
         self._line = ChipsLine(self._glyphs, id="line")
         self._table = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
         self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")
@@ -101,6 +105,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
+        self._show_order()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < _LOW, "-low")
@@ -131,6 +136,9 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     def refresh_now(self) -> None:
         self._order.renew()
         self._workers_feed.refresh()
+
+    def export(self) -> Export[WorkerRow]:
+        return workers_export(self._matching, self._now)
 
     def times_changed(self) -> None:
         self._show_one()

@@ -22,6 +22,8 @@ from horsies_tui.workers.listing import WorkerList
 from horsies_tui.workers.order import SORT_WORDS, WorkerSort
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.binding import BindingType
 
     from horsies.views import WorkerRow
@@ -59,6 +61,20 @@ class WorkersView(WorkerList):
 
     TITLE = "Workers"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.WORKERS, Scope.VERBS)]
+
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "state": (WorkerSort.TROUBLE,),
+        "worker": (WorkerSort.NAME,),
+        "load": (WorkerSort.LOAD,),
+        "bar": (WorkerSort.LOAD,),
+        "claimed": (WorkerSort.TASKS,),
+        "cpu": (WorkerSort.CPU,),
+        "memory": (WorkerSort.MEMORY,),
+        "own": (WorkerSort.MEMORY,),
+        "children": (WorkerSort.MEMORY,),
+        "up": (WorkerSort.YOUNGEST,),
+        "seen": (WorkerSort.SILENT,),
+    }
 
     def intent(self, verb: str) -> Intent | None:
         """Drain, resume and recover act on workers; other verbs on the tasks that the worker holds."""
@@ -117,13 +133,14 @@ class WorkersView(WorkerList):
         return super().check_action(action, parameters)
 
     def action_sort(self) -> None:
-        def choose(sort: str) -> None:
-            self._sort = WorkerSort(sort)
-            self._order.renew()
-            self._table.action_first()
-            self._show_all()
+        self._open_menu(PickOne("Order", _SORTS, self._sort, self._glyphs), self._sort_by)
 
-        self._open_menu(PickOne("Order", _SORTS, self._sort, self._glyphs), choose)
+    def _sort_by(self, sort: str) -> None:
+        self._sort = WorkerSort(sort)
+        self._show_order()
+        self._order.renew()
+        self._table.action_first()
+        self._show_all()
 
     def action_group(self) -> None:
         self._group(on=not self._grouped)

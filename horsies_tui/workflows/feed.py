@@ -1,4 +1,4 @@
-"""The feed of the workflow list: the newest matching workflows, and older ones as the operator scrolls down."""
+"""The feed of the workflow list: the first matching workflows, and more as the operator scrolls down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from horsies.query import WorkflowFilter, workflow_conditions
-from horsies.views import workflow_count_parts, workflow_counts, workflow_page
+from horsies.views import WorkflowSort, workflow_count_parts, workflow_counts, workflow_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 from horsies_tui.feed.tally import Tally
@@ -31,15 +31,16 @@ _CHANNELS: Final = frozenset({"horsies_workflow_status", "task_done", "horsies_t
 
 @dataclass(frozen=True, slots=True)
 class WorkflowsSnapshot:
-    """Newest first. An unchanged row is the same object as in the previous snapshot."""
+    """In the order of `sort`. An unchanged row is the same object as in the previous snapshot."""
 
     rows: tuple[WorkflowRow, ...] = ()
     at_end: bool = False
-    """There are no older matches."""
+    """There are no further matches."""
     counts: WorkflowCounts | None = None
     searched: datetime | None = None
-    """How far back was searched, if not everything was."""
+    """How far was searched, if not everything was."""
     filter_text: str = ""
+    sort: WorkflowSort = WorkflowSort.NEWEST
     loading: bool = True
     slow_s: float | None = None
     error: str | None = None
@@ -61,6 +62,7 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
     def __init__(self, link: Link, publish: Callable[[WorkflowsSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
         super().__init__(link, publish, WorkflowsSnapshot())
         self._filter = WorkflowFilter()
+        self._sort = WorkflowSort.NEWEST
         self._wanted = PAGE
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
@@ -70,13 +72,13 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
             Read("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
         )
 
-    def ask(self, wanted: WorkflowFilter) -> None:
-        """Show the workflows that match this filter from now on."""
-        self._filter, self._wanted = wanted, PAGE
+    def ask(self, wanted: WorkflowFilter, sort: WorkflowSort = WorkflowSort.NEWEST) -> None:
+        """Show the workflows that match this filter, in this order, from now on."""
+        self._filter, self._sort, self._wanted = wanted, sort, PAGE
         self._counts.ask(_parts(wanted))
         self._supersede()
         self.refresh()
-        self._publish(filter_text=wanted.text, counts=None, loading=True)
+        self._publish(filter_text=wanted.text, sort=sort, counts=None, loading=True)
 
     def more(self) -> None:
         """The cursor is near the last row; load more."""
@@ -85,16 +87,16 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
             self.refresh()
 
     async def _read_rows(self) -> bool:
-        wanted, most = self._filter, self._wanted
+        wanted, sort, most = self._filter, self._sort, self._wanted
         found, cursor = _Found(), None
         for _ in range(_MOST_STRETCHES):
             limit = most - len(found.rows)
             page = await self._read(
                 lambda conn, limit=limit, cursor=cursor: workflow_page(  # type: ignore[misc]
-                    conn, workflow_conditions(wanted), limit=limit, after=cursor
+                    conn, workflow_conditions(wanted), sort=sort, limit=limit, after=cursor
                 )
             )
-            if page is None or wanted is not self._filter:
+            if page is None or wanted is not self._filter or sort is not self._sort:
                 return False
             found.rows += page.rows
             found.next, found.reached = page.next, page.reached

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual import on
 
+from horsies.cli.exporting import workflows_export
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import WORKFLOWS, WorkflowFilter, parse_workflows
 from horsies.query.sense import states
+from horsies.views import WorkflowSort
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
@@ -29,14 +31,16 @@ from horsies_tui.workflows.words import (
     flow_states_on,
     flow_tally,
     of_flow_states,
+    sort_menu,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from horsies.cli.exporting import Export
     from horsies.views import WorkflowRow
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
@@ -48,7 +52,15 @@ PLACEHOLDER: Final = f"filter, as in {WORKFLOWS.example}"
 
 
 class WorkflowsView(FilteredView[WorkflowsSnapshot]):
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "age": (WorkflowSort.NEWEST, WorkflowSort.OLDEST),
+        "run": (WorkflowSort.OPEN,),
+        "state": (WorkflowSort.ENDED,),
+    }
+    """Those that an index serves."""
+
     _table: RowTable[WorkflowRow]
+    _sort: WorkflowSort
 
     TITLE = "Workflows"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,19 +74,22 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
         self._snapshot = WorkflowsSnapshot()
         self._unfit: frozenset[str] = frozenset()
         """Verbs for which none of the chosen workflows is in the right state."""
+        self._sort = WorkflowSort.NEWEST
         self._follow = True
-        """Keep the newest in view, until the operator moves away from the first row."""
+        """Keep the first rows in view, until the operator moves away from the first row."""
         self._land = False
         """Move the cursor to the first row when the requested rows arrive."""
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workflows, placeholder=PLACEHOLDER, id="filter")
+        self._filter_bar.named = lambda: self.console.options.config.filters_of("workflows")
         self._counts = CountsLine(self._glyphs, order=FLOW_ORDER, things="workflows", id="counts")
         self._table = RowTable(WORKFLOW_COLUMNS, glyphs=self._glyphs, id="workflows")
         yield from (self._filter_bar, self._counts, self._table)
 
     def on_mount(self) -> None:
+        self._show_order()
         self._filter_bar.show(self._filter.text)
         self.set_interval(_TICK_S, self._tick)
 
@@ -82,7 +97,7 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
 
     def create_feed(self, link: Link, publish: Callable[[WorkflowsSnapshot], None]) -> WorkflowsFeed:
         feed = WorkflowsFeed(link, publish)
-        feed.ask(self._filter)
+        feed.ask(self._filter, self._sort)
         return feed
 
     def draw(self, snapshot: WorkflowsSnapshot) -> None:
@@ -114,6 +129,9 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
             return None
         return Intent(VERBS["workflow", verb], Selection.of_ids(ids))
 
+    def export(self) -> Export[WorkflowRow]:
+        return workflows_export(self._filter, self._sort)
+
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the marks, the filter."""
         if self._table.marks:
@@ -140,6 +158,16 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
 
     def frozen_changed(self) -> None:
         self._show()
+
+    def action_sort(self) -> None:
+        self._open_menu(sort_menu(self._sort, self._glyphs), self._sort_by)
+
+    def _sort_by(self, sort: str) -> None:
+        self._sort = WorkflowSort(sort)
+        self._show_order()
+        self._table.expect_others()
+        self._land = self._follow = True
+        self._workflows_feed.ask(self._filter, self._sort)
 
     def action_states(self) -> None:
         menu = flow_states_menu(self._filter, self._snapshot, self._glyphs)
@@ -186,13 +214,17 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
         super()._use(wanted)
         self._land = True
         if self.feed is not None:
-            self._workflows_feed.ask(wanted)
+            self._workflows_feed.ask(wanted, self._sort)
 
     def _show(self) -> None:
         snapshot, link = self._snapshot, self.console.link
         empty = empty_flows(snapshot, USUAL_FILTER, link.status, link.clock.now())
         self._table.show(snapshot.rows, now=self.now, stick=self._follow, empty=empty, extent=extent_of(snapshot))
-        if self._land and not snapshot.loading and snapshot.filter_text == self._filter.text:
+        if (
+            self._land
+            and not snapshot.loading
+            and (snapshot.filter_text, snapshot.sort) == (self._filter.text, self._sort)
+        ):
             self._land = False
             self._table.move_to(0)
         self._offer_verbs()

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Final
 from horsies.query import Term, WorkflowFilter
 from horsies.query.sense import states
 from horsies.query.values import Choice
+from horsies.views import WorkflowSort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.tones import state_tone
 from horsies_tui.look.units import count, moment_text
 from horsies_tui.widgets.counts_line import Tally, counted
-from horsies_tui.widgets.menus import Item, PickSome
+from horsies_tui.widgets.menus import Item, PickOne, PickSome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime, tzinfo
 
     from horsies_tui.feed.status import LinkStatus
@@ -29,6 +31,24 @@ _TEACHES: Final = (
     "A workflow is a graph of tasks: app.workflow(name, tasks=[…]) makes one,\n"
     "and start() sends it. Then it is here by itself; horsies demo shows some."
 )
+
+
+SORT_WORDS: Final = {
+    WorkflowSort.NEWEST: "newest first",
+    WorkflowSort.OLDEST: "oldest first",
+    WorkflowSort.OPEN: "longest open",
+    WorkflowSort.ENDED: "ended last",
+}
+_SORTS: Final = (
+    Item(WorkflowSort.NEWEST, SORT_WORDS[WorkflowSort.NEWEST], "n", "by when they were sent"),
+    Item(WorkflowSort.OLDEST, SORT_WORDS[WorkflowSort.OLDEST], "o", "by when they were sent"),
+    Item(WorkflowSort.OPEN, SORT_WORDS[WorkflowSort.OPEN], "l", "only those that have not ended, the oldest first"),
+    Item(WorkflowSort.ENDED, SORT_WORDS[WorkflowSort.ENDED], "e", "only ended workflows, by their end"),
+)
+
+
+def sort_menu(current: WorkflowSort, glyphs: Glyphs) -> PickOne:
+    return PickOne("Order", _SORTS, current, glyphs)
 
 
 def of_flow_states(current: WorkflowFilter, wanted: frozenset[str]) -> WorkflowFilter:
@@ -69,9 +89,16 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool
         filtered=bool(snapshot.filter_text),
         since="" if since is None else moment_text(since, snapshot.now or since, zone),
         shown=len(snapshot.rows),
-        words=(_searched(snapshot),) if snapshot.searched is not None else (),
+        words=tuple(_order_and_reach(snapshot)),
         loud="FROZEN" if frozen else "",
     )
+
+
+def _order_and_reach(snapshot: WorkflowsSnapshot) -> Iterator[str]:
+    if snapshot.sort is not WorkflowSort.NEWEST:
+        yield SORT_WORDS[snapshot.sort]
+    if snapshot.searched is not None:
+        yield _searched(snapshot)
 
 
 def extent_of(snapshot: WorkflowsSnapshot) -> Extent:
@@ -92,7 +119,9 @@ def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now
             return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
         return "Reading…"
     if snapshot.filter_text in ("", usual):
-        return _TEACHES
+        if snapshot.sort in (WorkflowSort.NEWEST, WorkflowSort.OLDEST):
+            return _TEACHES
+        return f"No workflow to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
     in_table = None if snapshot.counts is None else snapshot.counts.in_table
     far = f"S{_searched(snapshot)[1:]}." if snapshot.searched is not None else "Searched all rows."
     if snapshot.searched is None and in_table:
@@ -101,4 +130,6 @@ def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now
 
 
 def _searched(snapshot: WorkflowsSnapshot) -> str:
-    return "" if snapshot.searched is None else f"searched back to {snapshot.searched:%Y-%m-%d %H:%MZ}"
+    if snapshot.searched is None:
+        return ""
+    return f"searched {'up' if snapshot.sort.is_ascending else 'back'} to {snapshot.searched:%Y-%m-%d %H:%MZ}"

@@ -1,6 +1,8 @@
-"""Fixes the terminal type for all console tests."""
+"""Fixes the terminal type for all console tests, and keeps their history out of the user's."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -11,3 +13,9 @@ def true_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the command line keeps its history."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -191,7 +191,7 @@ async def test_up_brings_back_the_filters_of_before() -> None:
 
 async def test_named_filters_are_offered_while_nothing_is_written() -> None:
     async with LineApp().run_test() as pilot:
-        app_of(pilot).bar.named = {"stuck": "status:running run:>10m"}
+        app_of(pilot).bar.named = lambda: {"stuck": "status:running run:>10m"}
         app = await begin(pilot, "", "", "down", "enter", "enter")
         assert app.closed == ["status:running run:>10m"]
         await begin(pilot, "", "q")

@@ -92,7 +92,7 @@ async def test_a_moved_key_works_and_the_old_one_does_not(database: str) -> None
 async def test_the_palette_finds_an_action_by_name_and_runs_it(database: str) -> None:
     async with console(options(database)) as pilot:
         await live(pilot)
-        await pilot.press("colon")
+        await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
         await pilot.press(*"recov")
         await until(pilot, lambda: any("What is stuck" in line for line in lines(pilot)))
@@ -135,7 +135,7 @@ async def test_a_theme_is_chosen_from_a_menu_that_scrolls(database: str) -> None
         assert pilot.app.theme == "atom-one-light"
 
 
-@pytest.mark.parametrize("key", ["question_mark", "exclamation_mark", "at", "colon", "5"])
+@pytest.mark.parametrize("key", ["question_mark", "exclamation_mark", "at", "colon", "ctrl+p", "5"])
 async def test_with_ascii_no_other_sign_is_written(database: str, key: str) -> None:
     async with console(options(database, ascii=True), (80, 24)) as pilot:
         await live(pilot)

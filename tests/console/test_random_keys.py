@@ -21,6 +21,7 @@ _OTHERS = (
     *("pagedown", "backspace", "delete", "slash", "colon", "question_mark", "exclamation_mark", "asterisk", "at"),
     *("left_square_bracket", "right_square_bracket", "plus", "minus", "comma", "greater_than_sign"),
     *("ctrl+l", "ctrl+n", "ctrl+s", "ctrl+g", "ctrl+r", "ctrl+u", "ctrl+d", "ctrl+t", "ctrl+backslash", "ctrl+w"),
+    *("ctrl+e", "ctrl+p"),
 )
 _KEYS = (*_LETTERS, *_OTHERS)
 

@@ -279,7 +279,7 @@ async def test_enter_opens_the_task_and_escape_comes_back_to_its_row(shop: str) 
 async def test_a_filter_by_name_is_recalled_from_the_palette(shop: str) -> None:
     async with console(shop) as screen:
         await screen.sees("FOLLOW")
-        await screen.press("colon", *"filter stuck")
+        await screen.press("ctrl+p", *"filter stuck")
         await screen.sees("status:running run:>10m")
         await screen.press("enter")
         await screen.sees("/ status:running run:>10m", "match")

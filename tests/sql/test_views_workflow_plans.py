@@ -14,6 +14,7 @@ from workflow_view_steps import every_workflow_id, wanted_workflows
 
 from horsies.views import (
     Cursor,
+    WorkflowSort,
     find_workflow,
     node_story,
     workflow_counts,
@@ -70,6 +71,7 @@ INDEX_OF = {
     search.CREATED: "ix_horsies_workflows_created",
     search.LIVE: "ix_horsies_workflows_live_created",
     search.UNSUCCESSFUL: "ix_horsies_workflows_unsuccessful_created",
+    search.ENDED: "ix_horsies_workflows_finished",
 }
 
 
@@ -99,6 +101,22 @@ async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
         whole, entries = await cost(conn, page)
         assert whole == 0, f"{after} {backwards}"
         assert entries < MOST, f"{after} {backwards}: {entries} entries"
+
+
+@pytest.mark.parametrize("sort", [sort for sort in WorkflowSort if sort is not WorkflowSort.NEWEST])
+async def test_a_page_is_bounded_in_every_order(conn: asyncpg.Connection, sort: WorkflowSort) -> None:
+    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8")
+    for text in FILTERS[::3]:
+        for after, backwards in ((None, False), (middle, False), (middle, True)):
+
+            async def page() -> None:
+                wanted = wanted_workflows(text)  # noqa: B023
+                await workflow_page(conn, wanted, sort=sort, after=after, backwards=backwards)  # noqa: B023
+
+            whole, entries = await cost(conn, page)
+            assert (whole, entries < MOST) == (0, True), f"{text!r} {after} {backwards}: {entries} entries"
+    whole, entries = await cost(conn, lambda: workflow_page(conn, wanted_workflows(""), sort=sort, limit=50))
+    assert (whole, entries < 1_500) == (0, True), entries  # the newest one has 1,000 nodes
 
 
 @pytest.mark.parametrize("text", ["", "status:live", "status:failed,cancelled"])

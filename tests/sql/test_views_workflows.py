@@ -22,6 +22,7 @@ from workflow_view_steps import (
 from horsies.views import (
     Count,
     Cursor,
+    WorkflowSort,
     node_story,
     workflow_counts,
     workflow_cursor_of,
@@ -99,6 +100,43 @@ async def test_a_filter_finds_what_its_words_say_page_by_page(filled: asyncpg.Co
     assert {status: count.number for status, count in counts.states.items()} == {
         status: sum(row["status"] == status for row in rows) for status in {row["status"] for row in rows}
     }
+
+
+@pytest.mark.parametrize(
+    ("sort", "rows"),
+    [
+        (WorkflowSort.NEWEST, "true ORDER BY created_at DESC, id DESC"),
+        (WorkflowSort.OLDEST, "true ORDER BY created_at, id"),
+        (WorkflowSort.OPEN, "status IN ('PENDING', 'RUNNING', 'PAUSED') ORDER BY created_at, id"),
+        (
+            WorkflowSort.ENDED,
+            "status IN ('COMPLETED', 'FAILED', 'CANCELLED')"
+            " ORDER BY COALESCE(completed_at, updated_at, created_at) DESC, id DESC",
+        ),
+    ],
+)
+async def test_every_order_shows_its_rows_once_page_by_page_in_both_directions(
+    filled: asyncpg.Connection, sort: WorkflowSort, rows: str
+) -> None:
+    await filled.execute(
+        "UPDATE horsies_workflows SET completed_at = now() - hashtext(id) % 5 * interval '1 s'"
+        " WHERE status IN ('COMPLETED', 'FAILED')"
+    )
+    expected = [row["id"] for row in await filled.fetch(f"SELECT id FROM horsies_workflows WHERE {rows}")]
+    assert len(expected) > 100
+    for backwards in (False, True):
+        found: list[str] = []
+        after: Cursor | None = None
+        while True:
+            page = await workflow_page(
+                filled, wanted_workflows(""), sort=sort, limit=40, after=after, backwards=backwards
+            )
+            ids = [row.id for row in page.rows]
+            found = [*ids, *found] if backwards else [*found, *ids]
+            after = page.previous if backwards else page.next
+            if after is None:
+                break
+        assert found == expected
 
 
 async def test_going_back_from_a_row_shows_the_rows_before_it_in_the_same_order(filled: asyncpg.Connection) -> None:

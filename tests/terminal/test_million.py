@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import asyncpg
 import pytest
 from old_tasks import fill
-from pty_console import PtyConsole
+from pty_console import PtyConsole, percentile
 
 ROWS = 1_000_000
 SCREEN_B = 17_000
@@ -91,3 +92,33 @@ def _go(console: PtyConsole, key: str, words: str) -> tuple[float, int]:
     before, pressed = console.received, time.perf_counter() - console.started
     console.type(key)
     return console.until(words) - pressed, console.received - before
+
+
+@pytest.mark.bench
+@pytest.mark.alone
+async def test_a_million_rows_are_exported_while_keys_stay_quick(million: dict[str, str], tmp_path: Path) -> None:
+    with PtyConsole(million) as console:
+        await asyncio.to_thread(console.until, "LIVE", "1.0 M in table")
+        before, out, alone = console.memory_mb, tmp_path / "all.csv", list[float]()
+        for _ in range(10):
+            alone.append(await asyncio.to_thread(console.key_to_paint, "j", 1))
+        console.type(f":export csv {out}\r")
+        await asyncio.to_thread(console.until, "exporting to")
+        began, keys, most = time.perf_counter(), list[float](), before
+        while console.shows("exporting to"):
+            keys.append(await asyncio.to_thread(console.key_to_paint, "j", 1))
+            keys.append(await asyncio.to_thread(console.key_to_paint, "k", -1))
+            most = max(most, console.memory_mb)
+            await asyncio.sleep(0.2)
+        took = time.perf_counter() - began
+        lines = (await asyncio.to_thread(out.read_bytes)).count(b"\n")
+    print(f"keys before                         p50 {percentile(alone, 0.5) * 1000:.0f} ms")
+    print(f"export of {ROWS} rows               {took:.0f} s, {ROWS / took:.0f} rows/s")
+    print(f"memory                              {before:.0f} MB before, at most {most:.0f} MB   budget < 120 MB")
+    print(
+        f"keys meanwhile                      p50 {percentile(keys, 0.5) * 1000:.0f} ms, "
+        f"p99 {percentile(keys, 0.99) * 1000:.0f} ms   budget < 50 ms"
+    )
+    assert lines == ROWS + 1
+    assert most < 120
+    assert percentile(keys, 0.5) < 0.05

@@ -10,6 +10,9 @@ import typer
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import (
     AfterOption,
+    ExportFormat,
+    ExportFormatOption,
+    ExportPathArgument,
     FilterHelpOption,
     FilterOption,
     LimitOption,
@@ -127,6 +130,28 @@ def stats(
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     choice = choose_existing(database_url, context)
     show_statistics(choice, text, name or [], since, sort.value, as_json=as_json)
+
+
+@app.command("export")
+def export(
+    path: ExportPathArgument = None,
+    filter_text: FilterOption = None,
+    form: ExportFormatOption = ExportFormat.CSV,
+    sort: Annotated[TaskOrder | None, typer.Option(help="As for `ls`.", show_default=False)] = None,
+    filter_help: FilterHelpOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Write every task that matches as CSV or as JSON lines, to a new file or to standard output.
+
+    Rows are read page by page, so that a million take little memory here and no long transaction there. Arguments and
+    results are not exported. A text that a spreadsheet would take as a formula gets a `'` before it.
+    """
+    from horsies.cli.export_command import export_tasks
+
+    order = None if sort is None else sort.value
+    export_tasks(choose_existing(database_url, context), filter_text or "", order, form.value, path)
 
 
 @app.command("show")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +16,13 @@ if TYPE_CHECKING:
 
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.verb import Verb
+
+
+class ExportFormat(StrEnum):
+    """The values of horsies.cli.exporting, which this module cannot import: `--help` must be quick."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +237,13 @@ ReadOnlyOption = Annotated[
 ]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="The most rows to list.")
+]
+ExportPathArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="A file that does not exist yet; without it, standard output."),
+]
+ExportFormatOption = Annotated[
+    ExportFormat, typer.Option("--format", help="`csv`, or `jsonl`: one JSON object on each line.")
 ]
 AfterOption = Annotated[
     str | None,

@@ -9,6 +9,9 @@ import typer
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import (
     AfterOption,
+    ExportFormat,
+    ExportFormatOption,
+    ExportPathArgument,
     LimitOption,
     MaskOption,
     WorkflowFilterHelpOption,
@@ -52,6 +55,25 @@ def ls(
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     list_workflows(choose_existing(database_url, context), text, limit=limit, after=after, as_json=as_json)
+
+
+@app.command("export")
+def export(
+    path: ExportPathArgument = None,
+    filter_text: WorkflowFilterOption = None,
+    form: ExportFormatOption = ExportFormat.CSV,
+    filter_help: WorkflowFilterHelpOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Write every workflow that matches as CSV or as JSON lines, to a new file or to standard output.
+
+    As `tasks export` does; `parent:no` leaves out sub-workflows.
+    """
+    from horsies.cli.export_command import export_workflows
+
+    export_workflows(choose_existing(database_url, context), filter_text or "", form.value, path)
 
 
 @app.command("show")

@@ -19,6 +19,9 @@ read_only = true     # nothing is ever written through it
 [filters]            # offered by name on the console's filter line
 mine = "queue:mail status:failed since:1h"
 
+[filters.workflows]  # and of workers, schedules, activity
+stuck = "status:running run:>1h"
+
 [targets]            # how long a due task of a queue may wait before the console's overview tells of it
 mail = "1m"
 
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _TOP_LEVEL = ("bell", "contexts", "default_context", "filters", "keys", "mask_arguments", "targets", "theme", "title")
+_FILTERED = ("workflows", "workers", "schedules", "activity")
+"""The screens besides that of tasks that have a filter."""
 _LENGTH = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _USUAL_PATH = Path("~/.config/horsies/config.toml")
@@ -78,12 +83,19 @@ class ConfigFile:
     mask_arguments: tuple[str, ...] = ()
     theme: str | None = None
     filters: Mapping[str, str] = field(default_factory=dict)
+    """Of tasks, by name."""
+    screen_filters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of the other screens."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """By queue, in seconds."""
     bell: bool = False
     """Whether the console rings the terminal's bell for a new alert."""
     title: bool = True
     """Whether the terminal's title shows the database and its verdict while the console is open."""
+
+    def filters_of(self, screen: str) -> Mapping[str, str]:
+        """The named filters of a screen."""
+        return self.filters if screen == "tasks" else self.screen_filters.get(screen, {})
 
     def context(self, name: str) -> Context:
         """The context called `name`; otherwise an error that lists the others."""
@@ -175,18 +187,26 @@ def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
             f"{path}: mask_arguments is not a list of argument names", 'write mask_arguments = ["password", "card_*"]'
         )
     keys = dict(_keys(path, content.get("keys", {}), "keys"))
-    filters = content.get("filters", {})
-    if not (isinstance(filters, dict) and all(isinstance(text, str) for text in filters.values())):
-        raise _config_error(
-            f"{path}: filters is not a table of names and texts", 'write [filters] and mine = "status:failed" below it'
-        )
+    filters, of_screens = _filters(path, content.get("filters", {}))
     theme = _word(path, content, "theme")
     targets = dict(_targets(path, content.get("targets", {})))
     flags = {flag: _flag(path, content, flag) for flag in ("bell", "title") if flag in content}
-    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, targets, **flags)
+    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, of_screens, targets, **flags)
     if default is not None:
         file.context(default)
     return file
+
+
+def _filters(path: Path, table: object) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Those of tasks, and those of the other screens."""
+    tables: dict[str, Any] = table if isinstance(table, dict) else {"": None}
+    of_screens = {name: texts for name, texts in tables.items() if name in _FILTERED and isinstance(texts, dict)}
+    of_tasks = {name: text for name, text in tables.items() if name not in of_screens}
+    if not all(isinstance(text, str) for texts in (of_tasks, *of_screens.values()) for text in texts.values()):
+        raise _config_error(
+            f"{path}: filters is not a table of names and texts", 'write [filters] and mine = "status:failed" below it'
+        )
+    return of_tasks, of_screens
 
 
 def _word(path: Path, content: dict[str, Any], key: str) -> str | None:

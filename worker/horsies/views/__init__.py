@@ -68,6 +68,7 @@ from horsies.views.workers import (
     worker_clocks,
     worker_rows,
 )
+from horsies.views.workflow_search import WorkflowSort
 from horsies.views.workflow_story import (
     NodeRun,
     NodeStory,
@@ -154,6 +155,7 @@ __all__ = [
     "WorkflowCounts",
     "WorkflowPage",
     "WorkflowRow",
+    "WorkflowSort",
     "WorkflowStory",
     "WorkflowValue",
     "audit_page",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.statements import statement
@@ -12,6 +13,20 @@ if TYPE_CHECKING:
 
 LIVE_STATUSES: Final = ("PENDING", "RUNNING", "PAUSED")
 UNSUCCESSFUL_STATUSES: Final = ("FAILED", "CANCELLED")
+
+
+class WorkflowSort(StrEnum):
+    """Orders that an index serves. OPEN shows only workflows that have not ended, ENDED only those that have."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    OPEN = "open"
+    ENDED = "ended"
+
+    @property
+    def is_ascending(self) -> bool:
+        return self in (WorkflowSort.OLDEST, WorkflowSort.OPEN)
+
 
 WORKFLOWS: Final = Table("horsies_workflows", "workflow", statement(__name__, "view_workflow_candidates"))
 
@@ -34,14 +49,27 @@ UNSUCCESSFUL: Final = Source(
     serves=_SENT,
     statuses=frozenset(UNSUCCESSFUL_STATUSES),
 )
+# The index does not contain the id: rows of one moment are read together and sorted.
+ENDED: Final = Source(
+    "ended",
+    "status IN ('COMPLETED', 'FAILED', 'CANCELLED')",
+    10_000,
+    time="COALESCE(completed_at, updated_at, created_at)",
+    statuses=frozenset({"COMPLETED", *UNSUCCESSFUL_STATUSES}),
+)
 BY_ID: Final = Source("ids", statement(__name__, "view_workflows_by_id"), 10_000, serves=frozenset({"id"}))
 OF_PARENTS: Final = Source(
     "parents", statement(__name__, "view_workflows_of_parents"), 10_000, serves=frozenset({"parent"})
 )
 
 
-def source_for(wanted: WorkflowConditions) -> Source:
-    """The smallest source that contains all matches."""
+def source_for(wanted: WorkflowConditions, sort: WorkflowSort = WorkflowSort.NEWEST) -> Source:
+    """The smallest source that contains all matches, in this order."""
+    match sort:
+        case WorkflowSort.OPEN:
+            return LIVE
+        case WorkflowSort.ENDED:
+            return ENDED
     if wanted.exact("id") is not None:
         return BY_ID
     if wanted.exact("parent") is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from horsies.domain.states import WorkflowStatus
@@ -11,7 +12,7 @@ from horsies.store.statements import statement
 from horsies.views.counts import Count, StateCounts
 from horsies.views.progress import part_done
 from horsies.views.searching import Cursor, Page, Rest, Stretch, over, read_newest, read_page, stretch_of
-from horsies.views.workflow_search import LIVE_STATUSES, UNSUCCESSFUL_STATUSES, WORKFLOWS, source_for
+from horsies.views.workflow_search import LIVE_STATUSES, UNSUCCESSFUL_STATUSES, WORKFLOWS, WorkflowSort, source_for
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -83,21 +84,22 @@ async def workflow_page(
     conn: asyncpg.Connection,
     wanted: WorkflowConditions,
     *,
+    sort: WorkflowSort = WorkflowSort.NEWEST,
     limit: int = 100,
     after: Cursor | None = None,
     backwards: bool = False,
 ) -> WorkflowPage:
-    """Up to `limit` rows after a cursor, or before it with `backwards`; rows are newest first either way.
+    """Up to `limit` rows after a cursor, or before it with `backwards`; rows are in their order either way.
 
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.
     """
-    source = source_for(wanted)
+    source, ascending = source_for(wanted, sort), sort.is_ascending is not backwards
     if source.matches_all(wanted):
-        stretch = Stretch(source, backwards, after, None, limit + 1)
+        stretch = Stretch(source, ascending, after, None, limit + 1)
     else:
         most = source.rows_at_once
-        stretch = await stretch_of(conn, WORKFLOWS, wanted, source, ascending=backwards, after=after, most=most)
+        stretch = await stretch_of(conn, WORKFLOWS, wanted, source, ascending=ascending, after=after, most=most)
     page = await read_page(
         conn,
         WORKFLOWS,
@@ -106,7 +108,7 @@ async def workflow_page(
         statement(__name__, "view_workflow_page"),
         limit=limit,
         row_of=WorkflowRow,
-        cursor_of=workflow_cursor_of,
+        cursor_of=partial(workflow_cursor_of, sort=sort),
         backwards=backwards,
     )
     parts = await part_done(conn, [row.id for row in page.rows if row.running])
@@ -114,8 +116,10 @@ async def workflow_page(
     return replace(page, rows=tuple(rows)) if parts else page
 
 
-def workflow_cursor_of(row: WorkflowRow) -> Cursor:
-    return Cursor(row.created_at, row.id)
+def workflow_cursor_of(row: WorkflowRow, sort: WorkflowSort = WorkflowSort.NEWEST) -> Cursor:
+    """The position of this row in an order that shows it."""
+    by_end = sort is WorkflowSort.ENDED
+    return Cursor((row.completed_at or row.updated_at) if by_end else row.created_at, row.id)
 
 
 async def workflow_matching(conn: asyncpg.Connection, wanted: WorkflowConditions, limit: int) -> list[str]:

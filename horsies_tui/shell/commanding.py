@@ -1,0 +1,398 @@
+"""What the command line does: each command calls what a key calls, and a verb opens the same preview as its key."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from platformdirs import user_state_path
+from textual import on
+from textual.app import App
+
+from horsies.cli.exporting import Format
+from horsies.cli.targets import selected
+from horsies.config.contexts import read_config_file
+from horsies.config.saved_filters import forget_filter, save_filter
+from horsies.domain.errors import HorsiesError
+from horsies.operations.selection import Selection
+from horsies.operations.verb import COMMAND_GROUPS
+from horsies.query import Term, WorkerFilter
+from horsies.query.problems import nearest
+from horsies.query.values import Glob
+from horsies.views import Ambiguous, find_task, find_workflow, worker_rows
+from horsies_tui.actions import action_of
+from horsies_tui.command.completing import Known
+from horsies_tui.command.grammar import (
+    SCREENS,
+    Act,
+    Export,
+    Forget,
+    Go,
+    Read,
+    Recall,
+    Run,
+    Save,
+    Show,
+    Theme,
+    kind_of,
+)
+from horsies_tui.command.history import History
+from horsies_tui.command.line import CommandLine
+from horsies_tui.feed.status import LinkError, sentence
+from horsies_tui.feed.values import KnownValues
+from horsies_tui.intents import Intent
+from horsies_tui.look import themes
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.shell.exporting import ExportLine
+from horsies_tui.shell.programs import show, why_not_here
+from horsies_tui.task.view import DetailView
+from horsies_tui.widgets.menus import Item, PickOne
+from horsies_tui.widgets.rows_view import FilteredView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from textual.binding import Binding
+    from textual.screen import ModalScreen
+    from textual.widget import Widget
+
+    from horsies.operations.target import TargetKind
+    from horsies.operations.verb import Verb
+    from horsies.store.connect import Connection
+    from horsies_tui.command.grammar import Command
+    from horsies_tui.feed.link import Link
+    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.shell.operation_flow import OperationFlow
+    from horsies_tui.shell.stage import Stage
+    from horsies_tui.view import ConsoleView
+
+_KINDS: Final[Mapping[str, TargetKind]] = {
+    "overview": "queue",
+    "detail": "task",
+    "workflow": "workflow",
+    "activity": "operation",
+}
+"""Which targets are meant by a name that several kinds of things could have, by the screen."""
+_MOST_PLACES: Final = 9
+
+
+class CommandingApp(App[int], inherit_bindings=False):
+    """The part of the application that has the command line, exports and the user's programs."""
+
+    options: ConsoleOptions
+    link: Link
+    stage: Stage
+    _verbs: OperationFlow
+
+    def __init__(self, options: ConsoleOptions, *, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self.command_line = CommandLine(History(user_state_path("horsies") / "console-history"))
+        self.export_line = ExportLine(glyphs(ascii_only=options.ascii))
+        self._focused_before: Widget | None = None
+        self._values: tuple[Link, KnownValues] | None = None
+        self._tasks_seen: Mapping[str, Sequence[str]] = {}
+
+    if TYPE_CHECKING:  # the rest of the application, see view.Console
+
+        def say(self, text: str) -> None: ...
+
+        def say_error(self, text: str) -> None: ...
+
+        def why_no_writes(self) -> str | None: ...
+
+        def open_task(self, task_id: str) -> None: ...
+
+        def show_tasks(self, filter_text: str) -> None: ...
+
+        def show_workflow(self, workflow_id: str, index: int | None = None) -> None: ...
+
+        def show_workers(self, filter_text: str) -> None: ...
+
+        def push_sheet(self, sheet: ModalScreen[Any], done: Callable[[Any], None]) -> None: ...
+
+    # The line.
+
+    def action_command(self, text: str = "") -> None:
+        if len(self.screen_stack) > 1:
+            return
+        if not self.command_line.display:
+            self._focused_before = self.focused
+        self.command_line.open(self._known(), text)
+        self._read_values()
+
+    def action_export(self) -> None:
+        self.action_command("export csv ")
+
+    def action_save_filter(self) -> None:
+        self.action_command("save ")
+
+    @on(CommandLine.Closed)
+    def _give_focus_back(self) -> None:
+        before, top = self._focused_before, self.stage.top
+        self._focused_before = None
+        if before is not None and before.is_attached and before.focusable:
+            before.focus()
+        elif top is not None:
+            top.take_focus()
+
+    @on(CommandLine.Entered)
+    def _run_command(self, message: CommandLine.Entered) -> None:
+        """After the focus is back where it was: what a verb acts on may depend on it."""
+        message.stop()
+        place = self.focused or self.screen
+        place.call_later(self.call_later, self.run_command, message.command)
+
+    async def run_command(self, command: Command) -> None:
+        match command:
+            case Show(screen, text):
+                await self._show_screen(screen, text)
+            case Go(wanted):
+                self.run_worker(self._go_to_id(wanted), group="go", exclusive=True)
+            case Act():
+                self._act(command)
+            case Recall(name):
+                await self._recall(name)
+            case Save(name):
+                self._save(name)
+            case Forget(name):
+                self._forget(name)
+            case Export(form, path):
+                self._export(Format(form), path)
+            case Theme(name):
+                self._use_theme(name)
+            case Read(part, pager):
+                self._read_part(part, pager=pager)
+            case Run(action):
+                await self.run_action(f"app.{action}")
+
+    # Screens and rows.
+
+    async def _show_screen(self, screen: str, text: str | None) -> None:
+        view = await (self.stage.go(screen) if text is None else self.stage.follow(screen))
+        if text is not None and isinstance(view, FilteredView):
+            view.filter_by(text)
+
+    async def _go_to_id(self, wanted: str) -> None:
+        try:
+            places = await self.link.read(lambda conn: _places(conn, wanted))
+        except LinkError as error:
+            self.say_error(sentence(error))
+            return
+        if not places:
+            self.say_error(f"no task, workflow or worker has the id {wanted}, or one that begins or ends so")
+        elif len(places) == 1:
+            self._open_place(*places[0])
+        elif {kind for kind, _ in places} == {"task"}:
+            self.open_task(wanted)  # which lists them all
+        else:
+            items = [Item(f"{kind} {one}", f"{kind} {one}") for kind, one in places[:_MOST_PLACES]]
+            menu = PickOne("Open", items, "", glyphs(ascii_only=self.options.ascii))
+            self.push_sheet(menu, lambda chosen: None if chosen is None else self._open_place(*chosen.split(" ", 1)))
+
+    def _open_place(self, kind: str, wanted: str) -> None:
+        match kind:
+            case "task":
+                self.open_task(wanted)
+            case "workflow":
+                self.show_workflow(wanted)
+            case _:
+                self.show_workers(WorkerFilter((Term("id", (Glob.literal(wanted),)),)).text)
+
+    # Verbs.
+
+    def _act(self, act: Act) -> None:
+        view = self.stage.top
+        if view is None:
+            return
+        if act.targets or act.filter is not None:
+            self._act_on_named(act, view)
+        elif self._is_offered(act, view):
+            self._verbs.begin(act.name, view, options=act.options, reason=act.reason, kinds=act.kinds)
+
+    def _is_offered(self, act: Act, view: ConsoleView[Any]) -> bool:
+        """Whether the screen has this verb for what is chosen on it; otherwise the operator is told the way."""
+        bindings = cast("list[Binding]", type(view).BINDINGS)
+        records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
+        if not any(record.name == act.name for record in records):
+            ways = " or ".join(f"`{COMMAND_GROUPS[verb.kind]} {verb.name} …`" for verb in act.verbs)
+            self.say_error(f"there is nothing to {act.name.replace('-', ' ')} on this screen; {ways} names it")
+            return False
+        if view.check_action("verb", (act.name,)) is False:
+            self.say_error(f"{act.name.replace('-', ' ')} does not fit what is chosen here")
+            return False
+        return True
+
+    def _act_on_named(self, act: Act, view: ConsoleView[Any]) -> None:
+        if reason := self.why_no_writes():
+            self.say_error(f"cannot {act.name.replace('-', ' ')}, {reason}")
+            return
+        verb = self._meant(act.verbs)
+        if verb is None:
+            ways = " or ".join(f"`{COMMAND_GROUPS[each.kind]} {act.name} …`" for each in act.verbs)
+            self.say_error(f"{act.name} is for several kinds of things: write {ways}")
+            return
+        intent = Intent(verb, options=act.options, reason=act.reason)
+        if act.filter is not None:
+            self._verbs.start(replace(intent, selection=Selection.of_filter(act.filter)), view)
+        elif verb.kind == "node" and len(act.targets) != 2:
+            self.say_error(f"{act.name} needs a workflow and its node: `workflows {act.name} ID NODE`")
+        elif verb.kind == "operation" and len(act.targets) != 1:
+            self.say_error(f"{act.name} takes one operation at a time")
+        else:
+            self.run_worker(self._find_and_act(intent, act.targets, view), group="act", exclusive=True)
+
+    def _meant(self, verbs: Sequence[Verb]) -> Verb | None:
+        if len(verbs) == 1:
+            return verbs[0]
+        top = self.stage.top
+        name = "" if top is None or top.id is None else top.id
+        wanted = _KINDS.get(name) or kind_of(name)
+        return next((verb for verb in verbs if verb.kind == wanted), None)
+
+    async def _find_and_act(self, intent: Intent, targets: Sequence[str], view: ConsoleView[Any]) -> None:
+        given = {
+            "filter_text": None,
+            "ids": targets,
+            "workers": targets,
+            "queues": targets,
+            "schedules": targets,
+            "workflow_id": targets[0],
+            "node": targets[-1],
+            "operation": targets[0],
+        }
+        try:
+            selection = await self.link.read(lambda conn: selected(conn, intent.verb.kind, given))
+        except HorsiesError as error:
+            self.say_error("; ".join([error.message, *(note.replace("\n", ", ") for note in error.notes)]))
+        except LinkError as error:
+            self.say_error(sentence(error))
+        else:
+            self._verbs.start(replace(intent, selection=selection), view)
+
+    # Filters, exports, themes and programs.
+
+    async def _recall(self, name: str) -> None:
+        config, top = self.options.config, self.stage.name_shown
+        screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
+        if screens:
+            await self._show_screen(screens[0], config.filters_of(screens[0])[name])
+            return
+        known = [one for screen in SCREENS for one in config.filters_of(screen)]
+        close = nearest(name, known)
+        self.say_error(
+            f"no saved filter `{name}`" + (f"; did you mean {close}?" if close else "; `:save NAME` saves one")
+        )
+
+    def _save(self, name: str) -> None:
+        view = self.stage.top
+        if not isinstance(view, FilteredView) or not view.filter_text:
+            self.say_error("there is no filter here to save; / makes one")
+            return
+        screen, text = self.stage.name_shown, view.filter_text
+        self._change_filters(save_filter, screen, name, text)
+
+    def _forget(self, name: str) -> None:
+        config, top = self.options.config, self.stage.name_shown
+        screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
+        self._change_filters(forget_filter, screens[0] if screens else "tasks", name)
+
+    def _change_filters(self, change: Callable[..., None], screen: str, name: str, *text: str) -> None:
+        """The file is read again: another console may have changed it."""
+        path = self.options.config.path
+        try:
+            change(path.expanduser(), screen, name, *text)
+            written = read_config_file(path.expanduser())
+        except HorsiesError as error:
+            self.say_error("; ".join(filter(None, (error.message, error.help_text))))
+            return
+        config = replace(self.options.config, filters=written.filters, screen_filters=written.screen_filters)
+        self.options = replace(self.options, config=config)
+        self.say(f"saved: `:filter {name}` shows it again, also from {path}" if text else f"removed {name} from {path}")
+
+    def _export(self, form: Format, path: str) -> None:
+        view = self.stage.top
+        export = None if view is None else view.export()
+        if export is None:
+            self.say_error("this screen has nothing to export; tasks, workflows and workers have")
+        elif why := why_not_here(self):
+            self.say_error(f"{why}: the file would be on the server")
+        else:
+            self.export_line.start(self, export, form, path)
+
+    def _use_theme(self, name: str) -> None:
+        if name in themes.THEMES:
+            self.theme = name
+            self.say(f'theme = "{name}" in the config file keeps it')
+        else:
+            close = nearest(name, themes.THEMES)
+            self.say_error(f"no theme `{name}`" + (f"; did you mean {close}?" if close else ""))
+
+    def _read_part(self, part: str, *, pager: bool) -> None:
+        view = self.stage.top
+        if isinstance(view, DetailView):
+            view.read_outside(part, pager=pager)
+        else:
+            self.say_error("open a task first: enter in the task list, or `:go ID`")
+
+    async def read_outside(self, name: str, text: str, *, pager: bool) -> None:
+        """Open this text in the user's program; returns when that has ended."""
+        if why := why_not_here(self):
+            self.say_error(why)
+            return
+        try:
+            await show(self, name, text, os.environ, pager=pager)
+        except HorsiesError as error:
+            self.say_error(error.message)
+
+    # What completion knows.
+
+    def _known(self) -> Known:
+        top, config = self.stage.top, self.options.config
+        name = self.stage.name_shown
+        seen = {
+            screen: view.filter_values
+            for screen in SCREENS
+            if isinstance(view := self.stage.made(screen), FilteredView)
+        }
+        bindings = [] if top is None else cast("list[Binding]", type(top).BINDINGS)
+        records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
+        return Known(
+            live=records,
+            values={**seen, "tasks": {**seen.get("tasks", {}), **self._tasks_seen}},
+            filters={**config.filters, **config.filters_of(name)},
+            themes=tuple(themes.THEMES),
+        )
+
+    def _read_values(self) -> None:
+        """Names of tasks, queues, errors and workers, read once in half a minute."""
+        if self._values is None or self._values[0] is not self.link:
+            self.stop_reading_values()
+            # In turn, because the values may arrive while the application closes.
+            later = partial(self.call_later, self._learn)
+            self._values = (self.link, KnownValues(self.link, lambda seen: cast("None", later(seen))))
+        self._values[1].refresh()
+
+    def stop_reading_values(self) -> None:
+        if self._values is not None:
+            self._values[1].stop()
+
+    def _learn(self, seen: Mapping[str, Sequence[str]]) -> None:
+        self._tasks_seen = seen
+        self.command_line.learn(self._known())
+
+
+async def _places(conn: Connection, wanted: str) -> list[tuple[str, str]]:
+    """Each kind and id that is meant."""
+    found: list[tuple[str, str]] = []
+    for kind, find in (("task", find_task), ("workflow", find_workflow)):
+        one = await find(conn, wanted)
+        ids = one.ids if isinstance(one, Ambiguous) else (one,) if one else ()
+        if len(wanted) == len(ids[0] if ids else "") and wanted in ids:
+            return [(kind, wanted)]
+        found += [(kind, each) for each in ids]
+    for row in await worker_rows(conn, gone_within=None):
+        if wanted in (row.id, row.name) or row.id.startswith(wanted) or row.name.startswith(wanted):
+            found.append(("worker", row.id))
+    return found

@@ -1,0 +1,99 @@
+"""An export of the console: all rows of a filter into a new file, while the screens go on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.cli.exporting import Format, export_rows, new_file
+from horsies.domain.errors import HorsiesError
+from horsies.store.pool import CONNECTION_ERRORS
+from horsies_tui.feed.status import sentence
+from horsies_tui.look.units import number, size, ticking
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.hints import key_for
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from horsies.cli.exporting import Export
+    from horsies_tui.feed.link import Link
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.shell.commanding import CommandingApp
+
+_TOLD_EVERY_S: Final = 0.5
+_PAUSE_S: Final = 0.001
+"""A key takes several steps of the loop; each would wait for some rows of the export."""
+
+
+class ExportLine(LineCell):
+    """How far the export is, above the footer; nothing while there is none."""
+
+    DEFAULT_CSS = """
+    ExportLine { width: 1fr; padding: 0 1; background: $panel; color: $text-accent; display: none; }
+    """
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__(id="export")
+        self._glyphs = glyphs
+        self._writing: Worker[None] | None = None
+        self._told_at = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        return self._writing is not None and not self._writing.is_finished
+
+    def start(self, app: CommandingApp, export: Export[Any], form: Format, path: str) -> None:
+        if self.is_running:
+            app.say_error("an export is running already; esc stops it")
+            return
+        at = app.link.clock.now()
+        wanted = path or f"horsies-{export.name}-{at:%Y%m%dT%H%M%SZ}.{form}"
+        self._told_at = 0.0
+        work = self._write(app, app.link, export, form, Path(wanted).expanduser())
+        self._writing = app.run_worker(work, group="export", exit_on_error=True)
+
+    def stop(self) -> bool:
+        """False if there is nothing to stop."""
+        if not self.is_running or self._writing is None:
+            return False
+        self._writing.cancel()
+        return True
+
+    async def _write(self, app: CommandingApp, link: Link, export: Export[Any], form: Format, path: Path) -> None:
+        began, done = link.clock.monotonic(), 0
+
+        def tell(rows: int) -> None:
+            nonlocal done
+            done = rows
+            now = link.clock.monotonic()
+            if now - self._told_at >= _TOLD_EVERY_S:
+                self._told_at = now
+                self._show(f"exporting to {path}: {number(rows)} {export.name}, {stop} stops")
+
+        stop = key_for("app.back", app.screen, self._glyphs)
+        self._show(f"exporting to {path}, {stop} stops")
+        try:
+            with new_file(path) as out:
+                async with link.connected("console export") as conn:
+                    rows = await export_rows(conn, export, form, out, tell, pause_s=_PAUSE_S)
+                    written = out.tell()
+        except HorsiesError as error:
+            app.say_error(error.message)
+        except CONNECTION_ERRORS as error:
+            app.say_error(f"the export stopped after {number(done)} rows, nothing was written: {sentence(error)}")
+        except BaseException:
+            if app.is_running:
+                app.say(f"the export was stopped after {number(done)} rows; nothing was written")
+            raise
+        else:
+            took = ticking(timedelta(seconds=link.clock.monotonic() - began))
+            app.say(f"{number(rows)} {export.name} in {path}, {size(written)} in {took}")
+        finally:
+            self._show("")
+
+    def _show(self, text: str) -> None:
+        if self.is_attached:
+            self.put(text)
+            self.display = bool(text)

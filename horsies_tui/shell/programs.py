@@ -1,0 +1,97 @@
+"""Opens a text in the user's editor or pager, while the console stands aside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from textual.app import SuspendNotSupported
+
+from horsies.domain.errors import ErrorCode, HorsiesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from textual.app import App
+
+_EDITOR: Final = ("VISUAL", "EDITOR")
+_USUAL_EDITORS: Final = ("nano", "vi")
+_USUAL_PAGERS: Final = ("less", "more")
+
+
+class NoProgram(HorsiesError):  # noqa: N818 - nothing is wrong with the text
+    default_code = ErrorCode.CLI_INVALID_ARGS
+
+
+def program(environ: Mapping[str, str], *, pager: bool) -> list[str]:
+    """The command that the environment names, or one that most machines have; NoProgram names what is missing."""
+    names = ("PAGER",) if pager else _EDITOR
+    for name in names:
+        if text := environ.get(name, "").strip():
+            try:
+                command = shlex.split(text)
+            except ValueError as error:
+                raise NoProgram(f"${name} cannot be read: {error}") from error
+            if shutil.which(command[0], path=environ.get("PATH")) is None:
+                raise NoProgram(f"there is no program {command[0]}, which ${name} names")
+            return command
+    usual = _USUAL_PAGERS if pager else _USUAL_EDITORS
+    found = next((name for name in usual if shutil.which(name, path=environ.get("PATH"))), None)
+    if found is None:
+        raise NoProgram(f"there is neither {' nor '.join(usual)} here; ${' or $'.join(names)} may name a program")
+    return [found]
+
+
+def why_not_here(app: App[Any]) -> str | None:
+    """Why no program can have the terminal: in a browser there is none."""
+    return "a console in a browser opens no programs; y copies instead" if app.is_web else None
+
+
+async def show(app: App[Any], name: str, text: str, environ: Mapping[str, str], *, pager: bool) -> None:
+    """Returns when the program has ended. The file is readable by its user only, and removed at the end.
+
+    The event loop goes on: the database's connections are kept, and an export continues. HorsiesError says what is
+    missing or failed.
+    """
+    command = program(environ, pager=pager)
+    directory = Path(tempfile.mkdtemp(prefix="horsies-"))
+    try:
+        path = directory / name
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        # Without the batch, a timer would draw into the program's screen; Textual stops only its own input and output.
+        with app.batch_update(), app.suspend(), _not_interrupted():
+            process = await asyncio.create_subprocess_exec(*command, str(path), env=dict(environ))
+            try:
+                code = await process.wait()
+            except asyncio.CancelledError:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                await process.wait()
+                raise
+    except SuspendNotSupported as error:
+        raise NoProgram("this terminal cannot be left for another program; y copies instead") from error
+    except OSError as error:
+        raise NoProgram(f"cannot run {command[0]}: {os.strerror(error.errno or 0)}") from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if code:
+        raise NoProgram(f"{command[0]} ended with code {code}")
+
+
+@contextmanager
+def _not_interrupted() -> Iterator[None]:
+    """ctrl+c is for the program; a handler, unlike SIG_IGN, is not inherited by it."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,212 @@
+"""The console's command line: what a line means, what it says of a wrong one, its completion and its history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from horsies.operations.verbs import VERBS
+from horsies_tui.command.completing import Known, complete, hint
+from horsies_tui.command.grammar import (
+    SCREENS,
+    SYNTAX,
+    Act,
+    CommandError,
+    Export,
+    Forget,
+    Go,
+    Read,
+    Recall,
+    Run,
+    Save,
+    Show,
+    Theme,
+    names,
+    parse_command,
+    without_secrets,
+)
+from horsies_tui.command.history import MOST, History
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.shell.views import TABS
+
+KNOWN = Known(
+    live=[VERBS["task", "cancel"]],
+    values={"tasks": {"queue": ["mail", "bulk"]}, "schedules": {"name": ["nightly"]}},
+    filters={"mine": "queue:mail"},
+    themes=["nord", "horsies-dark"],
+)
+_PIECES = st.sampled_from(
+    [
+        *names(),
+        *(f"--{word}" for word in ("reason", "filter", "yes", "args", "kwargs=[", "fresh-budget", "value")),
+        "-f",
+    ]
+)
+LINES = st.lists(
+    st.one_of(_PIECES, st.text(max_size=12), st.sampled_from(["'", '"', "\\", ":", "-", "csv"])), max_size=6
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(LINES.map(" ".join), st.integers(-3, 60))
+def test_no_line_breaks_the_parser_the_completion_or_the_history(line: str, cursor: int) -> None:
+    problem = None
+    try:
+        parse_command(line)
+    except CommandError as error:
+        problem = error.problem
+    if problem is not None:
+        assert 0 <= problem.start <= problem.end <= len(line)
+        assert problem.message
+    for offer in complete(line, cursor, KNOWN):
+        assert 0 <= offer.start <= offer.end <= len(line)
+    hint(line, cursor, KNOWN)
+    assert "\n" not in without_secrets(line) or "\n" in line
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("", None),
+        ("  ", None),
+        ("tasks", Show("tasks")),
+        (" tasks  queue:mail name:'a b' ", Show("tasks", "queue:mail name:'a b'")),
+        ("workers host:web-*", Show("workers", "host:web-*")),
+        ("activity by:ops", Show("activity", "by:ops")),
+        ("overview", Show("overview")),
+        ("go 7f3a", Go("7f3a")),
+        ("filter mine", Recall("mine")),
+        ("save mine", Save("mine")),
+        ("unsave mine", Forget("mine")),
+        ("export csv", Export("csv")),
+        ("export jsonl 'my file.jsonl'", Export("jsonl", "my file.jsonl")),
+        ("theme nord", Theme("nord")),
+        ("editor arguments", Read("arguments")),
+        ("pager traceback", Read("traceback", pager=True)),
+        ("q", Run("quit_now")),
+        ("requeue", Act((VERBS["task", "requeue"],))),
+        (
+            "requeue --fresh-budget --reason 'it is up again'",
+            Act((VERBS["task", "requeue"],), options={"fresh_budget": True}, reason="it is up again"),
+        ),
+        ("cancel 1 2", Act((VERBS["task", "cancel"], VERBS["workflow", "cancel"]), ("1", "2"))),
+        ("tasks cancel 1", Act((VERBS["task", "cancel"],), ("1",), kinds=("task",))),
+        ("queues pause mail", Act((VERBS["queue", "pause"],), ("mail",), kinds=("queue",))),
+        ("rerun --kwargs={}", Act((VERBS["task", "rerun"],), options={"kwargs": "{}"})),
+        ("workflows retry", Act((VERBS["workflow", "retry"],), kinds=("workflow", "node"))),
+        (
+            "cancel --filter 'queue:mail status:pending'",
+            Act((VERBS["task", "cancel"], VERBS["workflow", "cancel"]), filter="queue:mail status:pending"),
+        ),
+    ],
+)
+def test_a_line_means_one_command(line: str, meant: object) -> None:
+    assert parse_command(line) == meant
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "at"),
+    [
+        ("reque", "no command `reque`; did you mean requeue?", (0, 5)),
+        ("tasks qeue:mail", "there is no key 'qeue'; did you mean queue?", (6, 10)),
+        ("overview queue:mail", "overview has no filter", (9, 19)),
+        ("cancel 7f3a --reson x", "cancel has no option --reson; did you mean --reason?", (12, 19)),
+        ("cancel --reason", "--reason needs a value", (15, 15)),
+        ("cancel --yes", "leave --yes out: the console shows what would change, and asks", (7, 12)),
+        ("retry-now --kwargs {}", "retry-now has no option --kwargs", (10, 18)),
+        ("drain --filter x", "drain takes no filter; name its targets", (15, 16)),
+        ("cancel 1 --filter x", "ids and a filter are two selections; give one of them", (18, 19)),
+        ("fail --filter ''", "an empty filter matches everything; if that is meant, write --filter '*'", (14, 16)),
+        ("fail --filter 'qeue:x'", "there is no key 'qeue'; did you mean queue?", (14, 22)),
+        ("fail --reason 'never", "this quote is never closed", (14, 15)),
+        ("complete --fits x:y", "complete has no option --fits", (9, 15)),
+        ("go", "go needs the id of a task, a workflow or a worker", (2, 2)),
+        ("go 1 2", "go takes nothing more", (5, 6)),
+        ("save a/b", "a name has only letters, digits, - and _", (5, 8)),
+        ("export xml", "export needs a format: csv or jsonl", (7, 10)),
+        ("audit", "audit needs a verb: undo", (5, 5)),
+        ("quit now", "quit takes nothing more", (5, 8)),
+    ],
+)
+def test_a_wrong_line_says_where_and_what_it_should_be(line: str, says: str, at: tuple[int, int]) -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_command(line)
+    assert caught.value.message.startswith(says)
+    assert (caught.value.problem.start, caught.value.problem.end) == at
+
+
+def test_every_screen_every_verb_and_every_action_has_a_command() -> None:
+    assert {tab.name for tab in TABS} == set(SCREENS)
+    for kind, name in VERBS:
+        assert isinstance(parse_command(name), Act), (kind, name)
+    for one in SYNTAX:
+        if not one.usage:
+            command = parse_command(one.name)
+            if isinstance(command, Run):
+                assert callable(getattr(ConsoleApp, f"action_{command.action}"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "first", "hinted"),
+    [
+        ("requ", "requeue", "requeue"),
+        ("tasks qu", "queue:", "tasks queue:"),
+        ("tasks queue:m", "mail", "tasks queue:mail"),
+        ("workflows na", "name:", "workflows name:"),
+        ("cancel --r", "--reason", "cancel --reason"),
+        ("queues pause b", "bulk", "queues pause bulk"),
+        ("pause n", "nightly", "pause nightly"),
+        ("requeue --", "--fresh-budget", "requeue --fresh-budget"),
+        ("theme n", "nord", "theme nord"),
+        ("filter ", "mine", ""),
+        ("export ", "csv", ""),
+        ("editor ar", "arguments", "editor arguments"),
+        ("audit u", "undo", "audit undo"),
+        ("cancel --reason ", None, ""),
+    ],
+)
+def test_tab_goes_on_from_what_is_typed(typed: str, first: str | None, hinted: str) -> None:
+    offers = complete(typed, len(typed), KNOWN)
+    if first is not None:
+        assert first in [offer.text for offer in offers[:3]]
+    else:
+        assert offers == []
+    assert hint(typed, len(typed), KNOWN) == hinted
+
+
+def test_an_empty_line_offers_first_what_the_screen_can_do() -> None:
+    assert [offer.text for offer in complete("", 0, KNOWN)][:2] == ["cancel", "overview"]
+
+
+def test_the_history_keeps_no_reason_no_value_and_no_search_in_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "history"
+    history = History(path)
+    for line in (
+        "tasks queue:mail",
+        "requeue 12 --reason 'hunter2 was leaked' --fresh-budget",
+        'rerun --kwargs \'{"password": "hunter2"}\' 7',
+        "workflows complete --value=hunter2",
+        'tasks args:"hunter2"',
+        "go postgresql://ops:hunter2@db/app",
+        "tasks queue:mail",
+    ):
+        history.remember(line)
+    assert "hunter2" not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert history.lines[:2] == ["tasks queue:mail", "go postgresql://ops:***@db/app"]
+    assert "requeue 12 --fresh-budget" in history.lines
+    assert History(path).lines == history.lines
+
+
+def test_the_history_stays_short_and_does_without_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text("".join(f"go {number}\n" for number in range(3 * MOST)))
+    assert len(History(path).lines) == MOST
+    assert History(path).lines[0] == f"go {3 * MOST - 1}"
+    assert len(path.read_text().splitlines()) == MOST
+    nowhere = History(tmp_path / "history" / "below" / "a file")
+    nowhere.remember("go 1")
+    nowhere.remember("go 2")
+    assert nowhere.lines == ["go 2", "go 1"]

@@ -1,0 +1,291 @@
+"""All rows of a filter as CSV or as JSON lines, page by page: for `tasks export`, and for the console."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import secrets
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from horsies.domain.errors import HorsiesError
+from horsies.query import task_conditions, workflow_conditions
+from horsies.store.connect import with_settings
+from horsies.views import Sort, WorkflowSort, task_page, workflow_page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import IO
+
+    from horsies.cli.reading import Connection
+    from horsies.query import TaskFilter, WorkflowFilter
+    from horsies.views import Cursor, TaskRow, WorkerRow, WorkflowRow
+
+RowT = TypeVar("RowT")
+
+PAGE: Final = 250
+"""Rows in memory at once. The console's loop decodes a page in 5 ms, between two keys."""
+_AT_ONCE: Final = 50
+"""Rows that are encoded before the loop may go on, 1 ms. In a thread the same work would hold the interpreter's lock
+and delay each step of a key by 5 ms."""
+_RISKY: Final = ("=", "+", "-", "@")
+"""A spreadsheet takes a text that begins so as a formula, and may run a program for it."""
+
+
+class Format(StrEnum):
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Export(Generic[RowT]):
+    """What is exported. `columns` are taken from a row and the database's time of its page.
+
+    Arguments and results are no columns: what the config file masks cannot leave by an export.
+    """
+
+    name: str
+    columns: Mapping[str, Callable[[RowT, datetime], Any]]
+    pages: Callable[[Connection], AsyncIterator[tuple[Sequence[RowT], datetime]]]
+
+
+def tasks_export(wanted: TaskFilter, sort: Sort = Sort.NEWEST) -> Export[TaskRow]:
+    """In an order other than newest and oldest, a task that changes its place meanwhile may be missed or come twice."""
+
+    async def pages(conn: Connection) -> AsyncIterator[tuple[Sequence[TaskRow], datetime]]:
+        after: Cursor | None = None
+        while True:
+            async with with_settings(conn):
+                page = await task_page(conn, task_conditions(wanted), sort=sort, limit=PAGE, after=after)
+            yield page.rows, page.now
+            after = page.next
+            if after is None:
+                return
+
+    return Export("tasks", TASK_COLUMNS, pages)
+
+
+def workflows_export(wanted: WorkflowFilter, sort: WorkflowSort = WorkflowSort.NEWEST) -> Export[WorkflowRow]:
+    async def pages(conn: Connection) -> AsyncIterator[tuple[Sequence[WorkflowRow], datetime]]:
+        after: Cursor | None = None
+        while True:
+            async with with_settings(conn):
+                page = await workflow_page(conn, workflow_conditions(wanted), sort=sort, limit=PAGE, after=after)
+            yield page.rows, page.now
+            after = page.next
+            if after is None:
+                return
+
+    return Export("workflows", WORKFLOW_COLUMNS, pages)
+
+
+def workers_export(rows: Sequence[WorkerRow], now: datetime) -> Export[WorkerRow]:
+    """The workers of a list; there are never more than fit into memory."""
+
+    async def pages(_conn: Connection) -> AsyncIterator[tuple[Sequence[WorkerRow], datetime]]:
+        yield rows, now
+
+    return Export("workers", WORKER_COLUMNS, pages)
+
+
+async def export_rows(
+    conn: Connection,
+    export: Export[RowT],
+    form: Format,
+    out: IO[str],
+    on_progress: Callable[[int], None] = lambda _rows: None,
+    *,
+    pause_s: float = 0.0,
+) -> int:
+    """Write all rows; returns how many. Writing is in a thread: a slow disk or a full pipe blocks only that.
+
+    With `pause_s` the loop is left to others for so long after each millisecond of work.
+    """
+    done = 0
+    await asyncio.to_thread(out.write, header(export, form))
+    async for rows, now in export.pages(conn):
+        text: list[str] = []
+        for first in range(0, len(rows), _AT_ONCE):
+            text.append(lines(rows[first : first + _AT_ONCE], now, export, form))
+            await asyncio.sleep(pause_s)
+        await asyncio.to_thread(out.write, "".join(text))
+        done += len(rows)
+        on_progress(done)
+    await asyncio.to_thread(out.flush)
+    return done
+
+
+def header(export: Export[RowT], form: Format) -> str:
+    return _csv([export.columns]) if form is Format.CSV else ""
+
+
+def lines(rows: Iterable[RowT], now: datetime, export: Export[RowT], form: Format) -> str:
+    columns = export.columns
+    if form is Format.CSV:
+        return _csv([_cell(value(row, now)) for value in columns.values()] for row in rows)
+    return "".join(
+        json.dumps({name: _plain(value(row, now)) for name, value in columns.items()}, ensure_ascii=False) + "\n"
+        for row in rows
+    )
+
+
+def _csv(rows: Iterable[Iterable[Any]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if type(value) is str:
+        return safe_text(_fit(value)) if value else value
+    if type(value) is bool:
+        return "true" if value else "false"
+    return _plain(value)
+
+
+def safe_text(text: str) -> str:
+    """A text for a cell of CSV: no spreadsheet takes it as a formula, and no terminal as commands."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+    begins = text.lstrip()[:1]
+    return f"'{text}" if begins in _RISKY or text[:1] in ("\t", "\n") else text
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC).isoformat()[:-6]}Z"
+    if isinstance(value, timedelta):
+        return round(value.total_seconds(), 6)
+    return _fit(value) if isinstance(value, str) else value
+
+
+def _fit(text: str) -> str:
+    """Without halves of surrogate pairs, which no file takes."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[str]]:
+    """A file that appears under its name when it is complete, and not at all if the block fails or is cancelled.
+
+    HorsiesError if a file of that name exists, now or at the end. Only its owner may read it.
+    """
+    if path.exists():
+        raise _exists(path)
+    part = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.part")
+    try:
+        place = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        try:
+            with os.fdopen(place, "w", encoding="utf-8", newline="") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _give_name(part, path)
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _give_name(part: Path, path: Path) -> None:
+    """A link refuses a name that exists; some file systems have no links."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError:
+        if path.exists():
+            raise _exists(path) from None
+        part.replace(path)
+
+
+def _exists(path: Path) -> HorsiesError:
+    return HorsiesError(f"{path} exists; choose another name")
+
+
+def _cannot_write(path: Path, error: OSError) -> HorsiesError:
+    return HorsiesError(f"cannot write {path}: {os.strerror(error.errno or 0)}; choose another place")
+
+
+TASK_COLUMNS: Final[Mapping[str, Callable[[TaskRow, datetime], Any]]] = {
+    "id": lambda row, _now: row.id,
+    "name": lambda row, _now: row.name,
+    "queue": lambda row, _now: row.queue,
+    "priority": lambda row, _now: row.priority,
+    "status": lambda row, _now: row.status,
+    "state": lambda row, _now: row.state,
+    "attempt": lambda row, _now: row.attempt,
+    "attempts_allowed": lambda row, _now: row.attempts_allowed,
+    "created_at": lambda row, _now: row.created_at,
+    "sent_at": lambda row, _now: row.sent_at,
+    "due_at": lambda row, _now: row.due_at,
+    "good_until": lambda row, _now: row.good_until,
+    "claimed_at": lambda row, _now: row.claimed_at,
+    "started_at": lambda row, _now: row.started_at,
+    "finished_at": lambda row, _now: row.finished_at,
+    "age_s": lambda row, now: row.age(now),
+    "wait_s": lambda row, now: row.wait(now),
+    "run_s": lambda row, now: row.run(now),
+    "worker_id": lambda row, _now: row.worker_id,
+    "worker_hostname": lambda row, _now: row.worker_hostname,
+    "worker_pid": lambda row, _now: row.worker_pid,
+    "beat_at": lambda row, _now: row.beat_at,
+    "error_code": lambda row, _now: row.error_code,
+    "error_message": lambda row, _now: row.error_message,
+    "is_workflow_task": lambda row, _now: row.is_workflow_task,
+    "unique_key": lambda row, _now: row.unique_key,
+    "rerun_of": lambda row, _now: row.rerun_of,
+}
+WORKFLOW_COLUMNS: Final[Mapping[str, Callable[[WorkflowRow, datetime], Any]]] = {
+    "id": lambda row, _now: row.id,
+    "name": lambda row, _now: row.name,
+    "status": lambda row, _now: row.status,
+    "definition_key": lambda row, _now: row.definition_key,
+    "parent_workflow_id": lambda row, _now: row.parent_workflow_id,
+    "root_workflow_id": lambda row, _now: row.root_workflow_id,
+    "sent_at": lambda row, _now: row.sent_at,
+    "started_at": lambda row, _now: row.started_at,
+    "completed_at": lambda row, _now: row.completed_at,
+    "nodes": lambda row, _now: row.total,
+    "completed": lambda row, _now: row.completed,
+    "failed": lambda row, _now: row.failed,
+    "skipped": lambda row, _now: row.skipped,
+    "running": lambda row, _now: row.running,
+    "waiting": lambda row, _now: row.waiting,
+    "age_s": lambda row, now: now - row.sent_at,
+    "run_s": lambda row, now: row.run(now),
+    "failed_node": lambda row, _now: row.failed_node,
+    "error_code": lambda row, _now: row.error_code,
+}
+WORKER_COLUMNS: Final[Mapping[str, Callable[[WorkerRow, datetime], Any]]] = {
+    "id": lambda row, _now: row.id,
+    "name": lambda row, _now: row.name,
+    "state": lambda row, _now: row.liveness.value,
+    "seen_at": lambda row, _now: row.seen_at,
+    "running": lambda row, _now: row.running,
+    "claimed": lambda row, _now: row.claimed,
+    "hostname": lambda row, _now: row.snapshot and row.snapshot.hostname,
+    "pid": lambda row, _now: row.snapshot and row.snapshot.pid,
+    "processes": lambda row, _now: row.snapshot and row.snapshot.processes,
+    "queues": lambda row, _now: row.snapshot and " ".join(row.snapshot.queues),
+    "cpu_percent": lambda row, _now: row.snapshot and row.snapshot.cpu_percent,
+    "memory_mb": lambda row, _now: row.snapshot and row.snapshot.memory_mb,
+    "children_memory_mb": lambda row, _now: row.snapshot and row.snapshot.children_memory_mb,
+    "started_at": lambda row, _now: row.snapshot and row.snapshot.started_at,
+    "version": lambda row, _now: row.snapshot and row.snapshot.version,
+    "draining_since": lambda row, _now: row.draining_since,
+    "draining_by": lambda row, _now: row.draining_by,
+}
