@@ -130,6 +130,14 @@ SHOTS: Final = (
     Shot("schedules-no-colour", steps=(sees("if missed"),), options={**_SCHEDULES, "theme": "ansi"}, no_colour=True),
     *(Shot("schedule", *size, steps=_ONE_SCHEDULE, options=_SCHEDULES) for size in _SIZES),
     *_everywhere("tasks", {}),
+    Shot(
+        "tasks-story",
+        200,
+        60,
+        (press("slash"), types("name:charge_card"), press("enter", *"jjjj"), sees("timeline")),
+        {},
+    ),
+    Shot("tasks-story", 120, 60, (press("j"), sees("timeline")), {}),
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
     Shot(
@@ -160,6 +168,7 @@ SHOTS: Final = (
     ),
     Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),
     *_everywhere("recovery", _DESK),
+    Shot("recovery-story", 200, 60, (press(*"jjjjjj"), sees("heartbeats")), _DESK),
     Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),
     *_everywhere(
         "activity", _ACTIVITY, sees("CARD_DECLINED", "changes"), press(*"jjjjjjjjjjjj"), sees("error:RATE_LIMITED")

@@ -72,9 +72,11 @@ def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
-def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs) -> Document:
-    """Shown if there is no task: the reason, and the next step."""
+def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs, *, existed: bool) -> Document:
+    """Shown if there is no task: the reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    if existed:
+        text = f"The row of task {snapshot.text} is gone: retention deletes what ended long ago."
     if snapshot.error is not None:
         text = snapshot.error
     elif snapshot.loading:

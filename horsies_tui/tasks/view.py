@@ -16,6 +16,8 @@ from horsies_tui.feed.status import LinkState
 from horsies_tui.feed.values import KnownValues
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
+from horsies_tui.story.beside import StoryPane, Subject, WithStory
+from horsies_tui.task.view import TaskBeside
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.tasks.groups import GroupList
@@ -50,16 +52,16 @@ _TICK_S: Final = 0.125
 """Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
 
 
-class TasksView(FilteredView[TaskSnapshot]):
+class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
     """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
     DEFAULT_CSS = """
     TasksView {
-        & > GroupList { display: none; }
-        &.-grouped > GroupList { display: block; }
-        &.-grouped > #rows { display: none; }
+        & GroupList { display: none; }
+        &.-grouped GroupList { display: block; }
+        &.-grouped #rows { display: none; }
     }
     """
 
@@ -97,7 +99,8 @@ class TasksView(FilteredView[TaskSnapshot]):
         self._counts = CountsLine(self._glyphs, id="counts")
         self._table = RowTable(TASK_COLUMNS, glyphs=self._glyphs, id="rows")
         self._groups = GroupList(self._glyphs, id="groups")
-        yield from (self._filter_bar, self._counts, self._table, self._groups)
+        self._pane = StoryPane({"task": TaskBeside}, id="pane")
+        yield from (self._filter_bar, self._counts, self._pane.beside(self._table, self._groups))
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
@@ -133,11 +136,19 @@ class TasksView(FilteredView[TaskSnapshot]):
     def _focused(self) -> Widget:
         return self._table if self._need.group_by is None else self._groups
 
+    def subject(self) -> Subject | None:
+        return None if self._table.cursor_id is None else Subject("task", self._table.cursor_id)
+
+    def _story_fits(self) -> bool:
+        return self._need.group_by is None
+
     def refresh_now(self) -> None:
         self._task_feed.refresh()
+        self._pane.refresh_now()
 
     def times_changed(self) -> None:
         self._show_all()
+        self._pane.times_changed()
 
     def frozen_changed(self) -> None:
         self._follow_at_top()
@@ -172,6 +183,8 @@ class TasksView(FilteredView[TaskSnapshot]):
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the choice, the groups, the filter."""
+        if self._leave_story():
+            return True
         if self._choice.words:
             self._clear_marks()
         elif self._need.group_by is not None:
@@ -335,6 +348,7 @@ class TasksView(FilteredView[TaskSnapshot]):
         if grouped is not self.has_class("-grouped"):
             self.set_class(grouped, "-grouped")
             self.take_focus()
+            self._place_story()
         self._show_all()
 
     def _follow_at_top(self) -> None:

@@ -3,6 +3,7 @@
 default_context = "staging"
 theme = "horsies-light"
 mask_arguments = ["password", "card_*"]  # shown as *** wherever arguments are drawn
+story = false        # the console's lists alone, without the story of their row beside them
 
 [contexts.staging]
 url = "postgresql://ops@db-staging/app"
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
-_TOP_LEVEL = ("contexts", "default_context", "filters", "keys", "mask_arguments", "targets", "theme")
+_TOP_LEVEL = ("contexts", "default_context", "filters", "keys", "mask_arguments", "story", "targets", "theme")
 _LENGTH = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _USUAL_PATH = Path("~/.config/horsies/config.toml")
@@ -78,6 +79,8 @@ class ConfigFile:
     filters: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, float] = field(default_factory=dict)
     """By queue, in seconds."""
+    story: bool = True
+    """The console shows the story of a list's row beside it, where there is room."""
 
     def context(self, name: str) -> Context:
         """The context called `name`; otherwise an error that lists the others."""
@@ -176,7 +179,10 @@ def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
         )
     theme = _word(path, content, "theme")
     targets = dict(_targets(path, content.get("targets", {})))
-    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, targets)
+    story = content.get("story", True)
+    if not isinstance(story, bool):
+        raise _config_error(f"{path}: story is not true or false", "write story = false")
+    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, targets, story)
     if default is not None:
         file.context(default)
     return file

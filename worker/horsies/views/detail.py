@@ -135,10 +135,10 @@ async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | No
 
 
 async def task_detail(
-    conn: asyncpg.Connection, text: str, *, most_characters: int = 200_000
+    conn: asyncpg.Connection, text: str, *, exact: bool = False, most_characters: int = 200_000
 ) -> TaskDetail | Ambiguous | None:
-    """`text` is an id, or its beginning or end. Each stored text is truncated after `most_characters`."""
-    found = await find_task(conn, text)
+    """`text` is an id, or, unless `exact`, its beginning or end. Texts are truncated after `most_characters`."""
+    found = text if exact else await find_task(conn, text)
     if not isinstance(found, str):
         return found
     page = await task_page(conn, TaskConditions().among("id", (found,)), limit=1)
