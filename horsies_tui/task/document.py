@@ -72,7 +72,7 @@ def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
-def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs, *, existed: bool) -> Document:
+def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs, *, existed: bool = False) -> Document:
     """Shown if there is no task: the reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
     if existed:

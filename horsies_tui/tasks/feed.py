@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from horsies.query import TaskConditions, task_conditions
-from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
+from horsies.views import BriefArguments, Cursor, brief_arguments, count_parts, task_counts, task_groups, task_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.tally import Tally
@@ -14,7 +14,7 @@ from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from horsies.store.connect import Connection
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
 """Rare matches are searched for through two million rows; then the operator must ask for more."""
+_NO_ARGUMENTS: Final = BriefArguments(None, None)
 _SELDOM_TICKS: Final = 4
 """Counts may be older than rows."""
 
@@ -81,7 +82,12 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._around: str | None = None
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
-        self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
+        self._rows, self._further, self._groups, self._arguments = (
+            Pace(rhythm),
+            Pace(seldom),
+            Pace(seldom),
+            Pace(rhythm),
+        )
         self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._conditions))
         count = self._counting(self._counts, task_counts)
         group = self._query(lambda: (self._conditions, self._need.group_by), _groups, lambda found: {"groups": found})
@@ -98,6 +104,14 @@ class TaskFeed(Feed[TaskSnapshot]):
                 lambda: self._further.earliest_at,
             ),
             Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
+            Read(
+                "arguments",
+                self._query(self._without_arguments, brief_arguments, self._put_arguments),
+                self._arguments,
+                _may_change,
+                lambda: self._need.arguments and bool(self._without_arguments()),
+                lambda: self._arguments.earliest_at,
+            ),
         )
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
@@ -293,6 +307,16 @@ class TaskFeed(Feed[TaskSnapshot]):
             return True
         self._searched_above = (top, page.previous)
         return False
+
+    def _without_arguments(self) -> tuple[str, ...]:
+        """The next rows whose arguments are to be read; once, as they do not change."""
+        known = self.snapshot.arguments
+        return tuple(row.id for row in self._window.rows if row.id not in known)[:PAGE]
+
+    def _put_arguments(self, found: Mapping[str, BriefArguments]) -> Mapping[str, Any]:
+        """Of rows that were deleted in the meantime there are none to read again."""
+        known = {**self.snapshot.arguments, **dict.fromkeys(self._without_arguments(), _NO_ARGUMENTS), **found}
+        return {"arguments": {row.id: known[row.id] for row in self._window.rows if row.id in known}}
 
     def _publish(self, **changes: Any) -> None:
         window = self._window

@@ -9,9 +9,10 @@ from horsies.query import TaskFilter
 from horsies.views import Sort
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
-    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow
+    from horsies.views import BriefArguments, GroupBy, TaskCounts, TaskGroups, TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class TaskNeed:
     sort: Sort = Sort.NEWEST
     follow: bool = True
     group_by: GroupBy | None = None
+    arguments: bool = False
+    """There is room for a column with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class TaskSnapshot:
     """The database's time at the last page; None before the first one."""
     counts: TaskCounts | None = None
     groups: TaskGroups | None = None
+    arguments: Mapping[str, BriefArguments] = field(default_factory=dict)
+    """By id, of the rows for which they were read."""
     searched: str = ""
     """How far was searched, if not everything was: `searched back to 2026-10-18 12:04Z`."""
     filter_text: str = ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from textual import on
 from textual.message import Message
 
+from horsies.cli.payload import Masks
 from horsies.operations.verb import TaskVerb
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
@@ -18,6 +19,7 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.task.view import TaskBeside
+from horsies_tui.tasks.columns import ARGUMENTS, ArgumentTexts
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.tasks.groups import GroupList
@@ -29,7 +31,6 @@ from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
-from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +98,8 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
         self._filter_bar = FilterBar(id="filter")
         self._filter_bar.named = self.console.options.config.filters
         self._counts = CountsLine(self._glyphs, id="counts")
-        self._table = RowTable(TASK_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._arguments = ArgumentTexts(Masks(frozenset(self.console.options.config.mask_arguments)))
+        self._table = RowTable(self._arguments.columns(), glyphs=self._glyphs, id="rows")
         self._groups = GroupList(self._glyphs, id="groups")
         self._pane = StoryPane({"task": TaskBeside}, id="pane")
         yield from (self._filter_bar, self._counts, self._pane.beside(self._table, self._groups))
@@ -377,6 +379,7 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
         snapshot, link = self._snapshot, self.console.link
         now = self.now
         stick = self._need.follow
+        self._arguments.use(snapshot.arguments)
         empty = empty_words(snapshot, link.status, link.clock.now())
         self._table.show(
             snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty, extent=extent_of(snapshot)
@@ -390,6 +393,9 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
     def _tick(self) -> None:
         status = self.console.link.status
         if self.shown and status.is_up:
+            has_arguments = any(placed.column.key == ARGUMENTS for placed in self._table.placed)
+            if has_arguments is not self._need.arguments:
+                self._ask(arguments=has_arguments)
             self._table.tick(self.now)
             self._groups.tick(self.now)
         elif self.shown and status.state is LinkState.CONNECTING:

@@ -107,7 +107,7 @@ def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
-def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs, *, existed: bool) -> Document:
+def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs, *, existed: bool = False) -> Document:
     """The reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No workflow has the id {snapshot.text}, or one that begins or ends so. esc goes back."
     if existed:

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from flow_steps import month_end
 from task_rows import fill
-from task_screen_steps import ONE, failed
+from task_screen_steps import ONE, failed, opened
 from task_steps import Screen, console
 from textual import events
 from verb_steps import until
@@ -208,6 +208,32 @@ async def test_the_story_goes_when_its_row_is_pruned_and_stands_still_while_froz
         await screen.filter("name:nothing_like_it")
         await screen.loses("is gone")
         assert "timeline" not in screen.text
+
+
+async def test_a_wide_list_shows_arguments_masked_and_of_long_ones_the_size(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, kwargs, created_at) VALUES"
+        " ('a-1', 'shop.short', 'mail', '[7]', $1, now()), ('a-2', 'shop.long', 'mail', NULL, $2, now()),"
+        " ('a-3', 'shop.broken', 'mail', NULL, '{\"api_token\": \"hunter2', now())",
+        '{"order": 5, "card": {"api_token": "hunter2"}}',
+        '{"api_token": "hunter2", "text": "' + "x" * 5_000 + '"}',
+    )
+    async with opened(database, None, (250, 30), screen="tasks") as screen:
+        await screen.sees("a-1", "LIVE")
+        assert "ARGUMENTS" not in screen.text
+        await screen.press("v")
+        text = await screen.sees('7, order=5, card={api_token: "***"}', "5.0 kB")
+        assert "hunter2" not in text
+        # The story leaves the list no room for them; the next row is read when there is room again.
+        await screen.press("v")
+        await screen.loses("order=5,")
+        await connection.execute(
+            "INSERT INTO horsies_tasks (id, task_name, queue_name, args) VALUES ('a-4', 'shop.next', 'mail', '[\"n\"]')"
+        )
+        await screen.press("v")
+        await screen.sees("shop.next", '"n"')
 
 
 def _wheel(story: StoryView) -> events.MouseScrollDown:

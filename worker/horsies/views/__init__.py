@@ -18,10 +18,12 @@ from horsies.views.counts import (
 from horsies.views.detail import (
     Ambiguous,
     Attempt,
+    BriefArguments,
     Execution,
     NodeLink,
     Stored,
     TaskDetail,
+    brief_arguments,
     find_task,
     task_detail,
 )
@@ -102,6 +104,7 @@ __all__ = [
     "AuditCursor",
     "AuditPage",
     "AuditRow",
+    "BriefArguments",
     "Buckets",
     "Change",
     "Changes",
@@ -149,6 +152,7 @@ __all__ = [
     "WorkflowStory",
     "WorkflowValue",
     "audit_page",
+    "brief_arguments",
     "changes",
     "cluster_series",
     "cluster_status",

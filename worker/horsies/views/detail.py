@@ -14,6 +14,7 @@ from horsies.views.reading import aware
 from horsies.views.tasks import task_page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     import asyncpg
@@ -28,6 +29,8 @@ _MOST_ATTEMPTS: Final = 50
 _MOST_BEATS: Final = 120
 _MOST_ACTIONS: Final = 50
 _MOST_RERUNS: Final = 20
+_MOST_BRIEF_BYTES: Final = 400
+"""Of each text: more than a column can show, and of 200 rows 80 kB at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,14 @@ class Stored:
     size: int
     """Its full length in bytes."""
     cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BriefArguments:
+    """The arguments of a task in a list; a text that is cut is empty."""
+
+    args: Stored | None
+    kwargs: Stored | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,17 @@ async def task_detail(
         reruns=tuple(story["reruns"]),
         node=NodeLink(*tuple(story)[-6:]) if story["workflow_id"] is not None else None,
     )
+
+
+async def brief_arguments(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, BriefArguments]:
+    """For a list. A longer text is left out whole: in a part of its JSON, values to be masked could not be found."""
+    rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MOST_BRIEF_BYTES)
+    return {row["id"]: BriefArguments(_brief(row, "args"), _brief(row, "kwargs")) for row in rows}
+
+
+def _brief(row: Any, name: str) -> Stored | None:
+    size = row[f"{name}_size"]
+    return None if size is None else Stored(row[name] or "", size, row[name] is None)
 
 
 def stored(story: Any, name: str) -> Stored | None:

@@ -49,6 +49,14 @@ SELECT left(args, $2) AS args, octet_length(args) AS args_size,
          LIMIT 1) node ON true
  WHERE task.id = $1
 
+-- name: view_brief_arguments
+-- views/detail.py; reads only ($1 tasks, $2 bytes at most): arguments that are short; of longer ones no more than their size
+SELECT id,
+       CASE WHEN octet_length(args) <= $2 THEN args END AS args, octet_length(args) AS args_size,
+       CASE WHEN octet_length(kwargs) <= $2 THEN kwargs END AS kwargs, octet_length(kwargs) AS kwargs_size
+  FROM horsies_tasks
+ WHERE id = ANY ($1::text[])
+
 -- name: view_task_attempts
 -- views/detail.py; reads only ($1 task, $2 attempts at most): the newest ones, newest first, and how many there are
 -- Upstream's table lacks `output`: then it is that of `absent`.
