@@ -130,14 +130,14 @@ SHOTS: Final = (
     Shot("schedules-no-colour", steps=(sees("if missed"),), options={**_SCHEDULES, "theme": "ansi"}, no_colour=True),
     *(Shot("schedule", *size, steps=_ONE_SCHEDULE, options=_SCHEDULES) for size in _SIZES),
     *_everywhere("tasks", {}),
-    Shot(
-        "tasks-story",
-        200,
-        60,
-        (press("slash"), types("name:charge_card"), press("enter", *"jjjj"), sees("timeline")),
-        {},
+    *(
+        Shot(
+            "tasks-story",
+            *size,
+            (press("slash"), types("error:UNHANDLED_EXCEPTION"), press("enter"), sees("jinja2", "vat_line")),
+        )
+        for size in ((200, 60), (120, 60))
     ),
-    Shot("tasks-story", 120, 60, (press("j"), sees("timeline")), {}),
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
     Shot(

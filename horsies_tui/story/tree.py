@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from horsies_tui.look.lines import Span, cut_spans
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.frames import Frame, LibraryFrames, Outside
+from horsies_tui.story.frames import Frame, LibraryFrames, Outside, Traceback
 from horsies_tui.story.lines import Fold, Line
 from horsies_tui.story.parts import CHUNK, WIDEST_LABEL, Chunk, Part, Raw, behind, behind_open, folds, parts_of, scalar
 
@@ -65,6 +65,11 @@ class Tree:
     def toggle(self, path: Path) -> None:
         self.open ^= {path}
         self._lines = None
+
+    @property
+    def has_code(self) -> bool:
+        """Whether lines of source code are shown, in the first level of its parts."""
+        return any(isinstance(part.value, Traceback) for part in parts_of(self.value, 0))
 
     @property
     def width(self) -> int:
