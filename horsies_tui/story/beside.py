@@ -13,7 +13,7 @@ from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.story.view import StoryView
 from horsies_tui.view import SnapshotT
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import RowsView
+from horsies_tui.widgets.rows_view import RowsView, set_height
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +30,8 @@ WIDE: Final = 160
 """From this terminal width on the story stands beside the list."""
 HIGH: Final = 50
 """From this height on it stands below the list of a narrower terminal."""
+_LIST_STEP: Final = 4
+"""The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 REST_S: Final = 0.12
 """The cursor must have rested so long before the story of its row is read: a key that is held repeats every 30 ms."""
 
@@ -237,6 +239,7 @@ class WithStory(RowsView[SnapshotT]):
     @on(RowTable.CursorMoved)
     def _look_at_row(self) -> None:
         self._follow_row()
+        self._share_height()
 
     @on(StoryPane.Step)
     def _step_list(self, message: StoryPane.Step) -> None:
@@ -281,8 +284,17 @@ class WithStory(RowsView[SnapshotT]):
         if not shown and self._pane.has_focus_within:
             self.take_focus()
         self._follow_row()
+        self._share_height()
         self._pane.run(shown and self.shown)
         self.refresh_bindings()
+
+    def _share_height(self) -> None:
+        """Below a short list the story has more than its half."""
+        height = None
+        if self.has_class("-story-below"):
+            lines = -(-(len(self._table.rows) + 1) // _LIST_STEP) * _LIST_STEP
+            height = min(max(lines, 2 * _LIST_STEP), self.app.size.height // 2)
+        set_height(self._table, height)
 
     def _scroll(self, pages: int) -> None:
         """By half of its height, its cursor with it."""
