@@ -25,6 +25,7 @@ class Scope(StrEnum):
 
     APP = "app"
     TABLE = "table"
+    BESIDE = "beside"
     OVERVIEW = "overview"
     CHART = "chart"
     TASKS = "tasks"
@@ -91,11 +92,11 @@ FIXED: Final = frozenset({"app.quit_now"})
 TOGETHER: Final = (
     (Scope.APP, Scope.TABLE, Scope.OVERVIEW),
     (Scope.APP, Scope.CHART, Scope.OVERVIEW),
-    (Scope.APP, Scope.TABLE, Scope.TASKS, Scope.VERBS),
+    (Scope.APP, Scope.TABLE, Scope.BESIDE, Scope.TASKS, Scope.VERBS),
     (Scope.APP, Scope.DETAIL, Scope.STORY, Scope.VERBS),
     (Scope.APP, Scope.TABLE, Scope.WORKERS, Scope.VERBS),
-    (Scope.APP, Scope.TABLE, Scope.RECOVERY, Scope.VERBS),
-    (Scope.APP, Scope.TABLE, Scope.WORKFLOWS, Scope.FLOWS),
+    (Scope.APP, Scope.TABLE, Scope.BESIDE, Scope.RECOVERY, Scope.VERBS),
+    (Scope.APP, Scope.TABLE, Scope.BESIDE, Scope.WORKFLOWS, Scope.FLOWS),
     (Scope.APP, Scope.WORKFLOW, Scope.GRAPH, Scope.FLOWS),
     (Scope.APP, Scope.WORKFLOW, Scope.STORY, Scope.FLOWS),
     (Scope.APP, Scope.TABLE, Scope.SCHEDULES),
@@ -136,7 +137,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     # The footer and the help keep this order: the row, what can be done with it, the screen, the frame.
     Action("table.open", ("enter",), "open", "Open the row under the cursor.", footer=True, palette=False),
     Action("table.mark", ("space",), "mark", "Mark the row; verbs act on the marked rows.", footer=True, palette=False),
-    Action("table.mark_range", ("v",), "range", "Mark from the last marked row to the cursor."),
+    Action("table.mark_range", ("m",), "range", "Mark from the last marked row to the cursor."),
     Action("table.mark_shown", ("a",), "mark all", "Mark every row that is loaded and shown."),
     Action("table.clear_marks", ("ctrl+backslash",), "unmark", "Take all marks away."),
     Action("table.up", ("up", "k"), "up", "One row up.", palette=False),
@@ -145,6 +146,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("table.page_down", ("pagedown", "ctrl+d"), "page down", "One page down.", palette=False),
     Action("table.first", ("home", "g"), "first", "To the first row.", palette=False),
     Action("table.last", ("end", "G"), "last", "To the last row.", palette=False),
+    Action("beside.story", ("v",), "story", "The row's story beside the list, or the list alone.", footer=True),
+    Action("beside.into_story", ("tab",), "into story", "To the story beside the list; esc comes back."),
+    Action("beside.story_up", ("shift+up",), "story up", "Scroll the story up, by half of it.", palette=False),
+    Action("beside.story_down", ("shift+down",), "story down", "Scroll the story down, by half of it.", palette=False),
     Action("chart.open", ("enter",), "open", "The tasks behind the chart's numbers.", footer=True, palette=False),
     Action("chart.up", ("up", "k"), "up", "To the chart before.", palette=False),
     Action("chart.down", ("down", "j"), "down", "To the next chart.", palette=False),

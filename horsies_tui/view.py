@@ -65,6 +65,8 @@ class Console(Protocol):
     """Read continuously for the header; call `recovery.refresh()` after an operation."""
     utc: bool
     """Show absolute times in UTC, or in this machine's zone. A change calls `ConsoleView.times_changed`."""
+    stories: bool
+    """Lists show the story of their row beside or below them, where the terminal has the room."""
 
     def say(self, text: str) -> None:
         """Show a line in place of the footer's keys for some seconds: `copied 2 kB`."""
@@ -223,10 +225,14 @@ class ConsoleView(Widget, Generic[SnapshotT]):
             self.feed.start()
 
     def show(self) -> None:
+        self.resume()
+        self.take_focus()
+
+    def resume(self) -> None:
+        """Read again, without the focus."""
         self.shown = True
         if self.feed is not None:
             self.feed.start()
-        self.take_focus()
 
     def hide(self) -> None:
         self.shown = False

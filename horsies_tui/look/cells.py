@@ -177,8 +177,8 @@ def _widths(columns: Sequence[Column[RowT]], room: int, needs: Mapping[str, int]
 
 
 def _raise(columns: Sequence[Column[RowT]], widths: list[int], wanted: Sequence[int], room: int) -> None:
-    """Give columns the wanted width, from the left: each the whole difference, or nothing."""
-    for at in range(len(columns)):
+    """Give columns the wanted width, from the left, ids last: each the whole difference, or nothing."""
+    for at in sorted(range(len(columns)), key=lambda at: columns[at].keep_end):
         if sum(widths) - widths[at] + wanted[at] <= room:
             widths[at] = max(widths[at], wanted[at])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
@@ -26,6 +26,7 @@ FOUND: Final = "story--found"
 
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
 """ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
+_WORDS: Final = re.compile(r"\S+|\s+")
 _APART: Final = 8
 """Places between two differing parts of a line, from which on it is shorter to send each alone."""
 
@@ -255,22 +256,46 @@ def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
     return tuple(kept)
 
 
+def wrap_spans(spans: Iterable[Span], width: int) -> list[Spans]:
+    """Clean text in lines of this width, broken between words, and within a word that is longer than a line."""
+    width = max(width, 2)
+    lines: list[list[Span]] = [[]]
+    room = width
+    for span in spans:
+        for word in _WORDS.findall(span.text):
+            breaks = room < width and cell_len(word) > room
+            parts = [""] if breaks and word.isspace() else chopped(word, width)
+            for number, part in enumerate(parts):
+                if number or breaks:
+                    lines.append([])
+                    room = width
+                    breaks = False
+                lines[-1].append(Span(part, span.tone))
+                room -= cell_len(part)
+    return [_joined(line) for line in lines]
+
+
+def _joined(line: Sequence[Span]) -> Spans:
+    """With neighbours of one tone as one span."""
+    runs = groupby(line, key=lambda span: span.tone)
+    return tuple(Span("".join(span.text for span in run), tone) for tone, run in runs)
+
+
 def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) -> list[Spans]:
-    """Items side by side on as few lines as they need; an item wider than a line is cut."""
+    """Items side by side on as few lines as they need; an item wider than a line wraps."""
     lines: list[Spans] = []
     for item in items:
         if lines and width_of(lines[-1]) + gap + width_of(item) <= width:
             lines[-1] = (*lines[-1], Span(" " * gap), *item)
         else:
-            lines.append(cut_spans(item, width, glyphs))
+            lines += [item] if width_of(item) <= width else wrap_spans(item, width)
     return lines
 
 
 def wrapped(text: str, width: int, tone: Tone | None, glyphs: Glyphs) -> Iterator[Spans]:
     """A text of any length in lines of this width."""
     for line in text.splitlines() or [""]:
-        for piece in chopped(clean(glyphs.text(line)), width):
-            yield (Span(piece, tone),)
+        yield from wrap_spans((words(line, tone, glyphs),), width)
 
 
 def chopped(text: str, width: int) -> Sequence[str]:

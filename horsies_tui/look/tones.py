@@ -25,6 +25,10 @@ class Tone(StrEnum):
     GOOD = "tone--good"
     WARNING = "tone--warning"
     BAD = "tone--bad"
+    STRING = "tone--string"
+    """Of JSON and of source code."""
+    NUMBER = "tone--number"
+    """Of JSON and of source code, and what else has no quotes: true, null."""
 
 
 TONES: Final[frozenset[str]] = frozenset(Tone)
@@ -76,10 +80,17 @@ _COLOURS: Final = {
     Tone.GOOD: "$success",
     Tone.WARNING: "$warning",
     Tone.BAD: "$error",
+    Tone.STRING: "$text",
+    Tone.NUMBER: "$text",
 }
 
-ORANGE: Final = {":dark": "#f08c3c", ":light": "#a13d00", ":ansi": "ansi_bright_red"}
-"""By the kind of theme, because no theme has a colour between a warning and an error: for what waits for a decision."""
+OWN: Final = {
+    Tone.INTERRUPTED: {":dark": "#f08c3c", ":light": "#a13d00", ":ansi": "ansi_bright_red"},
+    Tone.STRING: {":dark": "#b9c7a4", ":light": "#4a5d23", ":ansi": "ansi_default"},
+    Tone.NUMBER: {":dark": "#d8b99a", ":light": "#7a4b1f", ":ansi": "ansi_default"},
+}
+"""By the kind of theme: between a warning and an error no theme has a colour, for what waits for a decision; and the
+values of JSON must look like no state."""
 _AREA_SHARE: Final = 50
 """Per cent of the curve's colour, the rest is the ground."""
 
@@ -98,7 +109,11 @@ def tone_css(widget: str) -> str:
     """
     rules = [f"{widget} > .{tone} {{ color: {colour}; }}" for tone, colour in _COLOURS.items()]
     rules.append(f"{widget} > .{Tone.STRONG} {{ text-style: bold; }}")
-    rules += [f"{widget}{ground} > .{Tone.INTERRUPTED} {{ color: {colour}; }}" for ground, colour in ORANGE.items()]
+    rules += [
+        f"{widget}{ground} > .{tone} {{ color: {colour}; }}"
+        for tone, colours in OWN.items()
+        for ground, colour in colours.items()
+    ]
     # Sixteen colours have no grey that is readable on both black and white.
     rules += [f"{widget}:ansi > .{tone} {{ text-style: dim; }}" for tone in (Tone.MUTED, Tone.CANCELLED)]
     return "\n".join(rules)

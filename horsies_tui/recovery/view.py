@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from textual import on
-from textual.containers import VerticalScroll
+from textual.containers import Container, Vertical, VerticalScroll
 
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
@@ -14,11 +14,13 @@ from horsies_tui.health.rows import filter_of, schedules_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
+from horsies_tui.story.beside import StoryPane, Subject, WithStory
+from horsies_tui.task.view import TaskBeside
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import RowsView
+from horsies_tui.workflow.beside import WorkflowBeside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +46,7 @@ _REQUEUE_OF: Final = {"workflow": "retry", "schedule": "run-now"}
 """The name of this verb for other targets, under the same key as on their own screens."""
 
 
-class RecoveryView(RowsView["RecoverySnapshot"]):
+class RecoveryView(WithStory["RecoverySnapshot"]):
     """Draws the application's RecoveryFeed; verbs act on the marked findings, else on the one under the cursor."""
 
     _table: RowTable[FindingRow]
@@ -57,6 +59,10 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         #why-title { width: 1fr; padding: 0 1; color: $text-muted; }
         #why-scroll { height: 9; padding: 0 1; }
         #why { min-height: 9; }
+        #why-and-story { height: auto; }
+        &.-story-below #why-and-story, &.-story-beside #why-and-story { height: 1fr; }
+        &.-story-beside #why-and-story { border-left: solid $border; }
+        &.-story-beside StoryPane { border-left: none; }
         #summary.-error { color: $text-error; }
         &.-old RowTable { text-style: dim; }
     }
@@ -67,10 +73,14 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         self._snapshot: RecoverySnapshot | None = None
         yield LineCell(id="summary")
         self._table = RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
-        yield self._table
-        yield LineCell(id="why-title")
-        with VerticalScroll(id="why-scroll", can_focus=False):
-            yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="why")
+        self._pane = StoryPane({"task": TaskBeside, "workflow": WorkflowBeside}, id="pane")
+        with Container(id="list-and-story"):
+            yield self._table
+            with Vertical(id="why-and-story"):
+                yield LineCell(id="why-title")
+                with VerticalScroll(id="why-scroll", can_focus=False):
+                    yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="why")
+                yield self._pane
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
@@ -87,6 +97,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         self._table.marks &= {row.id for row in rows}
         self._summarise()
         self._explain()
+        self._follow_row()
 
     def show(self) -> None:
         super().show()
@@ -94,6 +105,19 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
 
     def refresh_now(self) -> None:
         self.console.recovery.refresh()
+        self._pane.refresh_now()
+
+    def times_changed(self) -> None:
+        self._pane.times_changed()
+
+    def leave(self) -> bool:
+        return self._leave_story()
+
+    def subject(self) -> Subject | None:
+        """The task or workflow that the finding is about; of several, the one that has waited longest."""
+        row = self._table.cursor_row
+        kind = "" if row is None else row.finding.target_kind
+        return Subject(kind, row.finding.ids[0]) if row is not None and kind in ("task", "workflow") else None
 
     def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""

@@ -110,6 +110,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
         self.options = options
         self.utc = True
+        self.stories = options.config.story
         self.shows_tracebacks = options.debug
         self._clock, self._actor = clock, actor or Actor.current()
         self._keys = dict(keys or {})

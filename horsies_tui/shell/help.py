@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TITLES: Final = {
     Scope.TABLE: "Rows",
+    Scope.BESIDE: "The story beside the list",
     Scope.VERBS: "Acting: each opens a preview first",
     Scope.OVERVIEW: "The overview",
     Scope.CHART: "The charts",

@@ -22,6 +22,7 @@ from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shots.scene import MOMENT, address_of, nowhere, set_scene, under_its_name
+from horsies_tui.story.beside import StoryPane
 from horsies_tui.textual_internals import drawn, show_cursor
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ async def _at_rest(stand: Stand) -> None:
     field = stand.app.focused
     if isinstance(field, (Input, TextArea)):
         show_cursor(field)
+    await stand.until(lambda: all(pane.is_read for pane in stand.app.query(StoryPane)), "the story of the row")
     before: list[Any] = []
     for _ in range(100):
         await stand.pilot.pause()

@@ -184,3 +184,24 @@ INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind,
 SELECT failed_at, '00000000-0000-4000-8000-000000000001', 'fail', 'task', id, 'applied', 'ops', 'bastion', 'horsies',
        'stuck on a lock'
   FROM horsies_tasks WHERE task_name = 'import_ledger';
+
+-- What was raised by those that failed without a code of their own.
+UPDATE horsies_tasks
+   SET result = json_build_object('__task_result__', true, 'ok', NULL, 'err', json_build_object(
+       '__task_error__', true, 'error_code', 'UNHANDLED_EXCEPTION', 'message', 'KeyError: vat_number', 'exception',
+       json_build_object('type', 'KeyError', 'message', 'vat_number', 'traceback', $$Traceback (most recent call last):
+  File "/srv/shop/shop/invoices.py", line 48, in render_invoice
+    html = page.render(lines=lines, seller=SELLER, buyer=buyer_of(order))
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/srv/shop/.venv/lib/python3.12/site-packages/jinja2/environment.py", line 1295, in render
+    self.environment.handle_exception()
+  File "/srv/shop/.venv/lib/python3.12/site-packages/jinja2/environment.py", line 942, in handle_exception
+    raise rewrite_traceback_stack(source=source)
+  File "/srv/shop/shop/templates/invoice.html", line 31, in top-level template code
+    {{ vat_line(buyer, rate=0.19) }}
+  File "/srv/shop/shop/invoices.py", line 17, in vat_line
+    return f"VAT {rate:.0%}  {buyer['vat_number']}"  # required since 2025
+                              ~~~~~^^^^^^^^^^^^^^
+KeyError: 'vat_number'
+$$)))
+ WHERE status = 'FAILED' AND error_code = 'UNHANDLED_EXCEPTION';

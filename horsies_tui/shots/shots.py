@@ -130,6 +130,14 @@ SHOTS: Final = (
     Shot("schedules-no-colour", steps=(sees("if missed"),), options={**_SCHEDULES, "theme": "ansi"}, no_colour=True),
     *(Shot("schedule", *size, steps=_ONE_SCHEDULE, options=_SCHEDULES) for size in _SIZES),
     *_everywhere("tasks", {}),
+    *(
+        Shot(
+            "tasks-story",
+            *size,
+            (press("slash"), types("error:UNHANDLED_EXCEPTION"), press("enter"), sees("jinja2", "vat_line")),
+        )
+        for size in ((200, 60), (120, 60))
+    ),
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
     Shot(
@@ -164,6 +172,7 @@ SHOTS: Final = (
     ),
     Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),
     *_everywhere("recovery", _DESK),
+    Shot("recovery-story", 200, 60, (press(*"jjjjjj"), sees("heartbeats")), _DESK),
     Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),
     *_everywhere(
         "activity", _ACTIVITY, sees("CARD_DECLINED", "changes"), press(*"jjjjjjjjjjjj"), sees("error:RATE_LIMITED")

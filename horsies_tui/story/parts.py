@@ -12,6 +12,7 @@ from horsies.domain.codec.display import Labelled
 from horsies_tui.look.lines import Span, chopped
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
+from horsies_tui.story.frames import Frame, Heading, LibraryFrames, Outside, Traceback, code_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,13 +60,23 @@ class Raw(str):
     __slots__ = ()
 
 
+class Code(Raw):
+    """A line of source code."""
+
+    __slots__ = ()
+
+
 def folds(value: Any, width: int) -> bool:
     """Whether a value does not fit on its line and can be unfolded."""
     match value:
         case Labelled():
             return folds(value.data, width)
-        case Raw():
+        case Raw() | Outside():
             return False
+        case Frame():
+            return bool(value.source)
+        case Traceback() | LibraryFrames():
+            return True
         case str():
             return "\n" in value.rstrip("\n") or len(value) > max(width - WIDEST_LABEL, 40)
         case _:
@@ -81,6 +92,12 @@ def parts_of(value: Any, width: int) -> Sequence[Part]:
             return parts_of(value.data, width)
         case Chunk():
             return value.parts
+        case Traceback():
+            return [Part(None, part) for part in value.parts]
+        case LibraryFrames():
+            return [Part(None, frame) for frame in value.frames]
+        case Frame():
+            return [Part(None, Code(line)) for line in value.source]
         case dict():
             return _chunked(list(value.values()), list(map(str, value)))
         case list():
@@ -114,6 +131,10 @@ def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
             return [Span(clean(glyphs.text(part.value.label)), Tone.MUTED)]
         case str():
             return [Span(f"{len(part.value.splitlines())} lines" if "\n" in part.value else "", Tone.MUTED)]
+        case Traceback():
+            return [Span(f"{len(part.value.text.splitlines())} lines", Tone.MUTED)]
+        case Frame() | LibraryFrames():
+            return behind(part, 0, glyphs)
         case _:
             return []
 
@@ -122,8 +143,10 @@ def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
     """The text after the label of a part that is folded, or cannot be unfolded."""
     value = part.value
     match value:
-        case Raw():
-            return [Span(clean(glyphs.text(value)))]
+        case Traceback():
+            return behind(Part(_TRACEBACK, value.text), room, glyphs)
+        case Raw() | Frame() | LibraryFrames() | Outside():
+            return _behind_line(value, glyphs)
         case str() if "\n" in value.rstrip("\n"):
             lines = value.rstrip().splitlines() or value.splitlines()  # rstrip leaves nothing of a text of white space
             said = lines[-1] if part.label == _TRACEBACK else lines[0]
@@ -133,16 +156,33 @@ def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
         case Labelled(label=label) if isinstance(value.data, dict | list):
             return [Span(clean(glyphs.text(label)) + " ", Tone.MUTED), *behind(Part(None, value.data), room, glyphs)]
         case list() if len(value) > 1:
-            return [Span(f"[{len(value)}] ", Tone.MUTED), Span(clean(glyphs.text(_preview(value, room))), Tone.MUTED)]
+            return [Span(f"[{len(value)}] ", Tone.MUTED), Span(clean(glyphs.text(preview(value, room))), Tone.MUTED)]
         case dict() | list() if value:
-            return [Span(clean(glyphs.text(_preview(value, room))), Tone.MUTED)]
+            return [Span(clean(glyphs.text(preview(value, room))), Tone.MUTED)]
         case str():
-            return [Span(clean(glyphs.text(scalar(value[: max(room, 1)]))))]
+            return [Span(clean(glyphs.text(scalar(value[: max(room, 1)]))), Tone.STRING)]
+        case dict() | list():
+            return [Span(scalar(value))]
         case _:
-            return [Span(clean(glyphs.text(scalar(value))))]
+            return [Span(clean(glyphs.text(scalar(value))), Tone.NUMBER)]
 
 
-def _preview(value: Any, room: int) -> str:
+def _behind_line(value: Raw | Frame | LibraryFrames | Outside, glyphs: Glyphs) -> list[Span]:
+    """A line of a text or of a traceback, which has no label."""
+    match value:
+        case Code():
+            return [*code_spans(clean(glyphs.text(value)))]
+        case Raw():
+            return [Span(clean(glyphs.text(value)))]
+        case Frame():
+            return [Span(clean(glyphs.text(span.text)), span.tone) for span in value.spans]
+        case LibraryFrames():
+            return [Span(clean(glyphs.text(value.text)), Tone.MUTED)]
+        case Outside():
+            return [Span(clean(glyphs.text(value)), Tone.MUTED if isinstance(value, Heading) else Tone.FAILED)]
+
+
+def preview(value: Any, room: int) -> str:
     """The beginning of a value on one line; stops when there is no more room."""
     text = ""
     waiting: list[Any] = [value]
@@ -151,6 +191,8 @@ def _preview(value: Any, room: int) -> str:
         match item:
             case Raw():
                 text += item
+            case Traceback():
+                text += scalar(item.text[:_PREVIEW])
             case str():
                 text += scalar(item[:_PREVIEW])
             case Labelled():
@@ -172,6 +214,8 @@ def _listed(items: Iterable[tuple[str, Any]]) -> Iterator[Any]:
 
 def scalar(value: Any) -> str:
     match value:
+        case Frame() | LibraryFrames():
+            return value.text
         case datetime() | date() | time():
             return value.isoformat()
         case Labelled():
@@ -187,6 +231,8 @@ def plain(value: Any) -> Any:
             return plain(value.data)
         case Chunk():
             return [plain(part.value) for part in value.parts]
+        case Traceback() | LibraryFrames() | Frame():
+            return value.text
         case dict():
             return {key: plain(item) for key, item in value.items()}
         case list():

@@ -12,6 +12,8 @@ from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.tags import WORKFLOW_CTX, WORKFLOW_META
 from horsies.views import Stored
 from horsies_tui.look.units import size
+from horsies_tui.story.frames import traceback_of
+from horsies_tui.story.parts import preview
 from horsies_tui.story.repair import closed
 from horsies_tui.story.tree import Tree
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 ARGUMENTS: Final = "arguments"
 OUTCOME: Final = "outcome"
 OPTIONS: Final = "options"
+_MOST_SHOWN: Final = 60
+"""Characters of one argument in a list."""
 _OF_THE_ENGINE: Final = (WORKFLOW_CTX, WORKFLOW_META, MAP_DEFINITION)
 
 
@@ -90,12 +94,32 @@ def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Pa
     )
 
 
-def _arguments(texts: Texts, masks: Masks) -> PayloadPart | None:
+def arguments_line(args: Stored | None, kwargs: Stored | None, masks: Masks) -> str:
+    """`5, customer="anna"` for a list; of texts that were not read, because they are long, the size."""
+    stored = [each for each in (args, kwargs) if each is not None]
+    if any(each.cut for each in stored):
+        return size(sum(each.size for each in stored))
+    value = _masked(args, kwargs, masks)
+    named, numbered = value.get("kwargs"), value.get("args")
+    parts = [preview(each, _MOST_SHOWN) for each in (numbered if isinstance(numbered, list) else [numbered]) if each]
+    if isinstance(named, dict):
+        parts += [f"{name}={preview(each, _MOST_SHOWN)}" for name, each in named.items()]
+    elif named:
+        parts.append(preview(named, _MOST_SHOWN))
+    return ", ".join(parts)
+
+
+def _masked(args: Stored | None, kwargs: Stored | None, masks: Masks) -> dict[str, Any]:
     value: dict[str, Any] = {}
-    if texts.kwargs is not None:
-        value["kwargs"] = _own(_value(texts.kwargs, masks))
-    if texts.args is not None:
-        value["args"] = HIDDEN if masks.hides(POSITIONAL) else _value(texts.args, masks)
+    if kwargs is not None:
+        value["kwargs"] = _own(_value(kwargs, masks))
+    if args is not None:
+        value["args"] = HIDDEN if masks.hides(POSITIONAL) else _value(args, masks)
+    return value
+
+
+def _arguments(texts: Texts, masks: Masks) -> PayloadPart | None:
+    value = _masked(texts.args, texts.kwargs, masks)
     return PayloadPart("arguments", Tree(ARGUMENTS, value), _note(texts.kwargs, texts.args)) if value else None
 
 
@@ -135,8 +159,9 @@ def _error(value: Any) -> dict[str, Any]:
     if not isinstance(exception, dict):
         return first | rest | ({} if exception is None else {"exception": exception})
     raised = {"exception": f"{exception.get('type')}: {exception.get('message')}"}
-    trace = {"traceback": exception["traceback"]} if exception.get("traceback") else {}
-    return first | rest | raised | trace
+    trace = exception.get("traceback")
+    traceback = {"traceback": traceback_of(trace) if isinstance(trace, str) else trace} if trace else {}
+    return first | rest | raised | traceback
 
 
 def _value(stored: Stored, masks: Masks) -> Any:

@@ -11,8 +11,9 @@ from rich.cells import cell_len
 from horsies_tui.look.lines import Span, cut_spans
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
+from horsies_tui.story.frames import Frame, LibraryFrames, Outside, Traceback
 from horsies_tui.story.lines import Fold, Line
-from horsies_tui.story.parts import CHUNK, WIDEST_LABEL, Chunk, Part, behind, behind_open, folds, parts_of, scalar
+from horsies_tui.story.parts import CHUNK, WIDEST_LABEL, Chunk, Part, Raw, behind, behind_open, folds, parts_of, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,11 @@ Path: TypeAlias = tuple[int, ...]
 
 _LINES_AT_FIRST: Final = 24
 """Parts that fit are unfolded at first; those that would push the rest off the screen are not."""
+_MOST_TEXT_LINES: Final = 6
+"""A message is read whole; a longer text stays folded."""
+_USUAL_WIDTH: Final = 72
+_SHORT: Final = 40
+"""A text of so many characters never folds."""
 _MOST_FOUND: Final = 10_000
 
 
@@ -61,6 +67,11 @@ class Tree:
         self._lines = None
 
     @property
+    def has_code(self) -> bool:
+        """Whether lines of source code are shown, in the first level of its parts."""
+        return any(isinstance(part.value, Traceback) for part in parts_of(self.value, 0))
+
+    @property
     def width(self) -> int:
         """The width of the last layout."""
         return 0 if self._laid_out_for is None else self._laid_out_for[0]
@@ -92,7 +103,10 @@ class Tree:
         waiting: deque[tuple[Path, Part]] = deque([((), Part(None, self.value))])
         while waiting:
             path, part = waiting.popleft()
-            parts = () if isinstance(part.value, str | Chunk) else parts_of(part.value, 0)
+            if isinstance(part.value, str):
+                left -= self._unfold_text(path, part.value, left)
+                continue
+            parts = () if isinstance(part.value, Chunk | LibraryFrames) else parts_of(part.value, 0)
             # Keyword arguments are unfolded however many there are: they are what the reader looks for.
             most = CHUNK if len(path) == 1 and isinstance(part.value, dict) else left
             if not parts or len(parts) > most:
@@ -100,6 +114,14 @@ class Tree:
             self.open.add(path)
             left -= len(parts)
             waiting.extend(((*path, index), child) for index, child in enumerate(parts))
+
+    def _unfold_text(self, path: Path, text: str, most: int) -> int:
+        """Unfold a text that is too long for its line and needs few lines below it; the number of these lines."""
+        lines = sum(len(line) // _USUAL_WIDTH + 1 for line in text.splitlines())
+        if isinstance(text, Raw | Outside) or len(text) <= _SHORT or lines > min(most, _MOST_TEXT_LINES):
+            return 0
+        self.open.add(path)
+        return lines
 
     def _lay_out(self, width: int, glyphs: Glyphs) -> Iterator[Line]:
         root = self._inside((), self.value, width)
@@ -148,7 +170,7 @@ def find(value: Any, needle: str) -> list[Found]:
             continue
         inside = parts_of(part.value, 0)
         text = part.label or ""
-        if not inside:
+        if not inside or isinstance(part.value, Frame | LibraryFrames):
             text = f"{text} {scalar(part.value)}"
         if not isinstance(part.value, Chunk) and pattern.search(text):
             found.append(Found(path))

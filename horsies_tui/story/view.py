@@ -125,6 +125,10 @@ class StoryView(LineView, can_focus=True):
         """Move the cursor to this line."""
         self._move(self._page.spot(place))
 
+    def scroll_half(self, step: int) -> None:
+        """Scroll by half of the height, -1: up; the cursor follows."""
+        self._scroll(step * max(self._height // 2, 1))
+
     def mark(self, sought: re.Pattern[str] | None, said: str) -> None:
         """Highlight the matches, and show the search's result in the last line."""
         self._sought, self._said = sought, said
@@ -193,11 +197,11 @@ class StoryView(LineView, can_focus=True):
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self._step(_WHEEL_ROWS)
+        self._wheel(_WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self._step(-_WHEEL_ROWS)
+        self._wheel(-_WHEEL_ROWS)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -226,6 +230,19 @@ class StoryView(LineView, can_focus=True):
         towards = 1 if rows > 0 else -1
         near = self._page.near(wanted, spot.placed.x, towards) or self._page.near(wanted, spot.placed.x, -towards)
         self._move(near)
+
+    def _wheel(self, rows: int) -> None:
+        """A cursor that is not shown would have to leave the view before anything moves."""
+        if self._beside and not self.has_focus:
+            self._scroll(rows)
+        else:
+            self._step(rows)
+
+    def _scroll(self, rows: int) -> None:
+        self._top = min(max(self._top + rows, 0), max(len(self._page.rows) - self._height, 0))
+        spot = self._page.near(self._top, 0, 1)
+        self._place = self._place if spot is None else spot.placed.place
+        self._redraw()
 
     def _part(self, step: int) -> None:
         spot = self._page.spot(self._place)

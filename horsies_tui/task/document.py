@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from horsies_tui.story.lines import Document
     from horsies_tui.story.payload import Payload, PayloadPart, StoryContext
     from horsies_tui.task.feed import DetailSnapshot
+
+
+_CODE: Final = 84
+"""With less, the lines of a traceback would be cut in half of the width, beside short arguments."""
 
 
 def document(context: StoryContext, width: int) -> Document:
@@ -48,6 +52,8 @@ def course(context: StoryContext, width: int) -> Iterator[Band]:
 def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]:
     """The arguments and the result."""
     columns = widths(width)
+    if payload is not None and payload.outcome is not None and payload.outcome.tree.has_code and columns[0] < _CODE:
+        columns = (width,)
     if payload is None:
         yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
         return
@@ -77,9 +83,11 @@ def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
-def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs) -> Document:
-    """Shown if there is no task: the reason, and the next step."""
+def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs, *, existed: bool = False) -> Document:
+    """Shown if there is no task: the reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    if existed:
+        text = f"The row of task {snapshot.text} is gone: retention deletes what ended long ago."
     if snapshot.error is not None:
         text = snapshot.error
     elif snapshot.loading:

@@ -10,7 +10,7 @@ from horsies.cli.task_story import usual_words
 from horsies.domain.retry import RetryRule
 from horsies.operations.why import ReasonKind
 from horsies.views.workers import place_of
-from horsies_tui.look.lines import Span, cut_spans, flow, words, wrapped
+from horsies_tui.look.lines import Span, cut_spans, flow, words, wrap_spans, wrapped
 from horsies_tui.look.progress import progress_words, share_bar
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, ticking
@@ -133,8 +133,11 @@ def _reason(reason: Reason, context: StoryContext) -> str:
 
 
 def by_hand(context: StoryContext, width: int) -> Section:
-    audit = context.detail.audit
-    lines = tuple(Line(row.id, cut_spans(tuple(_action(row, context)), width, context.glyphs)) for row in audit)
+    lines = tuple(
+        Line((row.id, number), spans)
+        for row in context.detail.audit
+        for number, spans in enumerate(wrap_spans(_action(row, context), width))
+    )
     nothing = (Line("", (Span("nothing", Tone.MUTED),)),)
     return Section("hand", "operator actions", lines or nothing)
 

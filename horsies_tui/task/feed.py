@@ -55,8 +55,12 @@ class DetailFeed(Feed[DetailSnapshot]):
 
     NAME = "detail"
 
-    def __init__(self, link: Link, publish: Callable[[DetailSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+    def __init__(
+        self, link: Link, publish: Callable[[DetailSnapshot], None], *, exact: bool = False, rhythm: Rhythm = USUAL
+    ) -> None:
+        """`exact`: only whole ids are requested."""
         super().__init__(link, publish, DetailSnapshot())
+        self._exact = exact
         self._text = ""
         self._settings: RecoveryConfig | None = None
         self._settings_at = 0.0
@@ -78,11 +82,21 @@ class DetailFeed(Feed[DetailSnapshot]):
         self.refresh()
         self._publish(text=text, detail=None, ambiguous=None, why=None, loading=True)
 
+    def pause(self) -> None:
+        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
+        self._text = ""
+        self._supersede()
+
+    def resume(self, text: str) -> None:
+        """Go on with what was read before the pause."""
+        self._text = text
+        self.refresh()
+
     def _is_about(self, _channel: str, payload: str) -> bool:
         return self.snapshot.detail is not None and payload == self.snapshot.detail.row.id
 
     async def _story(self, conn: Connection, text: str) -> _Story:
-        found = await task_detail(conn, text)
+        found = await task_detail(conn, text, exact=self._exact)
         waits = isinstance(found, TaskDetail) and found.row.status == "PENDING"
         why = await why_pending(conn, found.row.id) if isinstance(found, TaskDetail) and waits else None
         if self._settings is None or self._now() - self._settings_at > _SETTINGS_EVERY_S:

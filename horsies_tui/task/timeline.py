@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.operations.formatting import span
 from horsies.views.workers import place_of
-from horsies_tui.look.lines import Span, cut_spans, flow, words, wrapped
+from horsies_tui.look.lines import Span, cut_spans, flow, width_of, words, wrap_spans, wrapped
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import date_and_time, length, moment_text, ticking, time_of_day
 from horsies_tui.story.lines import Fold, Line, Section
@@ -26,6 +26,8 @@ EARLIER: Final = Fold(KEY, "earlier")
 _MOST_ATTEMPTS: Final = 6
 """Older attempts are folded: the newest matter most, and each line takes room from the error below."""
 _NUMBER: Final = 3
+_MOST_WORD_LINES: Final = 3
+"""Below the line of an attempt; all that was said of it is inside."""
 _LEAST_BAR: Final = 22
 """The width of the two times of the axis below it."""
 _INDENT: Final = Span(" " * (_NUMBER + 2))
@@ -114,10 +116,17 @@ def _lane(lane: Lane, drawn: Spans, width: int, context: StoryContext) -> Iterat
         number, said = context.glyphs.state("RETRY"), _between_words(lane, context)
     else:
         number, said = str(context.detail.row.attempt), _present_words(lane, context)
-    spans = (Span(number.ljust(_NUMBER), Tone.MUTED), *drawn, Span("  "), *said)
+    bar = (Span(number.ljust(_NUMBER), Tone.MUTED), *drawn, Span("  "))
     key = _key(lane)
     fold = Fold(KEY, key)
-    yield Line(key, cut_spans(spans, width, context.glyphs), fold if attempt else None, fold in context.open)
+    # What is said wraps in the room beside the bar.
+    first, *more = wrap_spans(said, width - width_of(bar))
+    yield Line(key, cut_spans((*bar, *first), width, context.glyphs), fold if attempt else None, fold in context.open)
+    if attempt is None or fold not in context.open:
+        margin = Span(" " * width_of(bar))
+        for at, spans in enumerate(more[:_MOST_WORD_LINES], 1):
+            end = Span(f" {context.glyphs.ellipsis}" if at == _MOST_WORD_LINES < len(more) else "")
+            yield Line((key, "words", at), cut_spans((margin, *spans, end), width, context.glyphs))
     if attempt is not None and fold in context.open:
         yield from _inside(lane, attempt, width, context)
 

@@ -14,9 +14,10 @@ from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
 from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb
-from horsies_tui.actions import Scope, bindings
+from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import zone_of
+from horsies_tui.story.companion import Companion
 from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, StoryContext, read_payload, source_of
@@ -27,7 +28,6 @@ from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 from horsies_tui.task.look_sheet import LookSheet
 from horsies_tui.task.search import DetailSearch
-from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.prompt import Prompt
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.timer import Timer
 
     from horsies.views import TaskDetail
     from horsies_tui.actions import Action
@@ -49,11 +48,9 @@ _TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
 """This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
 _OF_RUNNING: Final = frozenset({"detail.stack", "detail.output"})
-_PATIENCE_S: Final = 0.3
-"""The previous task stays on the screen this long, so that stepping through a list does not flicker."""
 
 
-class DetailView(ConsoleView[DetailSnapshot]):
+class DetailView(Companion[DetailSnapshot]):
     TITLE = "Task"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.DETAIL, Scope.VERBS)]
 
@@ -65,19 +62,19 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
-        self._asked = ""
+        self._seen = ""
+        """The task that was shown last."""
         self._came_from: list[str] = []
         """The tasks from which links led here."""
         self._snapshot = DetailSnapshot()
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
-        self._slow: Timer | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._masks = Masks(frozenset(self.console.options.config.mask_arguments))
         self._head = StoryHead(self._glyphs, id="head")
-        self._story = StoryView(self._glyphs, id="story")
+        self._story = StoryView(self._glyphs, beside=self.BESIDE, id="story")
         self._search = DetailSearch(self, self._story, self._show)
         self._taker = Exporter(self, self._masks, self._glyphs)
         yield from (self._head, self._story)
@@ -88,7 +85,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
     # Called by the base class.
 
     def create_feed(self, link: Link, publish: Callable[[DetailSnapshot], None]) -> DetailFeed:
-        feed = DetailFeed(link, publish)
+        feed = DetailFeed(link, publish, exact=self.BESIDE)
         if self._asked:
             feed.ask(self._asked)
         return feed
@@ -96,9 +93,10 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def draw(self, snapshot: DetailSnapshot) -> None:
         self._snapshot = snapshot
         self.refresh_bindings()
-        if not snapshot.loading:
-            self._lose_patience()
+        if not snapshot.loading or snapshot.error is not None:
+            self._answered()
         if snapshot.detail is not None:
+            self._seen = snapshot.text
             self._take_payload(snapshot.detail)
         self._show()
 
@@ -201,6 +199,8 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def _follow(self, chosen: StoryView.Chosen) -> None:
         chosen.stop()
         match chosen.target:
+            case OpenTask(task_id) if self.BESIDE:
+                self.console.open_task(task_id)
             case OpenTask(task_id):
                 if self._snapshot.detail is not None:
                     self._came_from.append(self._snapshot.detail.row.id)
@@ -231,19 +231,10 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._open = frozenset()
         self._search.begin("")
         self._story.start_again()
-        if self._slow is None and self._story.document:
-            self._slow = self.set_timer(_PATIENCE_S, self._show_without_patience)
+        if self._story.document:
+            self._keep_former()
         if self.feed is not None:
             self._detail_feed.ask(task_id)
-
-    def _lose_patience(self) -> None:
-        if self._slow is not None:
-            self._slow.stop()
-            self._slow = None
-
-    def _show_without_patience(self) -> None:
-        self._lose_patience()
-        self._show()
 
     def _look(self, kind: Kind) -> None:
         if reason := self.console.why_no_writes():
@@ -296,7 +287,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
             self._story.put(choices(snapshot.ambiguous, self._glyphs))
         elif self._slow is None:
             self._head.put(())
-            self._story.put(nothing(snapshot, width, self._glyphs))
+            self._story.put(nothing(snapshot, width, self._glyphs, existed=self.BESIDE or self._seen == snapshot.text))
 
     def _story_context(self, detail: TaskDetail, now: datetime) -> StoryContext:
         payload = self._payload if self._payload and self._payload.source[0] == detail.row.id else None
@@ -343,3 +334,12 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def _use(self, payload: Payload) -> None:
         self._payload = payload
         self._search.use(payload)
+
+
+class TaskBeside(DetailView, inherit_bindings=False):
+    """Beside a list, whose row the verbs act on; links lead to the task's own screen."""
+
+    BESIDE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of("detail.find", "detail.next_match", "detail.previous_match", "detail.copy", "detail.copy_line")
+    ]

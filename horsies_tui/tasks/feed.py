@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from horsies.query import TaskConditions, task_conditions
 from horsies.views import (
+    BriefArguments,
     Cursor,
+    brief_arguments,
     count_parts,
     task_counts,
     task_groups,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
 """Rare matches are searched for through two million rows; then the operator must ask for more."""
+_NO_ARGUMENTS: Final = BriefArguments(None, None)
 _SELDOM_TICKS: Final = 4
 """Counts may be older than rows."""
 _STATISTICS_TICKS: Final = 20
@@ -97,6 +100,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         rarely = replace(rhythm, poll_s=_USUAL_EVERY_S, reconcile_s=_USUAL_EVERY_S)
         self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
+        self._arguments = Pace(rhythm)
         self._statistics = Pace(replace(rhythm, tick_s=_STATISTICS_TICKS * rhythm.tick_s))
         self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._conditions))
         count = self._counting(self._counts, task_counts)
@@ -119,6 +123,14 @@ class TaskFeed(Feed[TaskSnapshot]):
             Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
             Read("statistics", statistics, self._statistics, _may_change, lambda: self._need.statistics is not None),
             Read("usual", self._read_usual, Pace(rarely), lambda *_: False, lambda: bool(self._running_names)),
+            Read(
+                "arguments",
+                self._query(self._without_arguments, brief_arguments, self._put_arguments),
+                self._arguments,
+                _may_change,
+                lambda: self._need.arguments and bool(self._without_arguments()),
+                lambda: self._arguments.earliest_at,
+            ),
         )
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
@@ -330,6 +342,16 @@ class TaskFeed(Feed[TaskSnapshot]):
             return True
         self._searched_above = (top, page.previous)
         return False
+
+    def _without_arguments(self) -> tuple[str, ...]:
+        """The next rows whose arguments are to be read; once, as they do not change."""
+        known = self.snapshot.arguments
+        return tuple(row.id for row in self._window.rows if row.id not in known)[:PAGE]
+
+    def _put_arguments(self, found: Mapping[str, BriefArguments]) -> Mapping[str, Any]:
+        """Of rows that were deleted in the meantime there are none to read again."""
+        known = {**self.snapshot.arguments, **dict.fromkeys(self._without_arguments(), _NO_ARGUMENTS), **found}
+        return {"arguments": {row.id: known[row.id] for row in self._window.rows if row.id in known}}
 
     def _publish(self, **changes: Any) -> None:
         window = self._window

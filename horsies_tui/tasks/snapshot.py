@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow, TaskStatistics, Usual
+    from horsies.views import BriefArguments, GroupBy, TaskCounts, TaskGroups, TaskRow, TaskStatistics, Usual
     from horsies_tui.health.windows import Window
 
 
@@ -28,6 +28,8 @@ class TaskNeed:
     """In place of rows, the figures of each task name over this window."""
     order: StatisticsSort = StatisticsSort.WORST
     """Of the statistics."""
+    arguments: bool = False
+    """There is room for a column with them."""
 
     @property
     def in_rows(self) -> bool:
@@ -55,6 +57,8 @@ class TaskSnapshot:
     statistics: TaskStatistics | None = None
     usual: Mapping[str, Usual] = field(default_factory=dict)
     """How long the tasks that run usually do, by their names."""
+    arguments: Mapping[str, BriefArguments] = field(default_factory=dict)
+    """By id, of the rows for which they were read."""
     searched: str = ""
     """How far was searched, if not everything was: `searched back to 2026-10-18 12:04Z`."""
     filter_text: str = ""

@@ -9,6 +9,7 @@ from textual import on
 from textual.message import Message
 
 from horsies.cli.exporting import tasks_export
+from horsies.cli.payload import Masks
 from horsies.domain.states import TASK_TERMINAL_STATES
 from horsies.operations.verb import TaskVerb
 from horsies.views import Sort, StatisticsSort
@@ -19,7 +20,10 @@ from horsies_tui.feed.values import KnownValues
 from horsies_tui.health.windows import USUAL, neighbour
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
+from horsies_tui.story.beside import StoryPane, Subject, WithStory
+from horsies_tui.task.view import TaskBeside
 from horsies_tui.tasks import menus
+from horsies_tui.tasks.columns import ARGUMENTS, ArgumentTexts
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.tasks.groups import GroupList
@@ -31,7 +35,6 @@ from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
-from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,16 +62,16 @@ _OF_GROUPS: Final = frozenset({_NEXT, "tasks.shorter", "tasks.longer"})
 """Keys that mean nothing among rows."""
 
 
-class TasksView(FilteredView[TaskSnapshot]):
+class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
     """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
     DEFAULT_CSS = """
     TasksView {
-        & > GroupList, & > StatisticsList { display: none; }
-        &.-grouped > GroupList, &.-statistics > StatisticsList { display: block; }
-        &.-grouped > #rows, &.-statistics > #rows { display: none; }
+        & GroupList, & StatisticsList { display: none; }
+        &.-grouped GroupList, &.-statistics StatisticsList { display: block; }
+        &.-grouped #rows, &.-statistics #rows { display: none; }
     }
     """
 
@@ -114,10 +117,13 @@ class TasksView(FilteredView[TaskSnapshot]):
         self._filter_bar = FilterBar(id="filter")
         self._filter_bar.named = lambda: self.console.options.config.filters
         self._counts = CountsLine(self._glyphs, id="counts")
-        self._table = RowTable(TASK_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._arguments = ArgumentTexts(Masks(frozenset(self.console.options.config.mask_arguments)))
+        self._table = RowTable(self._arguments.columns(), glyphs=self._glyphs, id="rows")
         self._groups = GroupList(self._glyphs, id="groups")
         self._statistics = StatisticsList(self._glyphs, id="statistics")
-        yield from (self._filter_bar, self._counts, self._table, self._groups, self._statistics)
+        self._pane = StoryPane({"task": TaskBeside}, id="pane")
+        lists = self._pane.beside(self._table, self._groups, self._statistics)
+        yield from (self._filter_bar, self._counts, lists)
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
@@ -156,11 +162,19 @@ class TasksView(FilteredView[TaskSnapshot]):
             return self._statistics
         return self._table if self._need.group_by is None else self._groups
 
+    def subject(self) -> Subject | None:
+        return None if self._table.cursor_id is None else Subject("task", self._table.cursor_id)
+
+    def _story_fits(self) -> bool:
+        return self._need.in_rows
+
     def refresh_now(self) -> None:
         self._task_feed.refresh()
+        self._pane.refresh_now()
 
     def times_changed(self) -> None:
         self._show_all()
+        self._pane.times_changed()
 
     def frozen_changed(self) -> None:
         self._follow_at_top()
@@ -202,6 +216,8 @@ class TasksView(FilteredView[TaskSnapshot]):
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the choice, the groups, the filter."""
+        if self._leave_story():
+            return True
         if self._choice.words:
             self._clear_marks()
         elif not self._need.in_rows:
@@ -402,6 +418,7 @@ class TasksView(FilteredView[TaskSnapshot]):
             self.set_class(grouped, "-grouped")
             self.set_class(statistics, "-statistics")
             self.take_focus()
+            self._place_story()
         self._show_all()
 
     def _follow_at_top(self) -> None:
@@ -430,6 +447,7 @@ class TasksView(FilteredView[TaskSnapshot]):
         snapshot, link = self._snapshot, self.console.link
         now = self.now
         stick = self._need.follow
+        self._arguments.use(snapshot.arguments)
         empty = empty_words(snapshot, link.status, link.clock.now())
         self._table.show(
             snapshot.rows,
@@ -453,6 +471,9 @@ class TasksView(FilteredView[TaskSnapshot]):
     def _tick(self) -> None:
         status = self.console.link.status
         if self.shown and status.is_up:
+            has_arguments = any(placed.column.key == ARGUMENTS for placed in self._table.placed)
+            if has_arguments is not self._need.arguments:
+                self._ask(arguments=has_arguments)
             self._table.tick(self.now)
             self._groups.tick(self.now)
         elif self.shown and status.state is LinkState.CONNECTING:

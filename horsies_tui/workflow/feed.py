@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _PROGRESS_EVERY_S: Final = 2.0
 _BEATS_EVERY_S: Final = 5.0
 """Heartbeats send no notification, so the node is read this often."""
+_MOST_NODES, _MOST_NODES_BRIEF = 5_000, 300
+"""5,000 nodes are 60 ms of the database's time, too much for a step down a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,12 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
 
     NAME = "workflow"
 
-    def __init__(self, link: Link, publish: Callable[[WorkflowSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+    def __init__(
+        self, link: Link, publish: Callable[[WorkflowSnapshot], None], *, brief: bool = False, rhythm: Rhythm = USUAL
+    ) -> None:
+        """`brief`: only whole ids are requested, and of a large workflow the first nodes are enough."""
         super().__init__(link, publish, WorkflowSnapshot())
+        self._brief = brief
         self._text = ""
         self._index: int | None = None
         self._told: int | None = None
@@ -79,7 +85,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             self._query(self._requested_node, _read_node, self._put_node),
             Pace(seldom),
             on=self._is_about,
-            wanted=lambda: self.snapshot.story is not None and self._index is not None,
+            wanted=lambda: bool(self._text) and self.snapshot.story is not None and self._index is not None,
         )
         self._timed: frozenset[str] | None = None
         """The sub-workflows that are unfolded in the timeline; None: no timeline is shown."""
@@ -89,7 +95,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             self._query(self._requested_times, _read_times, self._put_times),
             Pace(seldom),
             on=self._may_be_timed,
-            wanted=lambda: self.snapshot.story is not None and self._timed is not None,
+            wanted=lambda: bool(self._text) and self.snapshot.story is not None and self._timed is not None,
         )
         self._pace = Pace(seldom)
         self._reads = (
@@ -111,6 +117,16 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         self._supersede()
         self.refresh()
         self._publish(text=text, story=None, ambiguous=None, node=None, times=None, loading=True)
+
+    def pause(self) -> None:
+        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
+        self._text = ""
+        self._supersede()
+
+    def resume(self, text: str) -> None:
+        """Go on with what was read before the pause."""
+        self._text = text
+        self.refresh()
 
     def choose(self, index: int) -> None:
         """Read this node; it is under the cursor."""
@@ -156,7 +172,9 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         return super()._has_all() and self._told == self._index and timed
 
     async def _read_flow(self, conn: Connection, text: str) -> tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]:
-        found = await workflow_story(conn, text)
+        found = await workflow_story(
+            conn, text, exact=self._brief, most_nodes=_MOST_NODES_BRIEF if self._brief else _MOST_NODES
+        )
         if self._settings is None:
             async with conn.transaction(readonly=True):
                 self._settings = (await read_cluster(conn)).settings

@@ -112,9 +112,11 @@ def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
-def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs) -> Document:
-    """The reason, and the next step."""
+def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs, *, existed: bool = False) -> Document:
+    """The reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No workflow has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    if existed:
+        text = f"The row of workflow {snapshot.text} is gone: retention deletes what ended long ago."
     if snapshot.error is not None:
         text = snapshot.error
     elif snapshot.loading:

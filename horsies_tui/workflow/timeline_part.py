@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from horsies_tui.look.units import zone_of
-from horsies_tui.view import ConsoleView
+from horsies_tui.story.companion import Companion
 from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.workflow.gantt import gantt
 from horsies_tui.workflow.gantt_view import GanttView
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from horsies_tui.workflow.parts import Body
 
 
-class TimelinePart(ConsoleView[WorkflowSnapshot]):
+class TimelinePart(Companion[WorkflowSnapshot]):
     """The base of the screen; its other part has the graph."""
 
     _body: Body
@@ -56,9 +56,6 @@ class TimelinePart(ConsoleView[WorkflowSnapshot]):
         self._picture.focus()
 
     def _place(self) -> None:
-        raise NotImplementedError
-
-    def _show(self) -> None:
         raise NotImplementedError
 
     def _go_to(self, index: int) -> None:

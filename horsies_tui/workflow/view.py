@@ -90,7 +90,8 @@ class WorkflowView(TimelinePart):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
-        self._asked = ""
+        self._begun = ""
+        """The workflow that is shown; `_asked` is the one that was requested."""
         self._to: int | None = None
         """The node to select once its workflow has been read."""
         self._way: list[Way] = []
@@ -110,7 +111,7 @@ class WorkflowView(TimelinePart):
         self._masks = Masks(frozenset(self.console.options.config.mask_arguments))
         self._head = StoryHead(self._glyphs, id="head")
         self._graph = GraphView(self._glyphs, id="graph")
-        self._story = StoryView(self._glyphs, id="story")
+        self._story = StoryView(self._glyphs, beside=self.BESIDE, id="story")
         self._gantt = GanttView(self._glyphs, id="gantt")
         self._body = Body(self._graph, self._gantt, self._story, id="body")
         yield from (self._head, self._body)
@@ -121,13 +122,17 @@ class WorkflowView(TimelinePart):
     # Called by the base class.
 
     def create_feed(self, link: Link, publish: Callable[[WorkflowSnapshot], None]) -> WorkflowFeed:
-        feed = WorkflowFeed(link, publish)
+        feed = WorkflowFeed(link, publish, brief=self.BESIDE)
         if self._asked:
             feed.ask(self._asked)
         feed.time(self._unfolded if self.has_class("-timeline") else None)
         return feed
 
     def draw(self, snapshot: WorkflowSnapshot) -> None:
+        if self._slow is not None and snapshot.loading and snapshot.error is None:
+            return  # the former workflow stays
+        self._answered()
+        self._begin(snapshot.text)
         if snapshot.story is not self._snapshot.story:
             self._node_views = {} if snapshot.story is None else {node.index: node for node in snapshot.story.nodes}
         self._snapshot = snapshot
@@ -277,13 +282,22 @@ class WorkflowView(TimelinePart):
 
     def _ask(self, text: str, index: int | None) -> None:
         self._asked, self._to = text, index
-        self._shape = self._sizes = None
         self._unfolded = frozenset()
+        if self._snapshot.story is not None:
+            self._begun = ""
+            self._keep_former()
+        if self.feed is not None:
+            self._workflow_feed.ask(text)
+
+    def _begin(self, text: str) -> None:
+        """Show this workflow from its beginning, unless it is shown already."""
+        if text == self._begun:
+            return
+        self._begun = text
+        self._shape = self._sizes = None
         self._open = frozenset()
         self._graph.start_again()
         self._story.start_again()
-        if self.feed is not None:
-            self._workflow_feed.ask(text)
 
     def _choose(self, index: int) -> None:
         self._open = frozenset()
@@ -359,7 +373,7 @@ class WorkflowView(TimelinePart):
         empty = snapshot.story is None
         if empty is not self.has_class("-empty"):
             self.set_class(empty, "-empty")
-            if self.shown:
+            if self.shown and not self.BESIDE:
                 self.take_focus()
         if snapshot.story is None:
             if width:
@@ -368,7 +382,7 @@ class WorkflowView(TimelinePart):
                 told = (
                     workflow_choices(choices, self._glyphs)
                     if choices
-                    else workflow_missing(snapshot, width, self._glyphs)
+                    else workflow_missing(snapshot, width, self._glyphs, existed=self.BESIDE)
                 )
                 self._story.put(told)
             return

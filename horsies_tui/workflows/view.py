@@ -16,10 +16,12 @@ from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import zone_of
+from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
+from horsies_tui.workflow.beside import WorkflowBeside
 from horsies_tui.workflow.verbs import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
@@ -51,7 +53,7 @@ USUAL_FILTER: Final = "parent:no"
 PLACEHOLDER: Final = f"filter, as in {WORKFLOWS.example}"
 
 
-class WorkflowsView(FilteredView[WorkflowsSnapshot]):
+class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot]):
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "age": (WorkflowSort.NEWEST, WorkflowSort.OLDEST),
         "run": (WorkflowSort.OPEN,),
@@ -86,7 +88,8 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
         self._filter_bar.named = lambda: self.console.options.config.filters_of("workflows")
         self._counts = CountsLine(self._glyphs, order=FLOW_ORDER, things="workflows", id="counts")
         self._table = RowTable(WORKFLOW_COLUMNS, glyphs=self._glyphs, id="workflows")
-        yield from (self._filter_bar, self._counts, self._table)
+        self._pane = StoryPane({"workflow": WorkflowBeside}, id="pane")
+        yield from (self._filter_bar, self._counts, self._pane.beside(self._table))
 
     def on_mount(self) -> None:
         self._show_order()
@@ -134,6 +137,8 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the marks, the filter."""
+        if self._leave_story():
+            return True
         if self._table.marks:
             self._clear_marks()
             return True
@@ -144,9 +149,14 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
 
     def refresh_now(self) -> None:
         self._workflows_feed.refresh()
+        self._pane.refresh_now()
 
     def times_changed(self) -> None:
         self._show()
+        self._pane.times_changed()
+
+    def subject(self) -> Subject | None:
+        return None if self._table.cursor_id is None else Subject("workflow", self._table.cursor_id)
 
     # Keys.
 

@@ -46,11 +46,11 @@ class Detail(Screen):
 
     @property
     def view(self) -> Any:
-        return self.app.query_one(DetailView)
+        return self.app.query_one("#detail", DetailView)
 
     @property
     def story(self) -> StoryView:
-        return self.app.query_one(StoryView)
+        return self.view.query_one(StoryView)
 
     @property
     def line(self) -> str:

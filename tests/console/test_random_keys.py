@@ -14,12 +14,23 @@ from task_steps import console
 from textual.app import App
 
 SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "activity")
+SIZES = ((170, 40), (120, 52), (120, 40))
+"""With a story beside the list, below it, and with the list alone."""
 _LETTERS = "abcdefghijklmnoprstuvwxyzABCDEFGHIJKLMNOPRSTUVWXYZ123457"
 """Without q, which leaves."""
 _OTHERS = (
     *("enter", "escape", "tab", "shift+tab", "space", "up", "down", "left", "right", "home", "end", "pageup"),
     *("pagedown", "backspace", "delete", "slash", "colon", "question_mark", "exclamation_mark", "asterisk", "at"),
-    *("left_square_bracket", "right_square_bracket", "plus", "minus", "comma", "greater_than_sign"),
+    *(
+        "shift+up",
+        "shift+down",
+        "left_square_bracket",
+        "right_square_bracket",
+        "plus",
+        "minus",
+        "comma",
+        "greater_than_sign",
+    ),
     *("ctrl+l", "ctrl+n", "ctrl+s", "ctrl+g", "ctrl+r", "ctrl+u", "ctrl+d", "ctrl+t", "ctrl+backslash", "ctrl+w"),
     *("ctrl+e", "ctrl+p"),
 )
@@ -51,7 +62,7 @@ async def play(url: str, screen_name: str, seed: int, *, keys: int, seconds: flo
     choose, pressed = random.Random(seed), list[str]()
     passed = 0.0
     while len(pressed) < keys and passed < seconds:
-        async with console(url, screen=screen_name) as screen:
+        async with console(url, choose.choice(SIZES), screen=screen_name) as screen:
             await screen.sees("LIVE")
             began = time.monotonic()
             app: App[int] = screen.app

@@ -87,7 +87,7 @@ async def test_where_the_row_under_the_cursor_goes_none_is_chosen_until_a_key():
         await pilot.pause()
         assert moves(app)[-1] == (None, 1, False, False)
         assert not any(line.startswith("▌") for line in app.lines())
-        await pilot.press("space", "enter", "v")
+        await pilot.press("space", "enter", "m")
         assert app.table.marks == frozenset()
         await pilot.press("j")
         assert app.table.cursor_id == "id-0002"
@@ -123,7 +123,7 @@ async def test_the_wheel_moves_the_cursor_so_that_it_is_always_in_view():
 
 async def test_marks_are_ids_and_stay_with_their_rows():
     async with table() as (app, pilot):
-        await pilot.press("space", "j", "j", "v")
+        await pilot.press("space", "j", "j", "m")
         assert app.table.marks == {"id-0000", "id-0001", "id-0002"}
         assert isinstance(app.told[-1], RowTable.MarksChanged)
         assert app.told[-1].marks == app.table.marks
@@ -141,7 +141,7 @@ async def test_space_again_takes_the_mark_away():
 
 async def test_a_range_without_a_beginning_is_one_row():
     async with table() as (app, pilot):
-        await pilot.press("j", "v")
+        await pilot.press("j", "m")
         assert app.table.marks == {"id-0001"}
 
 
@@ -184,7 +184,7 @@ async def test_an_edge_that_did_not_move_is_told_again_only_by_hand():
 async def test_an_empty_list_says_why_and_keys_do_nothing():
     async with table(count=0) as (app, pilot):
         app.table.show((), now=NOW, empty="No task matches.\nesc clears the filter.")
-        await pilot.press("j", "G", "space", "enter", "v", "a", "pagedown")
+        await pilot.press("j", "G", "space", "enter", "m", "a", "pagedown")
         assert app.lines()[1:3] == ["   No task matches.", "   esc clears the filter."]
         assert app.table.marks == frozenset()
         assert app.table.cursor_id is None

@@ -47,7 +47,7 @@ async def test_without_rows_it_is_nothing_and_a_verb_says_so(database: str) -> N
 async def test_marks_and_ranges_are_chosen_and_named_in_the_footer(database: str) -> None:
     async with console(database) as screen:
         await screen.sees("FOLLOW")
-        await screen.press("space", "j", "j", "space", "j", "j", "v")
+        await screen.press("space", "j", "j", "space", "j", "j", "m")
         await screen.sees("● 4 marked")
         assert chosen(screen) == [end(1), end(3), end(4), end(5)]
         await screen.press("escape")

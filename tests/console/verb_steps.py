@@ -127,6 +127,7 @@ class SmallConsole(App[None]):
         config = ConfigFile(Path("config.toml"), {}, None, mask_arguments=("password",))
         self.options = ConsoleOptions(choice, config)
         self.utc = True
+        self.stories = False
         self.link = Link(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
         self.recovery = RecoveryFeed(self.link, self._drawn, every_s=0.05)
         self.said: list[str] = []

@@ -11,7 +11,7 @@ from textual.color import Color
 
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import FLOW_GLYPHS, STATE_GLYPHS
-from horsies_tui.look.tones import ORANGE, Tone, state_tone, tone_css
+from horsies_tui.look.tones import OWN, Tone, state_tone, tone_css
 from horsies_tui.shell import environment
 
 READABLE = 4.5
@@ -24,7 +24,7 @@ STATES = sorted({*STATE_GLYPHS, *FLOW_GLYPHS})
 def colour_of(tone: str, theme: str) -> str:
     """The colour of a tone as the rules of its widget give it."""
     colours = themes.THEMES[theme].to_color_system().generate()
-    return ORANGE[OURS[theme]] if tone == Tone.INTERRUPTED else colours[TOKENS[tone]]
+    return OWN[Tone(tone)][OURS[theme]] if tone in OWN else colours[TOKENS[tone]]
 
 
 def brightness(colour: Color) -> float:
@@ -61,6 +61,12 @@ def test_purple_is_the_colour_of_no_state(theme):
     purple = themes.THEMES[theme].accent
     assert {state for state in STATES if colour_of(str(state_tone(state)), theme) == purple} == set()
     assert {str(state_tone(state)) for state in STATES} <= TOKENS.keys()
+
+
+@pytest.mark.parametrize("theme", OURS)
+def test_the_values_of_json_look_like_no_state(theme):
+    states = {colour_of(str(state_tone(state)), theme) for state in STATES}
+    assert states.isdisjoint(colour_of(tone, theme) for tone in (Tone.STRING, Tone.NUMBER))
 
 
 @pytest.mark.parametrize("state", STATES)

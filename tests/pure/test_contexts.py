@@ -111,6 +111,7 @@ def test_a_context_without_any_config_file_says_how_to_add_it(tmp_path: Path) ->
         ("default_context = 3", "default_context is not a string"),
         ("default_context = 'prod'", "no context 'prod'"),
         ("theme = 3", "theme is not a string"),
+        ("story = 'off'", "story is not true or false"),
         ("them = 'ansi'", "unknown key them; did you mean 'theme'?"),
         ("mask_arguments = 'password'", "mask_arguments is not a list of argument names"),
         ("mask_arguments = ['password', 3]", "mask_arguments is not a list of argument names"),
@@ -144,11 +145,12 @@ def test_what_the_console_is_told_is_read_and_absent_by_default(tmp_path: Path) 
     empty = read_config_file(path)
     assert (dict(empty.keys), empty.mask_arguments, empty.theme, empty.filters, empty.targets) == ({}, (), None, {}, {})
     path.write_text(
-        "theme = 'ansi'\nmask_arguments = ['password', 'card_*']\n"
+        "theme = 'ansi'\nstory = false\nmask_arguments = ['password', 'card_*']\n"
         "[filters]\nmine = 'queue:mail'\n[targets]\nmail = '90s'\nbulk = '2h'"
     )
     told = read_config_file(path)
     assert told.targets == {"mail": 90, "bulk": 7200}
+    assert (empty.story, told.story) == (True, False)
     assert (told.theme, told.mask_arguments, told.filters) == ("ansi", ("password", "card_*"), {"mine": "queue:mail"})
 
 

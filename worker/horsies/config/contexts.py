@@ -5,6 +5,7 @@ theme = "horsies-light"
 bell = true         # the console rings for a new alert
 title = false       # the terminal keeps its own title
 mask_arguments = ["password", "card_*"]  # shown as *** wherever arguments are drawn
+story = false        # the console's lists alone, without the story of their row beside them
 
 [contexts.staging]
 url = "postgresql://ops@db-staging/app"
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
-_TOP_LEVEL = ("bell", "contexts", "default_context", "filters", "keys", "mask_arguments", "targets", "theme", "title")
+_TOP_LEVEL = (
+    *("bell", "contexts", "default_context", "filters", "keys", "mask_arguments", "story", "targets", "theme", "title"),
+)
 _FILTERED = ("workflows", "workers", "schedules", "activity")
 """The screens besides that of tasks that have a filter."""
 _LENGTH = re.compile(r"(\d{1,6})([smhd])")
@@ -92,6 +95,8 @@ class ConfigFile:
     """Whether the console rings the terminal's bell for a new alert."""
     title: bool = True
     """Whether the terminal's title shows the database and its verdict while the console is open."""
+    story: bool = True
+    """Whether the console shows the story of a list's row beside it, where there is room."""
 
     def filters_of(self, screen: str) -> Mapping[str, str]:
         """The named filters of a screen."""
@@ -190,7 +195,7 @@ def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
     filters, of_screens = _filters(path, content.get("filters", {}))
     theme = _word(path, content, "theme")
     targets = dict(_targets(path, content.get("targets", {})))
-    flags = {flag: _flag(path, content, flag) for flag in ("bell", "title") if flag in content}
+    flags = {flag: _flag(path, content, flag) for flag in ("bell", "story", "title") if flag in content}
     file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, of_screens, targets, **flags)
     if default is not None:
         file.context(default)

@@ -72,5 +72,10 @@ def short_file(file: str) -> str:
     return "/".join(file.split("/")[-_PARTS:])
 
 
+def is_library(file: str) -> bool:
+    """Whether it is no code of the application, but installed, or of Python itself."""
+    return file.startswith("<frozen ") or _LIBRARY.match(file) is not None
+
+
 def _where(frame: Mapping[str, Any]) -> tuple[Any, ...]:
     return frame["file"], frame["function"], frame["line"]

@@ -18,10 +18,12 @@ from horsies.views.counts import (
 from horsies.views.detail import (
     Ambiguous,
     Attempt,
+    BriefArguments,
     Execution,
     NodeLink,
     Stored,
     TaskDetail,
+    brief_arguments,
     find_task,
     task_detail,
 )
@@ -106,6 +108,7 @@ __all__ = [
     "AuditCursor",
     "AuditPage",
     "AuditRow",
+    "BriefArguments",
     "Buckets",
     "Change",
     "Changes",
@@ -159,6 +162,7 @@ __all__ = [
     "WorkflowStory",
     "WorkflowValue",
     "audit_page",
+    "brief_arguments",
     "changes",
     "cluster_series",
     "cluster_status",

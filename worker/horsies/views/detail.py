@@ -16,6 +16,7 @@ from horsies.views.tasks import task_page
 from horsies.views.usual import usual_durations
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     import asyncpg
@@ -32,6 +33,8 @@ _MOST_ATTEMPTS: Final = 50
 _MOST_BEATS: Final = 120
 _MOST_ACTIONS: Final = 50
 _MOST_RERUNS: Final = 20
+_MOST_BRIEF_BYTES: Final = 400
+"""Of each text: more than a column can show, and of 200 rows 80 kB at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,14 @@ class Stored:
     size: int
     """Its full length in bytes."""
     cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BriefArguments:
+    """The arguments of a task in a list; a text that is cut is empty."""
+
+    args: Stored | None
+    kwargs: Stored | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +154,10 @@ async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | No
 
 
 async def task_detail(
-    conn: asyncpg.Connection, text: str, *, most_characters: int = 200_000
+    conn: asyncpg.Connection, text: str, *, exact: bool = False, most_characters: int = 200_000
 ) -> TaskDetail | Ambiguous | None:
-    """`text` is an id, or its beginning or end. Each stored text is truncated after `most_characters`."""
-    found = await find_task(conn, text)
+    """`text` is an id, or, unless `exact`, its beginning or end. Texts are truncated after `most_characters`."""
+    found = text if exact else await find_task(conn, text)
     if not isinstance(found, str):
         return found
     page = await task_page(conn, TaskConditions().among("id", (found,)), limit=1)
@@ -179,6 +190,17 @@ async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
     if row.status != "RUNNING" or not await has_progress(conn):
         return None
     return (await usual_durations(conn, [row.name])).get(row.name)
+
+
+async def brief_arguments(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, BriefArguments]:
+    """For a list. A longer text is left out whole: in a part of its JSON, values to be masked could not be found."""
+    rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MOST_BRIEF_BYTES)
+    return {row["id"]: BriefArguments(_brief(row, "args"), _brief(row, "kwargs")) for row in rows}
+
+
+def _brief(row: Any, name: str) -> Stored | None:
+    size = row[f"{name}_size"]
+    return None if size is None else Stored(row[name] or "", size, row[name] is None)
 
 
 def stored(story: Any, name: str) -> Stored | None:

@@ -169,10 +169,15 @@ async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous 
 
 
 async def workflow_story(
-    conn: asyncpg.Connection, text: str, *, most_nodes: int = 5_000, most_characters: int = 200_000
+    conn: asyncpg.Connection,
+    text: str,
+    *,
+    exact: bool = False,
+    most_nodes: int = 5_000,
+    most_characters: int = 200_000,
 ) -> WorkflowStory | Ambiguous | None:
-    """`text` is an id, or its beginning or end. Each stored text is truncated after `most_characters`."""
-    found = await find_workflow(conn, text)
+    """`text` is an id, or, unless `exact`, its beginning or end. Texts are truncated after `most_characters`."""
+    found = text if exact else await find_workflow(conn, text)
     if not isinstance(found, str):
         return found
     page = await workflow_page(conn, WorkflowConditions().among("id", (found,)), limit=1)

@@ -1,0 +1,74 @@
+"""The base of the two stories that are a screen of their own, and also stand beside the list of their row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
+
+from horsies_tui.view import ConsoleView, Feed, SnapshotT
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+_PATIENCE_S: Final = 0.3
+"""The previous story stays on the screen this long, so that stepping through a list does not flicker."""
+
+
+class StoryFeed(Feed, Protocol):
+    """The feed of a story."""
+
+    def pause(self) -> None:
+        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
+
+    def resume(self, text: str) -> None:
+        """Go on with what was read before the pause."""
+
+
+class Companion(ConsoleView[SnapshotT]):
+    """A story of one row, which follows the row while it is shown."""
+
+    BESIDE: ClassVar[bool] = False
+    """It stands beside a list: the list keeps the focus and the verbs, and the previous story is never blanked."""
+
+    DEFAULT_CSS = "Companion.-old StoryView { text-style: dim; }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._slow: Timer | None = None
+        self._asked = ""
+        """What was requested: an id, or its beginning or end."""
+
+    def open(self, text: str) -> None:
+        raise NotImplementedError
+
+    def look_at(self, row_id: str) -> None:
+        """Show the story of this row; the same row again keeps its place."""
+        if row_id == self._asked:
+            cast("StoryFeed", self.feed).resume(row_id)
+        else:
+            self.open(row_id)
+
+    def pause(self) -> None:
+        """Read nothing until the next `look_at`; an answer that is under way is dropped."""
+        cast("StoryFeed", self.feed).pause()
+
+    def _show(self) -> None:
+        raise NotImplementedError
+
+    def _keep_former(self) -> None:
+        """Another story was requested: the present one stays until it is read, or for a moment."""
+        if self._slow is None:
+            self._slow = self.set_timer(_PATIENCE_S, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        if self.BESIDE:
+            self.add_class("-old")
+        else:
+            self._answered()
+            self._show()
+
+    def _answered(self) -> None:
+        """What is shown from now on is what was requested."""
+        self.remove_class("-old")
+        if self._slow is not None:
+            self._slow.stop()
+            self._slow = None

@@ -1,0 +1,50 @@
+"""The columns of the task list: those of all lists of tasks, and the arguments, which are read and masked for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from horsies_tui.look.cells import EMPTY, Cell, Column
+from horsies_tui.look.tones import Tone
+from horsies_tui.story.payload import arguments_line
+from horsies_tui.widgets.task_columns import TASK_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.cli.payload import Masks
+    from horsies.views import BriefArguments, TaskRow
+    from horsies_tui.look.cells import ColumnSet, Look
+
+ARGUMENTS: Final = "arguments"
+
+
+class ArgumentTexts:
+    """The arguments of the rows of one list as they are shown; each is decoded once."""
+
+    def __init__(self, masks: Masks) -> None:
+        self._masks = masks
+        self._stored: Mapping[str, BriefArguments] = {}
+        self._texts: dict[str, str] = {}
+
+    def use(self, stored: Mapping[str, BriefArguments]) -> None:
+        """What was read of the rows in the window."""
+        if stored is not self._stored:
+            self._stored = stored
+            self._texts = {row_id: text for row_id, text in self._texts.items() if row_id in stored}
+
+    def columns(self) -> ColumnSet[TaskRow]:
+        # Of fixed widths: one that followed texts that are read later would move the columns beside it.
+        arguments: Column[TaskRow] = Column(ARGUMENTS, "ARGUMENTS", self._cell, 18, 30, whole=60, priority=5)
+        at = next(at for at, column in enumerate(TASK_COLUMNS.columns) if column.key == "error")
+        columns = (*TASK_COLUMNS.columns[:at], arguments, *TASK_COLUMNS.columns[at:])
+        return replace(TASK_COLUMNS, columns=columns)
+
+    def _cell(self, row: TaskRow, _look: Look) -> Cell:
+        stored = self._stored.get(row.id)
+        if stored is None:
+            return EMPTY
+        if row.id not in self._texts:
+            self._texts[row.id] = arguments_line(stored.args, stored.kwargs, self._masks)
+        return Cell(self._texts[row.id], Tone.MUTED)
