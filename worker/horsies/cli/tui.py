@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,6 +63,26 @@ _Refresh = Annotated[
         rich_help_panel=_TERMINAL,
     ),
 ]
+_RECORDING = "Recordings"
+_Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Record what is read into this new file, for --replay.",
+        show_default=False,
+        rich_help_panel=_RECORDING,
+    ),
+]
+_Replay = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Show this recording in place of a database; nothing can be changed.",
+        show_default=False,
+        rich_help_panel=_RECORDING,
+    ),
+]
+_Speed = Annotated[float, typer.Option(min=0.25, max=64, help="How fast to replay.", rich_help_panel=_RECORDING)]
 _Fps = Annotated[
     int,
     typer.Option(
@@ -82,13 +103,16 @@ def tui(
     theme: _Theme = None,
     refresh: _Refresh = 2.0,
     fps: _Fps = 60,
+    record: _Record = None,
+    replay: _Replay = None,
+    speed: _Speed = 1.0,
     debug: DebugOption = False,
 ) -> None:
     """Open the console: watch tasks live, see what is wrong, and repair it.
 
     `horsies tui task 7f3a` opens that task. In the console, `?` shows all keys.
     """
-    from horsies.config.contexts import config_path, read_config_file
+    from horsies.config.contexts import DatabaseChoice, config_path, read_config_file
 
     task_id = _task_id(what or [])
     screen = screen or ("tasks" if filter or task_id else "overview")
@@ -97,14 +121,16 @@ def tui(
     if find_spec("horsies_tui") is None:
         typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
         raise typer.Exit(1)
-    choice = choose(database_url, context)
+    if replay is not None and (record or database_url or context):
+        raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
+    choice = DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, context)
     # By name, because the engine must work, and be checked, without the console.
     launch = import_module("horsies_tui.shell.launch")
     # Before the database question, which would wait for an answer on an unsuitable terminal.
     if not launch.has_terminal():
         raise typer.Exit(1)
     options = import_module("horsies_tui.options").ConsoleOptions(
-        choice=existing(choice),
+        choice=choice if replay is not None else existing(choice),
         config=read_config_file(config_path(os.environ)),
         read_only=read_only,
         screen=screen,
@@ -116,6 +142,9 @@ def tui(
         refresh_s=refresh,
         fps=fps,
         debug=debugging.on,
+        record=record,
+        replay=replay,
+        speed=speed,
     )
     raise typer.Exit(launch.run(options))
 
