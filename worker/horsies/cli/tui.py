@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import DatabaseChoice
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
 
@@ -83,6 +87,29 @@ _Replay = Annotated[
     ),
 ]
 _Speed = Annotated[float, typer.Option(min=0.25, max=64, help="How fast to replay.", rich_help_panel=_RECORDING)]
+_BROWSER = "In a browser"
+_Serve = Annotated[
+    bool,
+    typer.Option(
+        "--serve",
+        help="Serve the console to browsers that have the address with its token, which is printed.",
+        show_default=False,
+        rich_help_panel=_BROWSER,
+    ),
+]
+_ServeHost = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Where to listen. HTTP is not encrypted.", rich_help_panel=_BROWSER)
+]
+_ServePort = Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.", rich_help_panel=_BROWSER)]
+_ServeName = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="A name by which a proxy with TLS serves it; others are refused.",
+        show_default=False,
+        rich_help_panel=_BROWSER,
+    ),
+]
 _Fps = Annotated[
     int,
     typer.Option(
@@ -92,6 +119,7 @@ _Fps = Annotated[
 
 
 def tui(
+    given: typer.Context,
     what: _What = None,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
@@ -106,6 +134,10 @@ def tui(
     record: _Record = None,
     replay: _Replay = None,
     speed: _Speed = 1.0,
+    serve: _Serve = False,
+    serve_host: _ServeHost = "127.0.0.1",
+    serve_port: _ServePort = 8765,
+    serve_name: _ServeName = None,
     debug: DebugOption = False,
 ) -> None:
     """Open the console: watch tasks live, see what is wrong, and repair it.
@@ -124,6 +156,12 @@ def tui(
     if replay is not None and (record or database_url or context):
         raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
     choice = DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, context)
+    if serve:
+        if record is not None:
+            raise typer.BadParameter("--record goes with no --serve: each tab would write the same file")
+        if replay is None:
+            existing(choice)
+        raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
     # By name, because the engine must work, and be checked, without the console.
     launch = import_module("horsies_tui.shell.launch")
     # Before the database question, which would wait for an answer on an unsuitable terminal.
@@ -147,6 +185,32 @@ def tui(
         speed=speed,
     )
     raise typer.Exit(launch.run(options))
+
+
+def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, names: frozenset[str]) -> int:
+    """Each tab runs this command again, without what is about serving."""
+    if find_spec("textual_serve") is None:
+        typer.echo(
+            "the console in a browser needs the extra `serve`\n = help: pip install 'horsies-console[serve]'", err=True
+        )
+        return 1
+    words = [sys.executable, "-m", "horsies", "tui"]
+    # In the environment, because `ps` shows the command line of a process, with the password in it.
+    url = given.params["database_url"]
+    for parameter in given.command.params:
+        name = parameter.name or ""
+        value = given.params.get(name)
+        if name.startswith("serve") or name == "database_url" or value == parameter.default or not value:
+            continue
+        if parameter.param_type_name == "option":
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+        else:
+            words += value
+    environ = {"HORSIES_DATABASE_URL": url} if url is not None else {}
+    where = choice.reason if choice.url is None else choice.url.label
+    server = import_module("horsies_tui.serving.server")
+    code: int = server.run(words, environ, host=host, port=port, names=names, title=f"horsies: {where}")
+    return code
 
 
 def _task_id(words: list[str]) -> str | None:
