@@ -1,19 +1,21 @@
 """The file of a recording: a first line, then frames that are only appended, each with its length and checksum.
 
     HORSIES RECORDING 1\\n
-    length (4 bytes) | CRC-32 of what follows (4) | kind (1: K or D) | time in ms since 1970 (8) | deflated lines
+    length (4 bytes) | CRC-32 of what follows (4) | kind (1: K or D) | time in ms since 1970 (8)
+        | length of the head (4) | head: which parts it has, JSON | their values: JSON, deflated
 
-A frame inflates to two lines of JSON: which parts it has, then their values. A frame K begins a segment: it has all
-that is shown at its moment, and needs no frame before it. The frames D after it continue its deflate stream. So a
-console that is killed leaves all but its last frame, and a reader may begin at any K.
+A frame K begins a segment: it has all that is shown at its moment, and needs no frame before it. The frames D after it
+continue its deflate stream. So a console that is killed leaves all but its last frame, a reader may begin at any K, and
+the index of a day is made of the heads in a second.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ErrorCode, HorsiesError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 MAGIC: Final = b"HORSIES RECORDING "
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">II")
-_TOLD: Final = struct.Struct(">cq")
+_TOLD: Final = struct.Struct(">cqI")
 _MOST_FRAME: Final = 64_000_000
 """Deflated or not: a longer frame is damage, or an attempt to fill the memory."""
 
@@ -36,12 +38,12 @@ class RecordingError(HorsiesError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`begins` a segment. `at_ms` is the database's time when it was written."""
+    """`begins` a segment. `at_ms` is the database's time when it was written. `body` is deflated in the file."""
 
     begins: bool
     at_ms: int
-    parts: bytes
-    values: bytes
+    head: bytes
+    body: bytes
 
 
 class Writer:
@@ -66,10 +68,9 @@ class Writer:
         """RecordingError if it cannot be written; what was written before stays readable."""
         if frame.begins:
             self._deflater = zlib.compressobj()
-        deflated = self._deflater.compress(frame.parts + b"\n" + frame.values)
-        deflated += self._deflater.flush(zlib.Z_SYNC_FLUSH)
-        body = _TOLD.pack(b"K" if frame.begins else b"D", frame.at_ms) + deflated
-        self._append(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+        told = _TOLD.pack(b"K" if frame.begins else b"D", frame.at_ms, len(frame.head)) + frame.head
+        told += self._deflater.compress(frame.body) + self._deflater.flush(zlib.Z_SYNC_FLUSH)
+        self._append(_HEAD.pack(len(told), zlib.crc32(told)) + told)
 
     def close(self) -> None:
         os.close(self._file)
@@ -90,7 +91,9 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._data = path.read_bytes()
+            with path.open("rb") as file:
+                # Mapped, because a recording of days need not be in memory. An empty file cannot be mapped.
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
         except OSError as error:
             raise _cannot("read", path, error) from error
         first, _, _ = self._data[:64].partition(b"\n")
@@ -112,35 +115,34 @@ class Reader:
         """The byte from which on the file is damaged; None: it is whole, but for an end that was not written."""
 
     def frames(self, begin: int | None = None) -> Iterator[tuple[int, Frame]]:
-        """Each frame with its offset, from the beginning or from a K at this offset, as far as they are whole."""
+        """Each frame with its offset, its body still deflated, as far as they are whole."""
         data, offset = self._data, self._begin if begin is None else begin
-        inflater = None
-        while offset + _HEAD.size + _TOLD.size <= len(data):
+        least = _TOLD.size
+        while offset + _HEAD.size + least <= len(data):
             length, crc = _HEAD.unpack_from(data, offset)
-            body = data[offset + _HEAD.size : offset + _HEAD.size + length]
             if length <= _MOST_FRAME and offset + _HEAD.size + length > len(data):
                 return  # its end was not written
-            if length > _MOST_FRAME or length < _TOLD.size or zlib.crc32(body) != crc:
+            told = data[offset + _HEAD.size : offset + _HEAD.size + length] if length <= _MOST_FRAME else b""
+            if len(told) < least or zlib.crc32(told) != crc:
                 self.damaged_at = offset
                 return
-            kind, at_ms = _TOLD.unpack_from(body)
-            if kind == b"K":
-                inflater = zlib.decompressobj()
-            text = None if inflater is None else _inflated(inflater, body[_TOLD.size :])
-            if text is None:
-                self.damaged_at = offset
-                return
-            parts, _, values = text.partition(b"\n")
-            yield offset, Frame(kind == b"K", at_ms, parts, values)
+            kind, at_ms, size = _TOLD.unpack_from(told)
+            yield offset, Frame(kind == b"K", at_ms, told[least : least + size], told[least + size :])
             offset += _HEAD.size + length
 
-
-def _inflated(inflater: zlib._Decompress, deflated: bytes) -> bytes | None:
-    try:
-        text = inflater.decompress(deflated, _MOST_FRAME)
-    except zlib.error:
-        return None
-    return None if inflater.unconsumed_tail else text
+    def segment(self, begin: int) -> Iterator[Frame]:
+        """The frames from the K at this offset to the next one, inflated. ValueError if they cannot be."""
+        inflater = zlib.decompressobj()
+        for offset, frame in self.frames(begin):
+            if frame.begins and offset != begin:
+                return
+            try:
+                body = inflater.decompress(frame.body, _MOST_FRAME)
+            except zlib.error as error:
+                raise ValueError(str(error)) from error
+            if inflater.unconsumed_tail:
+                raise ValueError(f"a frame inflates to more than {_MOST_FRAME // 1_000_000} MB")
+            yield replace(frame, body=body)
 
 
 def _cannot(do: str, path: Path, error: OSError) -> RecordingError:

@@ -8,21 +8,23 @@ from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.errors import ErrorCode
 from horsies_tui.feed.recorded import Part, Seen
+from horsies_tui.feed.status import LinkStatus
+from horsies_tui.recording.file import RecordingError
 from horsies_tui.recording.recorder import BEAT_S
 from horsies_tui.recording.tracks import Tracks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies_tui.feed.status import LinkStatus
     from horsies_tui.recording.file import Reader
 
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _TICK_S: Final = 0.25
 _GAP_MS: Final = 3 * BEAT_S * 1000
 """Frames are written every ten seconds; where there are none for longer, the console slept or was cut off."""
-_STATUS: Final = Part("status", ("status",))
+_STATUS: Final = Part("status", ("status",), what="the state of the connection")
 
 
 class Player:
@@ -38,6 +40,10 @@ class Player:
         self.speed = speed
         self._at, self._since = self.begins, time.monotonic()
         self._callbacks: list[Callable[[], None]] = []
+        first = self.look("link", _STATUS)
+        if not first.values or not isinstance(first.values[0], LinkStatus):  # refused at once, and not screen by screen
+            raise RecordingError(f"{reader.path} cannot be replayed: {first.note}", code=ErrorCode.CLI_INVALID_ARGS)
+        self._status = first.values[0]
 
     # The clock, see feed/clock.py.
 
@@ -113,14 +119,17 @@ class Player:
         note = (
             "" if left is None else f"{part.what} was on screen until {_moment(left):%H:%M:%SZ}, and is as it was then"
         )
-        return Seen(self._tracks.values(key, frame), at, note)
+        try:
+            return Seen(self._tracks.values(key, frame), at, note)
+        except RecordingError as error:
+            return Seen(None, note=error.message)
 
     def status(self) -> LinkStatus:
         """That of the console that recorded, at this moment."""
         seen = self.look("link", _STATUS)
-        assert seen.values is not None
-        status: LinkStatus = seen.values[0]
-        return status
+        if seen.values and isinstance(seen.values[0], LinkStatus):
+            self._status = seen.values[0]
+        return self._status
 
     @property
     def gap(self) -> str:

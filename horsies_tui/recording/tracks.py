@@ -78,7 +78,7 @@ class Tracks:
             if frame.begins:
                 self._begins.append(number)
                 self._offsets.append(offset)
-            head = json.loads(frame.parts)
+            head = json.loads(frame.head)
             for given, words in head["names"].items():
                 key = tuple(map(str, words))
                 if int(given) != len(by_number):
@@ -106,12 +106,9 @@ class Tracks:
         return values
 
     def _segment(self, place: int) -> tuple[Decoder, list[Any]]:
-        end = self._begins[place + 1] if place + 1 < len(self._begins) else len(self.times)
         decoder, found = Decoder(), []
-        for number, (_, frame) in enumerate(self._reader.frames(self._offsets[place]), self._begins[place]):
-            if number == end:
-                break
-            told = json.loads(frame.values)
+        for frame in self._reader.segment(self._offsets[place]):
+            told = json.loads(frame.body)
             decoder.learn(told["classes"], told["objects"])
             found.append(told["values"])
         return decoder, found

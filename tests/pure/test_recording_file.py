@@ -167,7 +167,7 @@ def test_damage_is_named_and_what_is_before_it_is_shown(path: Path) -> None:
         (MAGIC + b"7\n", "was recorded in format 7, and this release reads 1"),
         (MAGIC + b"1\n", "is empty"),
         (MAGIC + b"1\n" + b"\xff" * 100, "is damaged at its beginning"),
-        (MAGIC + b"1\n" + struct.pack(">II", 9, 0) + b"x" * 9, "is damaged at its beginning"),
+        (MAGIC + b"1\n" + struct.pack(">II", 90, 0) + b"x" * 90, "is damaged at its beginning"),
     ],
 )
 def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why: str) -> None:
@@ -185,10 +185,32 @@ def test_whole_frames_that_nobody_recorded_are_refused(path: Path, head: bytes) 
         Player(Reader(path))
 
 
-def test_a_frame_that_inflates_to_more_than_fits_is_damage(path: Path) -> None:
-    Writer(path).write(Frame(True, T0_MS, b" " * 70_000_000, b""))
-    with pytest.raises(RecordingError, match="is damaged at its beginning"):
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b" " * 70_000_000, "inflates to more than 64 MB"),
+        (b"{}", "classes"),
+        (b'{"classes":[],"objects":[],"values":{"0":["system","true"]}}', "is no value"),
+        (b'{"classes":[],"objects":[],"values":{"0":["(",["text"]]}}', "cannot be replayed"),
+    ],
+)
+def test_values_that_are_none_are_refused_at_the_start(path: Path, body: bytes, why: str) -> None:
+    head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
+    Writer(path).write(Frame(True, T0_MS, head, body))
+    with pytest.raises(RecordingError, match=why):
         Player(Reader(path))
+
+
+def test_a_part_that_cannot_be_read_later_says_so_and_the_others_are_shown(path: Path) -> None:
+    scene = Scene(path)
+    scene.at(0, rows=("a",))
+    head = b'{"names":{},"on":[0],"off":[]}'
+    scene.writer.write(Frame(True, T0_MS + 10_000, head, b'{"classes":[],"objects":[],"values":{"0":["system"]}}'))
+    assert rows_at(path, 5) == (("a",), "")
+    values, note = rows_at(path, 10)
+    assert values is None
+    assert "is not what this release of horsies records" in note
+    assert player_at(path, 10).status() == STATUS
 
 
 def test_it_is_paused_sped_up_and_ends_where_the_recording_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

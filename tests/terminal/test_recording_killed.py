@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from pathlib import Path
 
-from pty_console import HORSIES, PtyConsole
+from pty_console import PtyConsole
+from typer.testing import CliRunner
 
+from horsies.cli.main import app
 from horsies_tui.recording.file import Reader
 
 
@@ -39,16 +40,14 @@ def _grow(console: PtyConsole, path: Path) -> None:
         console.pass_time(0.1)
 
 
-def test_a_foreign_file_and_options_that_do_not_go_together_are_refused(quiet: dict[str, str], tmp_path: Path) -> None:
+def test_a_foreign_file_and_options_that_contradict_are_refused(environ: dict[str, str], tmp_path: Path) -> None:
     foreign = tmp_path / "notes.txt"
     foreign.write_text("not a recording")
-    with PtyConsole(quiet, "--replay", str(foreign)) as console:
+    with PtyConsole(environ, "--replay", str(foreign)) as console:
         assert console.end() == 1
-        assert console.shows("notes.txt is no recording of horsies tui", "horsies tui --record FILE makes one")
-    with PtyConsole(quiet, "--record", str(foreign)) as console:
-        assert console.end() == 1
-        assert console.shows("notes.txt exists already")
-    words = ("tui", "--replay", foreign, "--context", "shop")
-    refused = subprocess.run([HORSIES, *words], env=quiet, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "--replay shows a file" in refused.stderr
+        told = "".join(console.lines)  # a long path goes on in the next line
+        assert "notes.txt is no recording of horsies tui" in told
+        assert "horsies tui --record FILE makes one" in told
+    refused = CliRunner().invoke(app, ["tui", "--replay", str(foreign), "--context", "shop"])
+    assert refused.exit_code == 2
+    assert "--replay shows a file" in refused.output
