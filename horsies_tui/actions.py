@@ -24,6 +24,7 @@ class Scope(StrEnum):
     """The part of the console in which a key is valid. Among scopes that are active together, a key has one meaning."""
 
     APP = "app"
+    REPLAY = "replay"
     TABLE = "table"
     BESIDE = "beside"
     OVERVIEW = "overview"
@@ -102,6 +103,7 @@ TOGETHER: Final = (
     (Scope.APP, Scope.TABLE, Scope.SCHEDULES),
     (Scope.APP, Scope.STORY, Scope.SCHEDULES),
     (Scope.APP, Scope.TABLE, Scope.ACTIVITY),
+    (Scope.REPLAY,),
     (Scope.SHEET, Scope.PREVIEW),
     (Scope.SHEET, Scope.ARGUMENTS),
     (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
@@ -134,7 +136,25 @@ def _keys_of(scope: Scope, verbs: Iterable[Verb]) -> tuple[Action, ...]:
 
 
 ACTIONS: Final[tuple[Action, ...]] = (
-    # The footer and the help keep this order: the row, what can be done with it, the screen, the frame.
+    # The footer and the help keep this order: a replay, the row, what can be done with it, the screen, the frame.
+    Action("replay.pause", ("p",), "pause", "Let the recording stand, or go on.", footer=True),
+    Action(
+        "replay.back",
+        ("less_than_sign",),
+        "10s back",
+        "Ten seconds back in the recording.",
+        footer=True,
+        run="seek(-10)",
+    ),
+    Action(
+        "replay.on", ("greater_than_sign",), "10s on", "Ten seconds on in the recording.", footer=True, run="seek(10)"
+    ),
+    Action(
+        "replay.far_back", ("left_parenthesis",), "2min back", "Two minutes back in the recording.", run="seek(-120)"
+    ),
+    Action("replay.far_on", ("right_parenthesis",), "2min on", "Two minutes on in the recording.", run="seek(120)"),
+    Action("replay.slower", ("comma",), "slower", "Replay at half the speed.", footer=True, run="speed(-1)"),
+    Action("replay.faster", ("full_stop",), "faster", "Replay at twice the speed.", footer=True, run="speed(1)"),
     Action("table.open", ("enter",), "open", "Open the row under the cursor.", footer=True, palette=False),
     Action("table.mark", ("space",), "mark", "Mark the row; verbs act on the marked rows.", footer=True, palette=False),
     Action("table.mark_range", ("m",), "range", "Mark from the last marked row to the cursor."),

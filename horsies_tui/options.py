@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from horsies.config.contexts import ConfigFile, DatabaseChoice
 
 USUAL_FPS: Final = 60
@@ -31,3 +33,8 @@ class ConsoleOptions:
     refresh_s: float = USUAL_REFRESH_S
     fps: int = USUAL_FPS
     debug: bool = False
+    record: Path | None = None
+    """The new file in which what the feeds read is recorded."""
+    replay: Path | None = None
+    """The recording that is shown in place of a database."""
+    speed: float = 1.0

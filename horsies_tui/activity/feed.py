@@ -9,9 +9,10 @@ from horsies.query import ActivityFilter
 from horsies.views import audit_page, changes, newest_action, operation_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from uuid import UUID
 
@@ -108,6 +109,15 @@ class ActivityFeed(Feed[ActivitySnapshot]):
     def refresh(self) -> None:
         self._known = None
         super().refresh()
+
+    def parts(self) -> Iterator[Part]:
+        wanted, done = (self._filter.text,), self._done
+        yield Part("operations", ("operations", "read_at"), wanted, "operations" in done, "this filter")
+        yield Part("changes", ("changes",), wanted, "changes" in done, "this filter")
+        if self._selected is not None:
+            one = self.snapshot.one
+            read = one is not None and one.id == self._selected
+            yield Part("one", ("one",), (str(self._selected),), read, "the targets of this operation")
 
     def _misses_one(self) -> bool:
         return self._selected is not None and self._one_at != (self._selected, self._newest)

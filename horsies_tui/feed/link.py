@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from horsies.operations.actor import Actor
     from horsies.store.connect import Connection, Database
     from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.recorded import Playback, Tape
 
 T = TypeVar("T")
 
@@ -77,6 +78,10 @@ class Link:
         self.actor = actor
         self.clock = clock
         self.patience = patience
+        self.tape: Tape | None = None
+        """Set while what the feeds read is recorded."""
+        self.playback: Playback | None = None
+        """Set where a recording takes the place of the database."""
         self._choice = choice
         self._database: Database | None = None
         self._reader: Connection | None = None

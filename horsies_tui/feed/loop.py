@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 from horsies_tui.feed.status import FeedFailure, LinkDown, Refused, SlowRead, sentence_with_place
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from dataclasses import Field
     from datetime import datetime
 
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
     from horsies_tui.feed.pace import Pace
+    from horsies_tui.feed.recorded import Part, Playback
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.feed.tally import Tally
 
@@ -89,7 +90,7 @@ class Feed(Generic[SnapshotT]):
 
     def __init__(self, link: Link, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
         self._link = link
-        self.snapshot = empty
+        self.snapshot = self._empty = empty
         self._publish_to = publish
         self._fields = frozenset(field.name for field in fields(empty))
         self._error: str | None = None
@@ -100,6 +101,8 @@ class Feed(Generic[SnapshotT]):
         self._wake = asyncio.Event()
         self._frozen = False
         self._refusal: Refused | None = None
+        self._noted = ""
+        """What a replay says of this feed."""
         self._read_at: datetime | None = None
         self._retry_at, self._retry_pause_s = 0.0, _FIRST_RETRY_S
         self._subscriptions: list[Callable[[], None]] = []
@@ -114,7 +117,11 @@ class Feed(Generic[SnapshotT]):
                 link.on_retry(self._retry_now),
             ]
             self._on_dirty("", "")
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            playback = link.playback
+            run = self._run() if playback is None else self._replay(playback)
+            self._task = asyncio.get_running_loop().create_task(run)
+            if link.tape is not None:
+                link.tape.watch(self)
 
     def stop(self) -> None:
         """Stop reading; no screen shows the data."""
@@ -124,6 +131,8 @@ class Feed(Generic[SnapshotT]):
             self._task.cancel()
             self._task = None
             self._link.report(self, None)
+            if self._link.tape is not None:
+                self._link.tape.unwatch(self)
 
     def freeze(self, on: bool) -> None:
         """Read only what is newly requested; or resume and read what has changed meanwhile."""
@@ -139,6 +148,10 @@ class Feed(Generic[SnapshotT]):
         for read in self._reads:
             read.pace.renew()
         self._wake.set()
+
+    def parts(self) -> Iterable[Part]:
+        """What is recorded of the snapshot, by what is requested now. A replay shows nothing else."""
+        return ()
 
     # For subclasses.
 
@@ -281,6 +294,39 @@ class Feed(Generic[SnapshotT]):
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await self._wake.wait()
+
+    async def _replay(self, playback: Playback) -> None:
+        """In place of reads: publish what the recording has of the present moment."""
+        self._noted = ""
+        end = playback.on_moved(self._wake.set)
+        try:
+            while True:
+                self._wake.clear()
+                self._show_recorded(playback)
+                await self._wake.wait()
+        finally:
+            end()
+
+    def _show_recorded(self, playback: Playback) -> None:
+        seen = [(part, playback.look(self.NAME, part)) for part in self.parts()]
+        if not seen:
+            return  # nothing is requested yet
+        changes: dict[str, Any] = {}
+        for part, found in seen:
+            values = found.values or tuple(getattr(self._empty, field) for field in part.fields)
+            changes.update(zip(part.fields, values, strict=True))
+        _, first = seen[0]
+        # Without its first part a screen has nothing to show, and says why in place of rows.
+        self._error = first.note if first.values is None else None
+        note = "" if self._error else "; ".join(dict.fromkeys(found.note for _, found in seen if found.note))
+        if note != self._noted:  # each report wakes all feeds
+            self._noted = note
+            since = first.at or self._link.clock.now()
+            self._link.report(self, FeedFailure(self.NAME, note, since) if note else None)
+        snapshot = replace(self.snapshot, error=self._error, loading=first.values is None, **changes)
+        if snapshot != self.snapshot:
+            self.snapshot = replace(snapshot, now=first.at) if "now" in self._fields else snapshot
+            self._publish_to(self.snapshot)
 
     def _next_at(self) -> float | None:
         if not self._link.status.is_up:

@@ -9,6 +9,7 @@ from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,9 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         )
         self._report = Read("report", run, self._pace(watched=False))
         self._reads = (self._report,)
+
+    def parts(self) -> tuple[Part, ...]:
+        return (Part("report", ("report",), ready=not self.snapshot.loading, what="the recovery report"),)
 
     def watch(self, on: bool) -> None:
         """Whether the recovery screen is shown: if so, a report follows each change within a second."""

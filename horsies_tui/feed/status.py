@@ -38,6 +38,8 @@ class LinkState(StrEnum):
     """The connection is lost; the data shown are as old as the status says."""
     DOWN = "DOWN"
     """There has been no connection yet."""
+    REPLAY = "REPLAY"
+    """There is no database: a recording is replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class LinkStatus:
     @property
     def is_up(self) -> bool:
         """Whether the database can be queried now."""
-        return self.state in (LinkState.LIVE, LinkState.POLL, LinkState.SLOW, LinkState.FAILED)
+        return self.state not in (LinkState.CONNECTING, LinkState.STALE, LinkState.DOWN)
 
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
@@ -114,6 +116,8 @@ class LinkStatus:
                 return f"DOWN, {self._retry_words(now)}"
             case LinkState.CONNECTING:
                 return f"CONNECTING {self.waiting_s(now):.0f}s"
+            case LinkState.REPLAY:
+                return f"REPLAY {self.detail}"
             case LinkState.FAILED:
                 failure = self.failing[0]
                 return f"{failure.name} FAILED {_span(max((now - failure.since).total_seconds(), 0.0))}"

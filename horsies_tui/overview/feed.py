@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.views import cluster_series, task_series
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 from horsies_tui.health.history import History, Series
 from horsies_tui.health.reading import GlanceReader
 from horsies_tui.health.windows import USUAL, Window
@@ -58,6 +59,14 @@ class OverviewFeed(Feed[OverviewSnapshot]):
         past = self._query(lambda: self.snapshot.window, self._series, lambda series: {"series": series})
         self._past = Read("past", past, Pace(past_every), on=lambda _channel, _payload: False)
         self._reads = (Read("now", now, Pace(now_every)), self._past)
+
+    def parts(self) -> tuple[Part, ...]:
+        now, window = self.snapshot, self.snapshot.window
+        charts = f"the window {window.name}"
+        return (
+            Part("glance", ("glance",), ready=now.glance is not None),
+            Part("series", ("series",), (window.name,), ready=now.series is not None, what=charts),
+        )
 
     def look_at(self, window: Window) -> None:
         """Publish at once what is known of this window, and read what is missing."""

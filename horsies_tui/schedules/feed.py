@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.views import schedule_rows, schedule_story
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from horsies.store.connect import Connection
     from horsies.views import ScheduleRow, Schedules, ScheduleStory
@@ -69,6 +70,13 @@ class SchedulesFeed(Feed[SchedulesSnapshot]):
         self._selected = selected
         self._one.pace.renew()
         self._wake.set()
+
+    def parts(self) -> Iterator[Part]:
+        yield Part("found", ("found",), ready=not self.snapshot.loading)
+        if self._selected is not None:
+            story = self.snapshot.story
+            read = story is not None and story.row.name == self._selected
+            yield Part("story", ("story",), (self._selected,), read, "the history of this schedule")
 
     def _has_all(self) -> bool:
         """On a frozen screen the cursor may still go to a schedule whose runs have not been read."""

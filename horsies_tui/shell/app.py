@@ -27,6 +27,7 @@ from horsies.operations.actor import Actor
 from horsies_tui.actions import Action, Scope, bindings, live_actions
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
+from horsies_tui.feed.link import Link
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size, time_of_day, zone_of
@@ -243,13 +244,16 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     # The database.
 
     def _use(self, choice: DatabaseChoice) -> None:
-        clock = self._clock or DatabaseClock()
-        self._session = DatabaseSession(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
+        self._session = DatabaseSession(choice, self._link_to(choice), post=self.post_message)
         self.link, self.recovery = self._session.link, self._session.recovery
         self._told: tuple[str, ...] = ()
         self._noted_outage: tuple[str, ...] = ()
         self._framed = ""
         """The view that was framed last. Messages before the first one are about the database."""
+
+    def _link_to(self, choice: DatabaseChoice) -> Link:
+        wanted, clock = self.options, self._clock or DatabaseClock()
+        return Link(choice, read_only=wanted.read_only, actor=self._actor, clock=clock, poll_s=wanted.refresh_s)
 
     def _picked(self, context: Context | None) -> None:
         if context is not None:

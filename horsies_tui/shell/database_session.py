@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from horsies_tui.feed.link import Link
 from horsies_tui.feed.report import RecoveryFeed
 from horsies_tui.health.watch import WatchFeed
 
@@ -17,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.actor import Actor
-    from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.link import Link
     from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.feed.status import LinkStatus
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.recording.recorder import Recorder
 
 
 class DatabaseSession:
@@ -47,29 +45,25 @@ class DatabaseSession:
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, DatabaseSession.RecoveryRead) and message.session is self.session
 
-    def __init__(
-        self,
-        choice: DatabaseChoice,
-        options: ConsoleOptions,
-        *,
-        clock: Clock,
-        actor: Actor,
-        post: Callable[[Message], object],
-    ) -> None:
+    def __init__(self, choice: DatabaseChoice, link: Link, *, post: Callable[[Message], object]) -> None:
         self.choice = choice
-        self.link = Link(choice, read_only=options.read_only, actor=actor, clock=clock, poll_s=options.refresh_s)
+        self.link = link
         self.recovery = RecoveryFeed(self.link, self._post_recovery)
         self.watch = WatchFeed(self.link, lambda _: None)
         """For the terminal's title and bell, which look at its snapshot every second."""
         self._watches = options.config.title or options.config.bell
         self.left = False
         """Set when the database is left; later messages are ignored."""
+        self.recorder: Recorder | None = None
         self._post = post
-        self._running: asyncio.Task[None] | None = None
+        self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self.link.on_status(self._tell_status)
-        self._running = asyncio.create_task(self.link.run(), name="link")
+        self._running = [asyncio.create_task(self.link.run(), name="link")]
+        if self.recorder is not None:
+            self.link.tape = self.recorder
+            self._running.append(asyncio.create_task(self.recorder.run(self.link), name="recorder"))
         self.recovery.start()
         if self._watches:
             self.watch.start()
@@ -77,7 +71,7 @@ class DatabaseSession:
     @property
     def is_open(self) -> bool:
         """Whether it was started; it may have no connection."""
-        return self._running is not None
+        return bool(self._running)
 
     def refresh(self) -> None:
         """Try to connect now, and read again what is shown on every screen."""
@@ -89,10 +83,10 @@ class DatabaseSession:
         self.left = True
         self.recovery.stop()
         self.watch.stop()
-        if self._running is not None:
-            self._running.cancel()
+        for running in self._running:
+            running.cancel()
             with suppress(asyncio.CancelledError):
-                await self._running
+                await running
 
     # By message: an error while drawing must end the application, not the link that called.
 

@@ -9,6 +9,8 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SERVED: Final = "HORSIES_SERVED"
+"""Set for the console of a browser's tab: its input and output are pipes to the server."""
 DARK: Final = "horsies-dark"
 LIGHT: Final = "horsies-light"
 ANSI: Final = "ansi"
@@ -39,6 +41,8 @@ THEMES: Final = (DARK, LIGHT, ANSI, *TEXTUALS)
 
 def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
     """Why the console cannot be drawn here, or None."""
+    if environ.get(SERVED):
+        return None
     if not is_terminal:
         return "horsies tui needs a terminal, and its input or output is none"
     if environ.get("TERM", "dumb") in ("dumb", ""):

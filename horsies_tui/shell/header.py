@@ -59,6 +59,8 @@ class Header(Horizontal):
         super().__init__()
         self._glyphs = glyphs
         self._facts: HeaderFacts | None = None
+        self.sign = ""
+        """Shown before the database's name: `REC` while its data are recorded."""
         # Kept as attributes instead of queried: the link reports before the first frame and after the last.
         self._context_cell, self._place_cell = LineCell(id="context"), LineCell(id="place")
         self._status_cell = StatusCell(id="status")
@@ -104,7 +106,8 @@ class Header(Horizontal):
         words = " ".join(filter(None, (status.context_name, "PROD" if status.production else None)))
         self._context_cell.display = bool(words)
         self._context_cell.put(words, *([f"-{colour}"] if colour else []))
-        self._place_cell.put(f"{self._glyphs.crumb} {status.database_label}" if words else status.database_label)
+        label = f"{self.sign} {status.database_label}".lstrip()
+        self._place_cell.put(f"{self._glyphs.crumb} {label}" if words else label)
 
     def _need_words(self, facts: HeaderFacts) -> str:
         if not facts.need_action:

@@ -29,6 +29,7 @@ TITLES: Final = {
     Scope.VERBS: "Acting: each opens a preview first",
     Scope.OVERVIEW: "The overview",
     Scope.CHART: "The charts",
+    Scope.REPLAY: "The recording",
     Scope.TASKS: "Tasks",
     Scope.DETAIL: "Task",
     Scope.STORY: "Its story",

@@ -43,7 +43,10 @@ def run(options: ConsoleOptions) -> int:
     gc.disable()
     # Textual reads the environment when it is imported, so its modules are imported only now.
     keys = import_module("horsies_tui.shell.keymap").keymap(options.config.keys, options.config.path)
-    app = import_module("horsies_tui.shell.app").ConsoleApp(options, keys=keys)
+    if options.record is None and options.replay is None:
+        app = import_module("horsies_tui.shell.app").ConsoleApp(options, keys=keys)
+    else:
+        app = import_module("horsies_tui.shell.recording").console_of(options, keys)
     gc.freeze()
     gc.enable()
     leaving = Leaving()

@@ -28,7 +28,8 @@ class Leaving:
     """Created before the terminal is changed; `watch` is called when the application runs."""
 
     def __init__(self) -> None:
-        self._found = termios.tcgetattr(sys.__stdin__.fileno()) if sys.__stdin__ is not None else None
+        terminal = sys.__stdin__ is not None and sys.__stdin__.isatty()
+        self._found = termios.tcgetattr(sys.__stdin__.fileno()) if terminal and sys.__stdin__ is not None else None
         self._last: Callable[[], str] = str
         self.signal: signal.Signals | None = None
 

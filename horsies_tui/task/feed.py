@@ -10,6 +10,7 @@ from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, TaskDetail, task_detail
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +92,15 @@ class DetailFeed(Feed[DetailSnapshot]):
         """Go on with what was read before the pause."""
         self._text = text
         self.refresh()
+
+    def parts(self) -> tuple[Part, ...]:
+        now, detail = self.snapshot, self.snapshot.detail
+        if not self._text:
+            return ()
+        # Asked for by a part of its id, it is recorded under the whole one, by which a list opens it.
+        known = detail.row.id if detail is not None and now.text == self._text and self._link.playback is None else ""
+        fields = ("detail", "ambiguous", "why", "settings")
+        return (Part("task", fields, (known or self._text,), not now.loading, "this task"),)
 
     def _is_about(self, _channel: str, payload: str) -> bool:
         return self.snapshot.detail is not None and payload == self.snapshot.detail.row.id

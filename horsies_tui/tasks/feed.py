@@ -20,13 +20,14 @@ from horsies.views import (
 from horsies.views.progress import has_progress
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
+from horsies_tui.feed.recorded import Part
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.progress import LIST_EVERY_S
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from horsies.store.connect import Connection
@@ -40,6 +41,7 @@ PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
 """Rare matches are searched for through two million rows; then the operator must ask for more."""
 _NO_ARGUMENTS: Final = BriefArguments(None, None)
+_RECORDED: Final = ("rows", "struck", "unseen", "more_unseen", "at_start", "at_end", "searched")
 _SELDOM_TICKS: Final = 4
 """Counts may be older than rows."""
 _STATISTICS_TICKS: Final = 20
@@ -160,6 +162,13 @@ class TaskFeed(Feed[TaskSnapshot]):
             self._statistics.renew()
         self._wake.set()
         self._publish(**changes)
+
+    def parts(self) -> Iterator[Part]:
+        now, need, text = self.snapshot, self._need, self._need.filter.text
+        yield Part("rows", _RECORDED, (text, need.sort.value), not now.loading, "this filter")
+        yield Part("counts", ("counts",), (text,), now.counts is not None, "the count of this filter")
+        if need.group_by is not None:
+            yield Part("groups", ("groups",), (text, need.group_by), now.groups is not None, "these groups")
 
     def touch(self, row_id: str | None = None) -> None:
         """The operator moved the cursor (to this row): for two seconds no row changes its place."""
@@ -354,6 +363,9 @@ class TaskFeed(Feed[TaskSnapshot]):
         return {"arguments": {row.id: known[row.id] for row in self._window.rows if row.id in known}}
 
     def _publish(self, **changes: Any) -> None:
+        if self._link.playback is not None:
+            super()._publish(**changes)  # the rows are those of the recording
+            return
         window = self._window
         super()._publish(
             rows=window.rows,

@@ -12,10 +12,11 @@ from horsies.views.series import worker_series
 from horsies.views.tables import tables
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 from horsies_tui.health.windows import USUAL, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from horsies.store.connect import Connection
@@ -102,6 +103,18 @@ class WorkersFeed(Feed[WorkersSnapshot]):
                 self._one.not_before = self._now() + _PAUSE_S
             self._one.pace.renew()
         self._wake.set()
+
+    def parts(self) -> Iterator[Part]:
+        now, need = self.snapshot, self._need
+        everyone = "everyone" if need.everyone else "of the last hour"
+        fields = ("rows", "read_at", "everyone")
+        yield Part(
+            "rows", fields, (everyone,), now.everyone is need.everyone and not now.loading, "this list of workers"
+        )
+        if need.selected is not None:
+            one = now.one
+            read = one is not None and (one.id, one.window) == (need.selected, need.window)
+            yield Part("one", ("one",), (need.selected, need.window.name), read, "what this worker holds")
 
     def _is_about_one(self, channel: str, payload: str) -> bool:
         return channel in _CHANNELS and (channel != _OF_WORKERS or payload == self._need.selected)

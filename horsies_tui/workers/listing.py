@@ -259,7 +259,9 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         at_once = self._opened is not None or held != self._held.rows
         if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:
             self._held_at = now
-        empty = "It holds no task." if known is not None else "Reading what it holds…"
+        replayed = self.console.link.playback is not None
+        unread = "What it held was not recorded." if replayed else "Reading what it holds…"
+        empty = unread if known is None else "It holds no task."
         self._held.show(held, now=self._held_at, empty=empty)
         self._held.marks &= {task.id for task in held}
 

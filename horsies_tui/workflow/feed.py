@@ -18,10 +18,11 @@ from horsies.views import (
 )
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 from horsies_tui.workflow.gantt import TimedStory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from horsies.config.recovery import RecoveryConfig
@@ -141,6 +142,21 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         self._timed = unfolded
         self._times.pace.renew()
         self._wake.set()
+
+    def parts(self) -> Iterator[Part]:
+        now, story = self.snapshot, self.snapshot.story
+        if not self._text:
+            return
+        # Asked for by a part of its id, it is recorded under the whole one, by which a list opens it.
+        known = story.row.id if story is not None and now.text == self._text and self._link.playback is None else ""
+        fields = ("story", "ambiguous", "settings")
+        yield Part("story", fields, (known or self._text,), not now.loading, "this workflow")
+        if story is not None and self._index is not None:
+            read = now.node is not None and self._told == self._index
+            yield Part("node", ("node",), (story.row.id, str(self._index)), read, "this node")
+        if story is not None and self._timed is not None:
+            wanted, read = (story.row.id, *sorted(self._timed)), self._timed_last == self._requested_times()
+            yield Part("times", ("times",), wanted, read and now.times is not None, "this timeline")
 
     def _may_be_timed(self, channel: str, payload: str) -> bool:
         """The tasks of unfolded sub-workflows are not known by their ids."""

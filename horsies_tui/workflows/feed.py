@@ -9,6 +9,7 @@ from horsies.query import WorkflowFilter, workflow_conditions
 from horsies.views import WorkflowSort, workflow_count_parts, workflow_counts, workflow_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+from horsies_tui.feed.recorded import Part
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.progress import LIST_EVERY_S
 
@@ -79,6 +80,13 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
         self._supersede()
         self.refresh()
         self._publish(filter_text=wanted.text, sort=sort, counts=None, loading=True)
+
+    def parts(self) -> tuple[Part, ...]:
+        now, wanted = self.snapshot, (self._filter.text,)
+        return (
+            Part("rows", ("rows", "at_end", "searched"), wanted, not now.loading, "this filter"),
+            Part("counts", ("counts",), wanted, now.counts is not None, "the count of this filter"),
+        )
 
     def more(self) -> None:
         """The cursor is near the last row; load more."""

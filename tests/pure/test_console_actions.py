@@ -19,6 +19,7 @@ from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.help import TITLES
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shell.picker import Picker
+from horsies_tui.shell.recording import ReplayConsole
 from horsies_tui.shell.views import TABS
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
@@ -46,6 +47,7 @@ OWNERS: dict[Scope, type] = {
     Scope.VERBS: TasksView,
     Scope.SHEET: Sheet,
     Scope.PICKER: Picker,
+    Scope.REPLAY: ReplayConsole,
 }
 
 
@@ -63,6 +65,12 @@ def test_every_scope_has_a_title_in_the_help_and_a_place_where_it_lives() -> Non
 def test_no_key_has_two_meanings_on_one_screen(scopes: tuple[Scope, ...]) -> None:
     keys = Counter(key for action in ACTIONS if action.scope in scopes for key in action.keys)
     assert [key for key, times in keys.items() if times > 1] == []
+
+
+def test_the_keys_of_a_replay_are_free_on_every_screen_but_that_pausing_it_takes_the_place_of_freezing() -> None:
+    taken = {key: action.id for action in ACTIONS if action.scope is not Scope.REPLAY for key in action.keys}
+    replay = [key for action in ACTIONS if action.scope is Scope.REPLAY for key in action.keys]
+    assert {key: taken[key] for key in replay if key in taken} == {"p": "app.freeze"}
 
 
 @pytest.mark.parametrize(

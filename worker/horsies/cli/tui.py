@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +14,7 @@ import typer
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
 
 if TYPE_CHECKING:
-    from horsies.config.contexts import ConfigFile
+    from horsies.config.contexts import ConfigFile, DatabaseChoice
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
 
@@ -65,6 +67,49 @@ _Refresh = Annotated[
         rich_help_panel=_TERMINAL,
     ),
 ]
+_RECORDING = "Recordings"
+_Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Record what is read into this new file, for --replay.",
+        show_default=False,
+        rich_help_panel=_RECORDING,
+    ),
+]
+_Replay = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Show this recording in place of a database; nothing can be changed.",
+        show_default=False,
+        rich_help_panel=_RECORDING,
+    ),
+]
+_Speed = Annotated[float, typer.Option(min=0.25, max=64, help="How fast to replay.", rich_help_panel=_RECORDING)]
+_BROWSER = "In a browser"
+_Serve = Annotated[
+    bool,
+    typer.Option(
+        "--serve",
+        help="Serve the console to browsers that have the address with its token, which is printed.",
+        show_default=False,
+        rich_help_panel=_BROWSER,
+    ),
+]
+_ServeHost = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Where to listen. HTTP is not encrypted.", rich_help_panel=_BROWSER)
+]
+_ServePort = Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.", rich_help_panel=_BROWSER)]
+_ServeName = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="A name by which a proxy with TLS serves it; others are refused.",
+        show_default=False,
+        rich_help_panel=_BROWSER,
+    ),
+]
 _Fps = Annotated[
     int,
     typer.Option(
@@ -74,6 +119,7 @@ _Fps = Annotated[
 
 
 def tui(
+    given: typer.Context,
     what: _What = None,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
@@ -85,6 +131,13 @@ def tui(
     theme: _Theme = None,
     refresh: _Refresh = 2.0,
     fps: _Fps = 60,
+    record: _Record = None,
+    replay: _Replay = None,
+    speed: _Speed = 1.0,
+    serve: _Serve = False,
+    serve_host: _ServeHost = "127.0.0.1",
+    serve_port: _ServePort = 8765,
+    serve_name: _ServeName = None,
     debug: DebugOption = False,
 ) -> None:
     """Open the console: watch tasks live, see what is wrong, and repair it.
@@ -92,7 +145,7 @@ def tui(
     `horsies tui task 7f3a` opens that task; `--context eu,us` lists these databases with their verdicts first. In the
     console, `?` shows all keys.
     """
-    from horsies.config.contexts import config_path, read_config_file
+    from horsies.config.contexts import DatabaseChoice, config_path, read_config_file
 
     task_id = _task_id(what or [])
     screen = screen or ("tasks" if filter or task_id else "overview")
@@ -105,14 +158,23 @@ def tui(
     clusters = _clusters(file, context)
     if clusters and task_id is not None:
         raise typer.BadParameter("a task is in one database; name its context alone")
-    choice = choose(database_url, clusters[0] if clusters else context)
+    if replay is not None and (record or database_url or context):
+        raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
+    chosen = clusters[0] if clusters else context
+    choice = DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, chosen)
+    if serve:
+        if record is not None:
+            raise typer.BadParameter("--record goes with no --serve: each tab would write the same file")
+        if replay is None:
+            existing(choice)
+        raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
     # By name, because the engine must work, and be checked, without the console.
     launch = import_module("horsies_tui.shell.launch")
     # Before the database question, which would wait for an answer on an unsuitable terminal.
     if not launch.has_terminal():
         raise typer.Exit(1)
     options = import_module("horsies_tui.options").ConsoleOptions(
-        choice=existing(choice),
+        choice=choice if replay is not None else existing(choice),
         config=file,
         read_only=read_only,
         screen=screen,
@@ -125,6 +187,9 @@ def tui(
         refresh_s=refresh,
         fps=fps,
         debug=debugging.on,
+        record=record,
+        replay=replay,
+        speed=speed,
     )
     raise typer.Exit(launch.run(options))
 
@@ -135,6 +200,32 @@ def _clusters(file: ConfigFile, context: str | None) -> tuple[str, ...]:
         return ()
     names = dict.fromkeys(filter(None, map(str.strip, context.split(","))))
     return tuple(file.context(name).name for name in names)
+
+
+def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, names: frozenset[str]) -> int:
+    """Each tab runs this command again, without what is about serving."""
+    if find_spec("textual_serve") is None:
+        typer.echo(
+            "the console in a browser needs the extra `serve`\n = help: pip install 'horsies-console[serve]'", err=True
+        )
+        return 1
+    words = [sys.executable, "-m", "horsies", "tui"]
+    # In the environment, because `ps` shows the command line of a process, with the password in it.
+    url = given.params["database_url"]
+    for parameter in given.command.params:
+        name = parameter.name or ""
+        value = given.params.get(name)
+        if name.startswith("serve") or name == "database_url" or value == parameter.default or not value:
+            continue
+        if parameter.param_type_name == "option":
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+        else:
+            words += value
+    environ = {"HORSIES_DATABASE_URL": url} if url is not None else {}
+    where = choice.reason if choice.url is None else choice.url.label
+    server = import_module("horsies_tui.serving.server")
+    code: int = server.run(words, environ, host=host, port=port, names=names, title=f"horsies: {where}")
+    return code
 
 
 def _task_id(words: list[str]) -> str | None:

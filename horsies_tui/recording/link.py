@@ -1,0 +1,65 @@
+"""The link of a replay: there is no database, so it reads nothing and refuses every verb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from horsies.config.contexts import DatabaseChoice
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.status import FeedFailure, LinkError, LinkState
+from horsies_tui.recording.player import words
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from horsies.operations.actor import Actor
+    from horsies.store.connect import Connection
+    from horsies_tui.recording.player import Player
+
+T = TypeVar("T")
+
+NO_WRITES: Final = "this is a recording, and what has happened cannot be changed"
+_NOTHING_READ: Final = "this is a recording: what was not on screen then cannot be read now"
+
+
+class ReplayLink(Link):
+    def __init__(self, player: Player, actor: Actor) -> None:
+        super().__init__(DatabaseChoice(None, "a recording"), read_only=True, actor=actor, clock=player)
+        self.playback = self._player = player
+        self._follow()
+
+    async def run(self) -> None:
+        end = self._player.on_moved(self._follow)
+        try:
+            await self._player.run()
+        finally:
+            end()
+
+    async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        raise LinkError(_NOTHING_READ)
+
+    async def act(self, do: Callable[[Connection], Awaitable[T]]) -> T:
+        raise LinkError(NO_WRITES)
+
+    def _follow(self) -> None:
+        """The database and its troubles as they were recorded; the state is that of the replay."""
+        then = self._player.status()
+        troubles = [FeedFailure("connection", then.detail, then.since)] if not then.is_up and then.detail else []
+        if gap := self._player.gap:
+            troubles.append(FeedFailure("recording", gap, then.since))
+        self._failing = {key: value for key, value in self._failing.items() if not isinstance(key, str)}
+        self._failing |= {trouble.name: trouble for trouble in troubles}
+        self._change(
+            detail=words(self._player),
+            database_label=f"{self._player.now():%Y-%m-%d} {then.database_label}",
+            context_name=then.context_name,
+            context_colour=then.context_colour,
+            production=then.production,
+            server_version=then.server_version,
+            last_data_at=self._player.begins,
+            no_writes=NO_WRITES,
+            failing=(*then.failing, *self._failing.values()),
+        )
+
+    def _state(self) -> LinkState:
+        return LinkState.REPLAY

@@ -1,0 +1,114 @@
+"""The index of a recording: when which part was on screen, and in which frame its values are."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.domain.errors import ErrorCode
+from horsies_tui.recording.codec import Decoder
+from horsies_tui.recording.file import RecordingError
+from horsies_tui.recording.values import NotAValue
+
+if TYPE_CHECKING:
+    from horsies_tui.recording.file import Reader
+
+Key = tuple[str, ...]
+
+_NOT_OURS: Final = (ValueError, NotAValue, RecursionError, LookupError, TypeError, AttributeError)
+"""What a file that was made by hand, or by another release, raises somewhere."""
+_MOST_KEPT: Final = 3
+"""Decoded segments in memory: the present one, and its neighbours when the operator goes to and fro."""
+
+
+@dataclass(slots=True)
+class Track:
+    """One part for one subject. `frames` have its values; from `ends` on it was not on screen, until the next value."""
+
+    times: list[int] = field(default_factory=list)
+    frames: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def at(self, at_ms: int) -> tuple[int, int | None] | None:
+        """The frame of its last values, and when it left the screen after them; None: it was not on screen yet."""
+        place = bisect_right(self.times, at_ms) - 1
+        if place < 0:
+            return None
+        end = bisect_right(self.ends, self.times[place] - 1)
+        left = self.ends[end] if end < len(self.ends) and self.ends[end] <= at_ms else None
+        return self.frames[place], left
+
+
+class Tracks:
+    """All parts of a file, and their values, decoded when they are asked for."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.tracks: dict[Key, Track] = {}
+        self.times: list[int] = []
+        """Of each frame."""
+        self._numbers: dict[Key, int] = {}
+        self._begins: list[int] = []
+        """The number of the frame with which each segment begins."""
+        self._offsets: list[int] = []
+        self._segments: dict[int, tuple[Decoder, list[Any]]] = {}
+        try:
+            self._index()
+        except _NOT_OURS as error:
+            raise self._foreign(error) from error
+        if not self.times:
+            what = "is damaged at its beginning" if reader.damaged_at is not None else "is empty"
+            raise RecordingError(f"the recording {reader.path} {what}", code=ErrorCode.CLI_INVALID_ARGS)
+
+    def _foreign(self, error: BaseException) -> RecordingError:
+        return RecordingError(
+            f"{self._reader.path} is not what this release of horsies records: {error}",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="replay it with the release that recorded it",
+        )
+
+    def _index(self) -> None:
+        last, by_number = 0, list[Track]()
+        for number, (offset, frame) in enumerate(self._reader.frames()):
+            # The database's clock may have been set back: the order of the frames is the order of events.
+            last = max(last, frame.at_ms)
+            self.times.append(last)
+            if frame.begins:
+                self._begins.append(number)
+                self._offsets.append(offset)
+            head = json.loads(frame.head)
+            for given, words in head["names"].items():
+                key = tuple(map(str, words))
+                if int(given) != len(by_number):
+                    raise NotAValue("its parts are not in order")
+                self._numbers[key] = len(by_number)
+                by_number.append(self.tracks.setdefault(key, Track()))
+            for part in head["on"]:
+                by_number[part].times.append(last)
+                by_number[part].frames.append(number)
+            for part in head["off"]:
+                by_number[part].ends.append(last)
+
+    def values(self, key: Key, frame: int) -> tuple[Any, ...]:
+        """RecordingError if they are not what this release records."""
+        place = bisect_right(self._begins, frame) - 1
+        try:
+            if place not in self._segments:
+                while len(self._segments) >= _MOST_KEPT:
+                    self._segments.pop(next(iter(self._segments)))
+                self._segments[place] = self._segment(place)
+            decoder, told = self._segments[place]
+            values: tuple[Any, ...] = decoder.decode(told[frame - self._begins[place]][str(self._numbers[key])])
+        except _NOT_OURS as error:
+            raise self._foreign(error) from error
+        return values
+
+    def _segment(self, place: int) -> tuple[Decoder, list[Any]]:
+        decoder, found = Decoder(), []
+        for frame in self._reader.segment(self._offsets[place]):
+            told = json.loads(frame.body)
+            decoder.learn(told["classes"], told["objects"])
+            found.append(told["values"])
+        return decoder, found

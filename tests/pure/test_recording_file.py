@@ -1,0 +1,244 @@
+"""The file of a recording: whole frames, killed writers, damage, foreign files; and a replay's moments."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.status import LinkState, LinkStatus
+from horsies_tui.recording.file import MAGIC, Frame, Reader, RecordingError, Writer
+from horsies_tui.recording.player import Player, words
+from horsies_tui.recording.recorder import Recorder
+
+T0_MS = 1_795_000_000_000
+ROWS = ("tasks", "rows", "", "newest")
+DETAIL = ("detail", "task", "7f3a")
+STATUS = LinkStatus(
+    state=LinkState.LIVE,
+    detail="",
+    since=datetime.fromtimestamp(T0_MS / 1000, UTC),
+    last_data_at=None,
+    next_try_at=None,
+    poll_s=2.0,
+    latency_s=None,
+    clock_offset_s=0.0,
+    database_label="db01/app",
+    context_name=None,
+    context_colour=None,
+    production=False,
+    read_only=False,
+    actor="ops",
+    server_version="18.0",
+    lacks=(),
+)
+
+
+class Scene:
+    """A recorder that is told what is shown at which second."""
+
+    def __init__(self, path: Path) -> None:
+        self.writer = Writer(path)
+        self.recorder = Recorder(self.writer, lambda value: value, self.fail)
+
+    def fail(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def at(self, second: float, **shown: Any) -> None:
+        keys = {"rows": ROWS, "detail": DETAIL}
+        told = [(keys[name], (value,)) for name, value in shown.items()]
+        self.recorder.write(T0_MS + round(second * 1000), [*told, (("link", "status"), (STATUS,))])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "incident.rec"
+
+
+def player_at(path: Path, second: float) -> Player:
+    player = Player(Reader(path))
+    player.pause(True)
+    player.seek(second - (player.now().timestamp() - T0_MS / 1000))
+    return player
+
+
+def rows_at(path: Path, second: float) -> tuple[Any, str]:
+    seen = player_at(path, second).look("tasks", Part("rows", ("rows",), ("", "newest"), what="this filter"))
+    return seen.values and seen.values[0], seen.note
+
+
+def test_each_moment_shows_what_was_on_screen_then(path: Path) -> None:
+    scene = Scene(path)
+    for second in range(700):  # more than two segments
+        scene.at(second, rows=(f"row {second // 7}",))
+    assert [rows_at(path, second)[0] for second in (0, 6.9, 7, 299, 300, 301, 690)] == [
+        ("row 0",),
+        ("row 0",),
+        ("row 1",),
+        ("row 42",),
+        ("row 42",),
+        ("row 43",),
+        ("row 98",),
+    ]
+    assert sum(frame.begins for _, frame in Reader(path).frames()) == 3
+
+
+def test_what_was_not_on_screen_is_said_and_never_invented(path: Path) -> None:
+    scene = Scene(path)
+    scene.at(0, rows=("a",))
+    scene.at(10, rows=("a",), detail="story")
+    scene.at(20, rows=("a",))
+    scene.at(30, rows=("a",), detail="later story")
+    part = Part("task", ("detail",), ("7f3a",), what="this task")
+    seen = {second: player_at(path, second).look("detail", part) for second in (5, 15, 25, 30)}
+    assert [each.values for each in seen.values()] == [None, ("story",), ("story",), ("later story",)]
+    assert [bool(each.note) for each in seen.values()] == [True, False, True, False]
+    assert "this task was not on screen before" in seen[5].note
+    assert "was on screen until" in seen[25].note
+    other = player_at(path, 15).look("detail", Part("task", ("detail",), ("other",), what="this task"))
+    assert (other.values, other.note) == (None, "this task was not on screen while this was recorded")
+
+
+def test_rest_costs_little_and_a_gap_is_told_from_it(path: Path) -> None:
+    scene = Scene(path)
+    scene.at(0, rows=("a",) * 200)
+    before = scene.writer.size
+    for second in range(1, 61):
+        scene.at(second, rows=("a",) * 200)
+    assert scene.writer.size - before < 500
+    scene.at(200, rows=("b",))
+    assert player_at(path, 30).gap == ""
+    assert player_at(path, 100).gap.startswith("nothing was recorded from")
+    assert player_at(path, 200).gap == ""
+
+
+def test_the_file_belongs_to_its_owner_and_is_never_overwritten(path: Path) -> None:
+    old = os.umask(0)
+    try:
+        Writer(path).close()
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(RecordingError, match="exists already"):
+        Writer(path)
+    with pytest.raises(RecordingError, match="No such file"):
+        Writer(path.parent / "missing" / "a.rec")
+
+
+def test_every_cut_leaves_what_was_whole(path: Path) -> None:
+    scene, sizes = Scene(path), []
+    for second in range(5):
+        scene.at(second, rows=(f"row {second}",))
+        sizes.append(scene.writer.size)
+    whole = path.read_bytes()
+    for length in range(sizes[0], len(whole) + 1):
+        path.write_bytes(whole[:length])
+        reader = Reader(path)
+        assert len([*reader.frames()]) == sum(size <= length for size in sizes)
+        assert reader.damaged_at is None
+
+
+def test_damage_is_named_and_what_is_before_it_is_shown(path: Path) -> None:
+    scene = Scene(path)
+    for second in range(5):
+        scene.at(second, rows=(f"row {second}",))
+        if second == 2:
+            whole = scene.writer.size
+    data = bytearray(path.read_bytes())
+    data[whole + 20] ^= 0xFF
+    path.write_bytes(data)
+    player = player_at(path, 100)
+    assert player.at_end
+    assert player.damage == f"the file is damaged from byte {whole:,} on, and ends there"
+    assert rows_at(path, 100)[0] == ("row 2",)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is no recording of horsies tui"),
+        (b"\x7fELF" * 100, "is no recording of horsies tui"),
+        (MAGIC + b"7\n", "was recorded in format 7, and this release reads 1"),
+        (MAGIC + b"1\n", "is empty"),
+        (MAGIC + b"1\n" + b"\xff" * 100, "is damaged at its beginning"),
+        (MAGIC + b"1\n" + struct.pack(">II", 90, 0) + b"x" * 90, "is damaged at its beginning"),
+    ],
+)
+def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=why):
+        Player(Reader(path))
+
+
+@pytest.mark.parametrize(
+    "head", [b"[]", b"{", b'{"names":{"1":["a"]},"on":[],"off":[]}', b'{"names":{},"on":[3],"off":[]}', b"[" * 9_000]
+)
+def test_whole_frames_that_nobody_recorded_are_refused(path: Path, head: bytes) -> None:
+    Writer(path).write(Frame(True, T0_MS, head, b"{}"))
+    with pytest.raises(RecordingError, match="is not what this release of horsies records"):
+        Player(Reader(path))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b" " * 70_000_000, "inflates to more than 64 MB"),
+        (b"{}", "classes"),
+        (b'{"classes":[],"objects":[],"values":{"0":["system","true"]}}', "is no value"),
+        (b'{"classes":[],"objects":[],"values":{"0":["(",["text"]]}}', "cannot be replayed"),
+    ],
+)
+def test_values_that_are_none_are_refused_at_the_start(path: Path, body: bytes, why: str) -> None:
+    head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
+    Writer(path).write(Frame(True, T0_MS, head, body))
+    with pytest.raises(RecordingError, match=why):
+        Player(Reader(path))
+
+
+def test_a_part_that_cannot_be_read_later_says_so_and_the_others_are_shown(path: Path) -> None:
+    scene = Scene(path)
+    scene.at(0, rows=("a",))
+    head = b'{"names":{},"on":[0],"off":[]}'
+    scene.writer.write(Frame(True, T0_MS + 10_000, head, b'{"classes":[],"objects":[],"values":{"0":["system"]}}'))
+    assert rows_at(path, 5) == (("a",), "")
+    values, note = rows_at(path, 10)
+    assert values is None
+    assert "is not what this release of horsies records" in note
+    assert player_at(path, 10).status() == STATUS
+
+
+def test_it_is_paused_sped_up_and_ends_where_the_recording_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(path)
+    for second in range(61):
+        scene.at(second, rows=(f"row {second}",))
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    player = Player(Reader(path), 4.0)
+
+    def second() -> float:
+        return player.now().timestamp() - T0_MS / 1000
+
+    clock[0] += 5
+    assert (second(), words(player)) == (20.0, "4×")
+    player.pause(True)
+    clock[0] += 5
+    assert (second(), words(player)) == (20.0, "paused")
+    player.seek(-30)
+    assert second() == 0.0
+    player.faster(1)
+    player.pause(False)
+    clock[0] += 2
+    assert (second(), words(player)) == (16.0, "8×")
+    clock[0] += 3600
+    assert (second(), words(player), player.at_end) == (60.0, "ended", True)
+    player.seek(-10)
+    assert (second(), player.at_end) == (50.0, False)
+    clock[0] += 60
+    player.pause(False)
+    assert second() == 0.0, "at the end it begins again"
