@@ -61,11 +61,9 @@ if TYPE_CHECKING:
     from horsies_tui.feed.clock import Clock
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.options import ConsoleOptions
-    from horsies_tui.schedules.view import SchedulesView
     from horsies_tui.task.view import DetailView
-    from horsies_tui.tasks.view import TasksView
     from horsies_tui.view import ConsoleView
-    from horsies_tui.workers.view import WorkersView
+    from horsies_tui.widgets.rows_view import FilteredView
     from horsies_tui.workflow.view import WorkflowView
 
 ResultT = TypeVar("ResultT")
@@ -180,16 +178,16 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.call_later(self._open_task, task_id)
 
     def show_tasks(self, filter_text: str) -> None:
-        self.call_later(self._show_tasks, filter_text)
+        self.call_later(self._show_list, "tasks", filter_text)
 
     def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
         self.call_later(self._show_workflow, workflow_id, index)
 
     def show_workers(self, filter_text: str) -> None:
-        self.call_later(self._show_workers, filter_text)
+        self.call_later(self._show_list, "workers", filter_text)
 
     def show_schedules(self, filter_text: str) -> None:
-        self.call_later(self._show_schedules, filter_text)
+        self.call_later(self._show_list, "schedules", filter_text)
 
     def show_recovery(self) -> None:
         self.call_later(self.stage.follow, "recovery")
@@ -229,22 +227,17 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     async def _open_task(self, task_id: str) -> None:
         cast("DetailView", await self.stage.push("detail")).open(task_id)
 
-    async def _show_tasks(self, filter_text: str) -> None:
-        cast("TasksView", await self.stage.follow("tasks")).filter_by(filter_text)
+    async def _show_list(self, name: str, filter_text: str) -> None:
+        cast("FilteredView[Any]", await self.stage.follow(name)).filter_by(filter_text)
 
     async def _show_workflow(self, workflow_id: str, index: int | None) -> None:
         cast("WorkflowView", await self.stage.push("workflow")).open(workflow_id, index)
 
-    async def _show_workers(self, filter_text: str) -> None:
-        cast("WorkersView", await self.stage.follow("workers")).filter_by(filter_text)
-
-    async def _show_schedules(self, filter_text: str) -> None:
-        cast("SchedulesView", await self.stage.follow("schedules")).filter_by(filter_text)
-
     # The database.
 
     def _use(self, choice: DatabaseChoice) -> None:
-        self._session = DatabaseSession(choice, self._link_to(choice), post=self.post_message)
+        watches = self.options.config.title or self.options.config.bell
+        self._session = DatabaseSession(choice, self._link_to(choice), watches=watches, post=self.post_message)
         self.link, self.recovery = self._session.link, self._session.recovery
         self._told: tuple[str, ...] = ()
         self._noted_outage: tuple[str, ...] = ()

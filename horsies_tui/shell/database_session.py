@@ -45,13 +45,14 @@ class DatabaseSession:
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, DatabaseSession.RecoveryRead) and message.session is self.session
 
-    def __init__(self, choice: DatabaseChoice, link: Link, *, post: Callable[[Message], object]) -> None:
+    def __init__(self, choice: DatabaseChoice, link: Link, *, watches: bool, post: Callable[[Message], object]) -> None:
+        """`watches`: the terminal's title or bell follows the alerts, whichever screen is open."""
         self.choice = choice
         self.link = link
         self.recovery = RecoveryFeed(self.link, self._post_recovery)
         self.watch = WatchFeed(self.link, lambda _: None)
         """For the terminal's title and bell, which look at its snapshot every second."""
-        self._watches = options.config.title or options.config.bell
+        self._watches = watches
         self.left = False
         """Set when the database is left; later messages are ignored."""
         self.recorder: Recorder | None = None

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from horsies.operations.reruns import Arguments
-    from horsies.operations.verb import NewValue, Options
     from horsies.operations.target import TargetKind
+    from horsies.operations.verb import NewValue, Options
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
     from horsies_tui.view import Console, ConsoleView

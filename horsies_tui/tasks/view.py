@@ -17,7 +17,6 @@ from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import LinkState
 from horsies_tui.feed.values import KnownValues
-from horsies_tui.health.windows import USUAL, neighbour
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
@@ -25,7 +24,8 @@ from horsies_tui.task.view import TaskBeside
 from horsies_tui.tasks import menus
 from horsies_tui.tasks.columns import ARGUMENTS, ArgumentTexts
 from horsies_tui.tasks.feed import TaskFeed
-from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
+from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_states
+from horsies_tui.tasks.grouping import NEXT, OF_GROUPS, GroupedTasks
 from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.statistics import StatisticsList, no_statistics_words
@@ -34,7 +34,6 @@ from horsies_tui.tasks.words import empty_words, extent_of, no_groups_words, tal
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import FilteredView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,12 +56,7 @@ _TICK_S: Final = 0.125
 """Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
 
 
-_NEXT: Final = "tasks.next_group"
-_OF_GROUPS: Final = frozenset({_NEXT, "tasks.shorter", "tasks.longer"})
-"""Keys that mean nothing among rows."""
-
-
-class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
+class TasksView(WithStory[TaskSnapshot], GroupedTasks):
     """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
 
     TITLE = "Tasks"
@@ -196,8 +190,8 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
 
     def fits(self, action: Action) -> bool:
         """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
-        if action.id in _OF_GROUPS:
-            return not self._need.in_rows and (action.id == _NEXT or self._need.statistics is not None)
+        if action.id in OF_GROUPS:
+            return not self._need.in_rows and (action.id == NEXT or self._need.statistics is not None)
         if self._need.statistics is not None and isinstance(action.record, TaskVerb):
             return any(action.record.fits(status.value, None) for status in TASK_TERMINAL_STATES)
         if self._all_that_match or not self._need.in_rows:
@@ -252,23 +246,6 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
 
     def _sort_by(self, sort: str) -> None:
         self._ask(sort=Sort(sort))
-
-    def action_group(self) -> None:
-        self._open_menu(menus.group_menu(self._need, self._glyphs), self._group)
-
-    def action_next_group(self) -> None:
-        if not self._need.in_rows:
-            self._group(menus.next_grouping(self._need))
-
-    def action_shorter(self) -> None:
-        self._change_window(-1)
-
-    def action_longer(self) -> None:
-        self._change_window(1)
-
-    def _change_window(self, step: int) -> None:
-        if self._need.statistics is not None:
-            self._ask(statistics=neighbour(self._need.statistics, step))
 
     def action_states(self) -> None:
         menu = menus.state_menu(self._need.filter, self._snapshot, self._glyphs)
@@ -346,31 +323,6 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
         self._ask(follow=False)
         self.console.open_task(message.row_id)
 
-    @on(RowTable.Opened, "#groups")
-    def _open_group(self) -> None:
-        group, by = self._groups.cursor_row, self._need.group_by
-        if group is None or by is None:
-            return
-        try:
-            narrowed = of_groups(self._need.filter, by, [group.key])
-        except NoSuchFilter as error:
-            self.console.say_error(error.message)
-            return
-        self._use(narrowed)
-        self._group(menus.NO_GROUPS)
-
-    @on(RowTable.Opened, "#statistics")
-    def _open_name(self, message: RowTable.Opened) -> None:
-        found = self._snapshot.statistics
-        if found is not None:
-            self._use(found.filter_of(self._need.filter, [message.row_id]))
-            self._group(menus.NO_GROUPS)
-
-    @on(RowTable.CursorMoved, "#statistics")
-    def _keep_places(self, message: RowTable.CursorMoved) -> None:
-        if message.by_hand:
-            self._statistics.touch(self.console.link.clock.monotonic())
-
     def _use(self, wanted: TaskFilter) -> None:
         super()._use(wanted)
         self._ask(filter=wanted, follow=self._need.sort is Sort.NEWEST)
@@ -382,12 +334,6 @@ class TasksView(WithStory[TaskSnapshot], FilteredView[TaskSnapshot]):
             groups = self._statistics.chosen_ids
         found, marked = self._snapshot.statistics, len(self._focused.marks)
         return Chosen(self._need, found, self._all_that_match, groups, self._table.chosen_ids, marked)
-
-    def _group(self, by: str) -> None:
-        """`by` is an item of the menu."""
-        statistics = USUAL if by == menus.STATISTICS else None
-        self._ask(group_by=None if by in (menus.STATISTICS, menus.NO_GROUPS) else by, statistics=statistics)
-        self._note()
 
     def _clear_marks(self) -> None:
         self._all_that_match = False
