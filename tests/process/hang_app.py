@@ -211,6 +211,18 @@ def write_lines(count: int, seconds: float) -> Out:
     return TaskResult(ok=None)
 
 
+@app.task("write_for_ever")
+def write_for_ever(lines_per_s: int) -> Out:
+    print("begun", flush=True)
+    begun, number = time.monotonic(), 0
+    while True:
+        due = int((time.monotonic() - begun) * lines_per_s)
+        if due > number:
+            print("\n".join(f"line {each} of a chatty task" for each in range(number, due)), flush=True)
+            number = due
+        time.sleep(0.005)
+
+
 @app.task("fail_loudly")
 def fail_loudly(how: str) -> Out:
     print("begun", flush=True)

@@ -17,6 +17,7 @@ import pytest_asyncio
 from test_child import Watched
 
 from horsies.run import stacks
+from horsies.run.guard import clock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -249,6 +250,7 @@ async def test_no_look_ends_a_process_or_misses_the_task(
     await watched.until_begun(key)
     seen = Counter[str]()
     for _ in range(3_000):
+        watched.child.confirm(key, clock())  # as a beat does: otherwise its lease ends after five minutes
         stack = await watched.child.stack(key, with_locals=False)
         assert stack is not None, f"{watched.end} after {seen}"
         if "problem" in stack:

@@ -43,6 +43,26 @@ def _grace(text: str) -> float | None:
     return seconds
 
 
+GraceOption = Annotated[
+    float | None,
+    typer.Option(
+        parser=_grace,
+        metavar="auto|SECONDS",
+        show_default="auto",
+        help="How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime "
+        "kills after 10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
+    ),
+]
+UnknownTasksOption = Annotated[
+    UnknownTasks | None,
+    typer.Option(
+        help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
+        "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
+        show_default=False,
+    ),
+]
+
+
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
@@ -57,24 +77,8 @@ def worker(
     max_tasks_per_child: Annotated[
         int | None, typer.Option(min=1, help="Replace a child after this many tasks, for tasks that leak memory.")
     ] = None,
-    shutdown_grace: Annotated[
-        float | None,
-        typer.Option(
-            parser=_grace,
-            metavar="auto|SECONDS",
-            show_default="auto",
-            help="How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime "
-            "kills after 10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
-        ),
-    ] = None,
-    unknown_tasks: Annotated[
-        UnknownTasks | None,
-        typer.Option(
-            help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
-            "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
-            show_default=False,
-        ),
-    ] = None,
+    shutdown_grace: GraceOption = None,
+    unknown_tasks: UnknownTasksOption = None,
     with_scheduler: Annotated[
         bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
     ] = False,
