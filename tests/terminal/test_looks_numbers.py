@@ -47,5 +47,6 @@ async def test_100_000_lines_a_second_are_watched_over_a_link_of_30_kb_a_second(
         worker.kill()
         worker.wait()
     print(f"\n100,000 lines/s over {LINK} B/s: {bytes_per_s:,.0f} B/s; closed after {closed_s:.2f} s, then {then} B")
-    assert bytes_per_s < LINK / 2, "keys have room"
-    assert closed_s < 1
+    assert bytes_per_s < 0.8 * LINK, "keys have room"
+    assert closed_s < 3
+    assert then < LINK / 2, "nothing goes on being sent"
