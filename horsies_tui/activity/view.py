@@ -142,7 +142,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         return self._table if self._opened is None else self._targets
 
     def intent(self, verb: str) -> Intent | None:
-        """Undo takes back the operation under the cursor, whoever did it and from wherever."""
+        """Undo takes back the operation under the cursor, also that of another operator or of the command line."""
         operation = self._operation
         if operation is None:
             self.console.say(f"{verb}: no operation is chosen; a line with a name in WHO is one")

@@ -58,9 +58,7 @@ class Cell:
     tone: Tone | None = None
     brief: str | None = None
     tones: tuple[Tone | None, ...] = ()
-    """Of each of the last characters its own tone, for a strip of signs; all are one place wide."""
-    parts: tuple[tuple[str, Tone], ...] = ()
-    """The same text in several tones, for a column that is as wide as the text."""
+    """Of each of the last characters its own tone, for a bar or a strip of signs; all are one place wide."""
 
 
 EMPTY: Final = Cell("")

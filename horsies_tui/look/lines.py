@@ -92,10 +92,6 @@ def row_line(
     pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
     for placed in columns:
         cell = placed.column.cell(row, look)
-        if cell.parts and not recedes and placed.width == cell_len(cell.text):
-            pieces += [Piece(text, cell_len(text), (tone, *over)) for text, tone in cell.parts]
-            pieces.append(Piece(" " * GAP, GAP, over))
-            continue
         text = _cell_text(cell, placed, look.glyphs)
         tone = Tone.MUTED if recedes else cell.tone
         if cell.tones and not recedes:

@@ -192,14 +192,15 @@ def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash:
     return dash if value is None else write(value)
 
 
-def charts_of(series: Series, window: Window, dash: str, glance: Glance | None = None) -> tuple[Chart, ...]:
-    """The six charts: ended, failed, waiting, waiting time, run time, busy processes.
+def _current(glance: Glance, dash: str) -> tuple[str, str]:
+    """The numbers of waiting tasks and of busy processes now, from where the verdict and the queues have them, too."""
+    waits = _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
+    return waits, dash if glance.busy is None else _percent(glance.busy)
 
-    The current numbers of waiting tasks and busy processes come from `glance`, as do those of the verdict and the
-    queues.
-    """
-    waits = None if glance is None else _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
-    busy = None if glance is None else dash if glance.busy is None else _percent(glance.busy)
+
+def charts_of(series: Series, window: Window, dash: str, glance: Glance | None = None) -> tuple[Chart, ...]:
+    """The six charts: ended, failed, waiting, waiting time, run time, busy processes."""
+    waits, busy = (None, None) if glance is None else _current(glance, dash)
     about = "~" if series.about else ""
     newest = f"last {age(window.step)}"
 

@@ -9,7 +9,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import Band, Line, OpenTask, Section
 from horsies_tui.story.page import side_by_side, widths
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
-from horsies_tui.task.facts import by_hand, links, progress, why
+from horsies_tui.task.facts import by_hand, links, output, progress, why
 from horsies_tui.task.heartbeats import heartbeats
 from horsies_tui.task.timeline import timeline
 
@@ -31,6 +31,8 @@ def document(context: StoryContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
     bands = [*course(context, width), *texts(context.payload, width, context.glyphs)]
+    if (written := output(context, width)) is not None:
+        bands.append(Band((written,)))
     bands += side_by_side((by_hand(context, columns[0]), links(context, columns[-1])), columns)
     if context.payload is not None and context.payload.options is not None:
         bands.append(Band((_payload_section(context.payload.options, OPTIONS, "options", width, context.glyphs),)))

@@ -1,4 +1,4 @@
-"""The head of a task's screen and its small sections: why it waits, operator actions, links."""
+"""The head of a task's screen and its small sections: why it waits, the last output, operator actions, links."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ from rich.cells import cell_len
 
 from horsies.cli.task_story import usual_words
 from horsies.domain.retry import RetryRule
+from horsies.operations.formatting import counted
 from horsies.operations.why import ReasonKind
 from horsies.views.workers import place_of
 from horsies_tui.look.lines import Span, cut_spans, flow, words, wrap_spans, wrapped
 from horsies_tui.look.progress import progress_words, share_bar
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, ticking
-from horsies_tui.story.lines import Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
+from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
 from horsies_tui.task.timeline import actor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from horsies.operations.why import Reason
-    from horsies.views import AuditRow
+    from horsies.views import Attempt, AuditRow
     from horsies_tui.look.lines import Spans
     from horsies_tui.story.lines import Target
     from horsies_tui.story.payload import StoryContext
 
 _LEAST_BAR: Final = 10
 _LONGEST_BAR: Final = 60
+
+
+_LINES_SHOWN: Final = 6
+"""Of the output of the newest attempt, until it is unfolded. A line of text is cut at the width of the screen."""
 
 
 def head(context: StoryContext, width: int) -> tuple[Line, ...]:
@@ -130,6 +135,27 @@ def _reason(reason: Reason, context: StoryContext) -> str:
     if reason.until <= context.now:
         return f"{what}: due now"
     return f"{what}: due in {ticking(reason.until - context.now)}, at {_moment(context, reason.until)}"
+
+
+def output(context: StoryContext, width: int) -> Section | None:
+    """What the attempts that failed had written at last, the newest one first: a few lines, or all that are kept."""
+    attempts = sorted((one for one in context.detail.attempts if one.output), key=lambda one: -one.attempt)
+    lines = [line for one in attempts for line in _output_of(one, one is attempts[0], context, width)]
+    return Section("output", "last output", tuple(lines)) if lines else None
+
+
+def _output_of(attempt: Attempt, newest: bool, context: StoryContext, width: int) -> Iterator[Line]:
+    kept, fold = (attempt.output or "").splitlines(), Fold("output", attempt.attempt)
+    is_open, glyphs = fold in context.open, context.glyphs
+    shown = kept if is_open else kept[-_LINES_SHOWN:] if newest else []
+    left_out = len(kept) - len(shown)
+    said = f"{glyphs.text('…')} {counted(left_out, 'earlier line' if shown else 'line')} left out" if left_out else ""
+    sign = glyphs.unfolded if is_open or not left_out else glyphs.folded
+    title = (Span(f"{sign} try {attempt.attempt}"), Span(f"  {said}", Tone.MUTED))
+    yield Line(attempt.attempt, cut_spans(title, width, glyphs), fold if left_out or is_open else None, is_open)
+    for number, text in enumerate(kept[left_out:], left_out):
+        spans = (Span("  "), words(text, None, glyphs))
+        yield Line((attempt.attempt, number), cut_spans(spans, width, glyphs))
 
 
 def by_hand(context: StoryContext, width: int) -> Section:

@@ -86,6 +86,7 @@ class LookSheet(Sheet[None]):
         #sheet { max-width: 100%; width: 96%; }
         #lines { height: 60vh; background: $surface; }
         #state { width: 1fr; margin: 1 0 0 0; color: $text-muted; }
+        #note { width: 1fr; display: none; color: $text-warning; }
     }
     """
 
@@ -105,6 +106,7 @@ class LookSheet(Sheet[None]):
         columns = STACK_COLUMNS if self._kind == "stack" else OUTPUT_COLUMNS
         with Vertical(id="sheet"):
             yield _Lines(columns, glyphs=self._glyphs, id="lines")
+            yield LineCell(id="note")
             yield LineCell(id="state")
 
     def on_mount(self) -> None:
@@ -167,6 +169,9 @@ class LookSheet(Sheet[None]):
         before, self._stack = self._stack, stack
         if before is None or not is_same(stack, before):
             self._since = self._link.clock.now()
+        note = self.query_one("#note", LineCell)
+        note.put(stack.get("note", ""))
+        note.display = "note" in stack
         rows = (self._frame(number, line) for number, line in enumerate(lines_of(stack, before)))
         self._put(tuple(rows), answer.now)
 
@@ -175,10 +180,9 @@ class LookSheet(Sheet[None]):
         now = self._link.clock.now()
         ran = "" if look.started_at is None else f" for {lasting(now - look.started_at)}"
         same = "" if self._since in (None, now) else f"; unchanged for {lasting(now - self._since)}"
-        by = "; C code holds the interpreter" if stack.get("how") == "interpreter" else ""
         where = "" if line is None else f", in {line.function}"
         place = place_of(look.worker_id, None, stack.get("pid"))
-        return f"{look.task_name} runs{ran} on {place}{where}{same}{by}"
+        return f"{look.task_name} runs{ran} on {place}{where}{same}"
 
     def _frame(self, number: int, line: StackLine) -> LookRow:
         tone = Tone.WARNING if line.changed else None if line.is_users else Tone.MUTED

@@ -32,7 +32,7 @@ class ChipsLine(EndsLine):
     """Problems come first; the text is shortened if it does not fit."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
-        super().__init__(glyphs, id=id)
+        super().__init__(glyphs, self._ends, id=id)
         self._chips: Sequence[Chip] = ()
         self._words: Sequence[str] = ()
 

@@ -87,7 +87,7 @@ class CountsLine(EndsLine):
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
         """`order` is the order of the states."""
-        super().__init__(glyphs, id=id)
+        super().__init__(glyphs, self._ends, id=id)
         self._order = order
         self._things = things
         self._tally = Tally()

@@ -16,6 +16,7 @@ from horsies_tui.look.lines import Line, Span, blank_line, changed_spans, span_p
 from horsies_tui.look.tones import TONES, tone_css
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from rich.style import Style
@@ -133,7 +134,7 @@ class LineView(Widget):
 
 
 class EndsLine(LineView):
-    """One line above a list, with text at both of its ends; a subclass makes them for a width."""
+    """One line above a list, with text at both of its ends; `ends` makes it for a width."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
     DEFAULT_CSS = f"""
@@ -141,20 +142,23 @@ class EndsLine(LineView):
     {tone_css("EndsLine")}
     """
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        ends: Callable[[int], tuple[Spans, Spans]],
+        *,
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
+        self._ends_for = ends
 
     def on_resize(self) -> None:
         self._redraw()
 
-    def _ends(self, width: int) -> tuple[Spans, Spans]:
-        """The text at each end."""
-        raise NotImplementedError
-
     def _redraw(self) -> None:
         width = self.size.width
         if width:
-            left, right = self._ends(width)
+            left, right = self._ends_for(width)
             gap = Span(" " * max(width - width_of(left) - width_of(right), 0))
             self.draw_lines([tuple(span_pieces((*left, gap, *right), width, self._glyphs))])

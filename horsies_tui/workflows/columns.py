@@ -31,7 +31,7 @@ def _name(row: WorkflowRow, look: Look) -> Cell:
 
 def _bar(row: WorkflowRow, look: Look) -> Cell:
     parts = progress_bar(row, _BAR, look.glyphs)
-    return Cell("".join(text for text, _ in parts), parts=parts)
+    return Cell("".join(text for text, _ in parts), tones=tuple(tone for text, tone in parts for _ in text))
 
 
 def _done(row: WorkflowRow, _look: Look) -> Cell:

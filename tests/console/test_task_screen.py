@@ -57,6 +57,29 @@ async def test_the_whole_story_is_there_at_every_size(
         assert "hunter2" not in told
 
 
+async def test_the_last_output_of_failed_attempts_is_shown_and_unfolds(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection)
+    keep = "UPDATE horsies_task_attempts SET output = $1 WHERE attempt = $2"
+    await connection.execute(keep, "\n".join(["\x1b[31mred\x1b[0m", *(f"line {at}" for at in range(2, 41))]), 2)
+    await connection.execute(keep, "killed soon", 1)
+    async with opened(database, ONE, (120, 60)) as detail:
+        text = await detail.sees("last output", "▸ try 2  … 34 earlier lines left out", "line 35", "line 40")
+        assert "line 34" not in text
+        await detail.sees("▸ try 1  … 1 line left out", "operator actions")
+        assert "killed soon" not in text
+        await detail.go_to("try 1")
+        await detail.press("enter")
+        await detail.sees("▾ try 1", "killed soon")
+        await detail.go_to("try 2")
+        await detail.press("enter")
+        await detail.sees("▾ try 2", "line 34")
+        assert "left out" not in detail.text
+        await detail.go_to("red")
+        assert "\x1b" not in detail.line
+
+
 async def test_a_traceback_unfolds_and_folds(database: str, connection: asyncpg.Connection) -> None:
     await failed(connection)
     async with opened(database, ONE, (80, 24)) as detail:

@@ -81,7 +81,7 @@ async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
 def hanging(database: str) -> Iterator[None]:
     """A worker for tasks that hang."""
     process = subprocess.Popen(
-        [HORSIES, "worker", "hang_app:app"],
+        [HORSIES, "worker", "hang_app:app", "--processes", "2"],
         env={**os.environ, "HORSIES_DATABASE_URL": database},
         cwd=APPS,
         stderr=subprocess.DEVNULL,
@@ -96,15 +96,16 @@ def hanging(database: str) -> Iterator[None]:
 async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_that(
     database: str, connection: asyncpg.Connection, hanging: None
 ) -> None:
-    task_id = new_task_id()
-    await connection.execute(
+    task_id, other = new_task_id(), new_task_id()
+    await connection.executemany(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, args, enqueue_sha)"
-        " VALUES ($1, 'wait_for_a_lock', 'default', '[\"s3cret\"]', 'by-hand')",
-        task_id,
+        " VALUES ($1, $2, 'default', $3, 'by-hand')",
+        [(task_id, "wait_for_a_lock", '["s3cret"]'), (other, "hold_the_gil", "[0]")],
     )
     async with opened(database, task_id) as detail:
         await detail.sees("▶ RUNNING")
         await detail.press("S")
+        assert "C code seems to hold the GIL" not in detail.text
         await detail.sees(f"stack of {task_id}", "process/hang_app.py", "settle", "with lock:", "unchanged for")
         await detail.sees("wait_for_a_lock runs for", ", in settle")
         assert await connection.fetchval("SELECT count(*) FROM horsies_looks") == 1
@@ -114,13 +115,20 @@ async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_
         await detail.sees(f"output of {task_id}", "begun", "1 line; it is followed")
         await detail.press("escape")
         await detail.loses("it is followed")
+    async with opened(database, other) as detail:
+        await detail.sees("▶ RUNNING")
+        await detail.press("S")
+        await detail.sees("C code seems to hold the GIL: only the thread of the task is shown")
+        await detail.sees("sleep(3_600)", "hold_the_gil runs for")
+        await detail.press("escape")
+        await detail.loses("hold_the_gil runs for")
         async with asyncio.timeout(5):
             while await connection.fetchval("SELECT count(*) FROM horsies_looks"):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.01)
     verbs = await connection.fetch(
         "SELECT verb, after_state ->> 'kind' AS kind FROM horsies_operator_actions ORDER BY id"
     )
-    assert [tuple(row) for row in verbs] == [("look", "stack"), ("look", "output")]
+    assert [tuple(row) for row in verbs] == [("look", "stack"), ("look", "output"), ("look", "stack")]
 
 
 async def test_only_a_running_task_can_be_looked_into(database: str, connection: asyncpg.Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import re
@@ -63,6 +64,55 @@ def backtrack() -> Out:
     print("begun", flush=True)
     re.match(r"(a+)+b", "a" * 60)
     return TaskResult(ok=None)
+
+
+@app.task("hold_the_gil")
+def hold_the_gil(threads: int) -> Out:
+    """C code that holds the GIL until a signal interrupts it, again and again; `threads` wait for the GIL meanwhile."""
+    for _ in range(threads):
+        threading.Thread(target=count, daemon=True).start()
+    print("begun", flush=True)
+    while True:
+        ctypes.PyDLL(None).sleep(3_600)
+
+
+def count() -> None:
+    number = 0
+    while True:
+        number += 1
+
+
+@app.task("hold_the_gil_once")
+def hold_the_gil_once() -> Out:
+    print("begun", flush=True)
+    ctypes.PyDLL(None).sleep(3_600)
+    time.sleep(3_600)
+    return TaskResult(ok=None)
+
+
+@app.task("hold_the_gil_in_the_loop")
+async def hold_the_gil_in_the_loop() -> Out:
+    print("begun", flush=True)
+    while True:
+        ctypes.PyDLL(None).sleep(3_600)
+
+
+@app.task("call_back_and_forth")
+def call_back_and_forth(threads: int = 0) -> Out:
+    """C code that calls Python code that calls C code: frames come and go with every call."""
+    for _ in range(threads):
+        threading.Thread(target=count, daemon=True).start()
+    print("begun", flush=True)
+    while True:
+        sorted(range(10), key=Rank)
+
+
+class Rank:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __lt__(self, other: Rank) -> bool:
+        return self.number < other.number
 
 
 @app.task("start_threads")
@@ -159,6 +209,18 @@ def write_lines(count: int, seconds: float) -> Out:
     time.sleep(seconds)
     print("last line", flush=True)
     return TaskResult(ok=None)
+
+
+@app.task("write_for_ever")
+def write_for_ever(lines_per_s: int) -> Out:
+    print("begun", flush=True)
+    begun, number = time.monotonic(), 0
+    while True:
+        due = int((time.monotonic() - begun) * lines_per_s)
+        if due > number:
+            print("\n".join(f"line {each} of a chatty task" for each in range(number, due)), flush=True)
+            number = due
+        time.sleep(0.005)
 
 
 @app.task("fail_loudly")

@@ -41,7 +41,7 @@ def start(database: str) -> Iterator[Callable[..., Worker]]:
         worker.kill()
 
 
-async def hang(worker: Worker, table: Table, name: str, *args: str) -> str:
+async def hang(worker: Worker, table: Table, name: str, *args: object) -> str:
     """A task that has begun to hang."""
     task_id = await table.send(name, *args)
     await table.until(task_id, "RUNNING")
@@ -81,6 +81,12 @@ async def test_an_operator_sees_the_line_in_which_a_task_hangs(
     told = (await stack(database, task_id, "--locals", "--mask", "password", "--json")).json
     assert told["stack"]["frames"][1]["locals"]["password"] == "***"
     assert (told["task_id"], told["holds"], told["stack"]["how"]) == (task_id, True, "python")
+
+    # C code that holds the GIL: what the interpreter itself shows is less, and says so.
+    task_id = await hang(worker, table, "hold_the_gil", 0)
+    _, note, innermost, *_ = (await stack(database, task_id)).out.splitlines()
+    assert note == "C code seems to hold the GIL: only the thread of the task is shown"
+    assert innermost.endswith("ctypes.PyDLL(None).sleep(3_600)")
 
 
 async def test_two_look_at_once_and_again_and_again(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given, strategies as st
@@ -86,8 +85,7 @@ def held(name: str, due_at: float | None = None) -> InFlightTask:
 
 
 def shown(metrics: WorkerMetrics) -> dict[str, Any]:
-    worker: Any = SimpleNamespace(started_at=datetime.now(UTC), settings=SimpleNamespace(processes=2))
-    text = metrics.page(worker, started=False).encoded().decode()
+    text = metrics.page().encoded().decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 

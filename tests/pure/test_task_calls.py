@@ -234,6 +234,10 @@ def join(a: int, /, b: str, *rest: int, c: bool = False, **more: float) -> TaskR
     return TaskResult(ok=f"{a}{b}{rest}{c}{more}")
 
 
+def shift(a: int = 1, /, b: int = 2, **more: int) -> TaskResult[str, TaskError]:
+    return TaskResult(ok=f"{a}{b}{more}")
+
+
 def pair(a: int, b: int = 2) -> TaskResult[int, TaskError]:
     return TaskResult(ok=a + b)
 
@@ -243,7 +247,7 @@ def nullary() -> TaskResult[int, TaskError]:
 
 
 @given(
-    st.sampled_from([join, pair, nullary]),
+    st.sampled_from([join, shift, pair, nullary]),
     st.lists(st.integers(), max_size=4),
     st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers()),
 )

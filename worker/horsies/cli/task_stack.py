@@ -73,7 +73,8 @@ class Shown:
 
     def _print(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> None:
         self._end_line()
-        for line in (_head(look, answer, stack), *self._lines(stack)):
+        notes = [clean(stack["note"])] if "note" in stack else []
+        for line in (_head(look, answer, stack), *notes, *self._lines(stack)):
             say(line)
         self._last, self._since = stack, answer.now
 
@@ -106,6 +107,5 @@ def _head(look: Look, answer: Answer, stack: Mapping[str, Any]) -> str:
     ran = f" for {lasting(answer.now - look.started_at)}" if look.started_at is not None else ""
     line = innermost(stack)
     where = "" if line is None else f": in {line.function}, {line.place}"
-    by = "; C code holds the interpreter" if stack.get("how") == "interpreter" else ""
     place = place_of(look.worker_id, None, stack.get("pid"))
-    return clean(f"{look.task_name} runs{ran} on {place}{where}{by}")
+    return clean(f"{look.task_name} runs{ran} on {place}{where}")

@@ -233,8 +233,8 @@ def logs(
     """Show what a running task prints and logs: the last 64 kB, which its worker keeps in memory.
 
     Times are those at which the worker read the lines; stderr, where logging goes, is yellow. A line says how much is
-    left out where more is written than can be passed on. While nobody looks, nothing is sent and nothing is stored. The
-    audit trail says who looked; `allow_looks=False` in the application's AppConfig forbids it.
+    left out where more is written than can be passed on. Without this command, nothing is sent and nothing is stored.
+    The audit trail says who looked; `allow_looks=False` in the application's AppConfig forbids it.
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """

@@ -48,6 +48,40 @@ def _names(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
 
 
+GraceOption = Annotated[
+    float | None,
+    typer.Option(
+        parser=_grace,
+        metavar="auto|SECONDS",
+        show_default="auto",
+        help="How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime "
+        "kills after 10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
+    ),
+]
+UnknownTasksOption = Annotated[
+    UnknownTasks | None,
+    typer.Option(
+        help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
+        "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
+        show_default=False,
+    ),
+]
+QueueOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        "-Q",
+        metavar="NAME[,NAME]",
+        help="Serve only these queues of the application. May be repeated. Without it: all of them.",
+        show_default=False,
+    ),
+]
+ExceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--except", metavar="NAME[,NAME]", help="Serve all queues but these.", show_default=False),
+]
+
+
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
@@ -55,20 +89,8 @@ def worker(
     async_concurrency: Annotated[
         int, typer.Option(min=1, help="How many `async def` tasks one child runs at once.")
     ] = 100,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue",
-            "-Q",
-            metavar="NAME[,NAME]",
-            help="Serve only these queues of the application. May be repeated. Without it: all of them.",
-            show_default=False,
-        ),
-    ] = None,
-    except_queue: Annotated[
-        list[str] | None,
-        typer.Option("--except", metavar="NAME[,NAME]", help="Serve all queues but these.", show_default=False),
-    ] = None,
+    queue: QueueOption = None,
+    except_queue: ExceptOption = None,
     max_claim_batch: Annotated[int, typer.Option(min=0, help="The most tasks to claim at once; 0: all that fit.")] = 0,
     max_claim_per_worker: Annotated[
         int, typer.Option(min=0, help="The most tasks to keep claimed and not started; 0: as many as fit.")
@@ -76,24 +98,8 @@ def worker(
     max_tasks_per_child: Annotated[
         int | None, typer.Option(min=1, help="Replace a child after this many tasks, for tasks that leak memory.")
     ] = None,
-    shutdown_grace: Annotated[
-        float | None,
-        typer.Option(
-            parser=_grace,
-            metavar="auto|SECONDS",
-            show_default="auto",
-            help="How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime "
-            "kills after 10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
-        ),
-    ] = None,
-    unknown_tasks: Annotated[
-        UnknownTasks | None,
-        typer.Option(
-            help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
-            "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
-            show_default=False,
-        ),
-    ] = None,
+    shutdown_grace: GraceOption = None,
+    unknown_tasks: UnknownTasksOption = None,
     with_scheduler: Annotated[
         bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
     ] = False,

@@ -56,9 +56,10 @@ class AsyncRunner:
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="horsies async tasks", daemon=True)
 
-    def start(self) -> None:
-        """Run tasks until the parent closes the socket and the last task has ended."""
+    def start(self) -> int:
+        """Run tasks until the parent closes the socket and the last task has ended. Returns the id of their thread."""
         self._thread.start()
+        return self._thread.native_id or 0
 
     def join(self) -> None:
         self._thread.join()

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import deque
 from dataclasses import astuple
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.run.channel import Channel
@@ -81,7 +82,9 @@ class Child:
         self._channels = [self._control, *(track.channel for track in self._tracks)]
         self._dump = shared_memory("horsies stacks", 0)
         self._process, self._outputs = self._spawn()
-        self._stacks = StackReader(self._dump, lambda *question: self._control.send(question), self._process.signal)
+        self._stacks = StackReader(
+            self._dump, lambda *question: self._control.send(question), self._process.signal_thread
+        )
         self.pid = self._process.pid
         self.name = f"worker-{self.pid}"
 
@@ -171,7 +174,8 @@ class Child:
         """What this job is doing now, within a second; None if it has not begun or has ended."""
         for kind, track in enumerate(self._tracks):
             if key in track:
-                return await self._stacks.read(kind, track.number(key), with_locals=with_locals)
+                runs = partial(track.has_begun, key)
+                return await self._stacks.read(kind, track.number(key), runs, with_locals=with_locals)
         return None
 
     def read_progress(self) -> None:
@@ -289,7 +293,8 @@ class Child:
             if kind == "failed":
                 self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
             else:
-                self.task_names, self._coroutines = map(frozenset, rest)
+                names, coroutines, self._stacks.listener, self._stacks.threads = rest
+                self.task_names, self._coroutines = frozenset(names), frozenset(coroutines)
                 self._ready.set_result(None)
 
     def _lost(self) -> None:

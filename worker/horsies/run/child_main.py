@@ -111,7 +111,8 @@ def _serve(
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
     plain = SyncRunner(sync_channel, flush_output)
     runners.append(plain)
-    threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True).start()
+    listener = threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True)
+    listener.start()
     _take_sigterm(plain)
 
     sys.path[:] = path
@@ -128,12 +129,13 @@ def _serve(
         lambda: any(runner.has_left() for runner in runners if isinstance(runner, AsyncRunner)),
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
+    threads = [threading.get_native_id()]
     if coroutines:
         many = AsyncRunner(async_channel, tasks, limit, leases, progress, tracing, flush_output)
         runners.append(many)
-        many.start()
+        threads.append(many.start())
     leases.start()
-    parent.say("ready", list(tasks), coroutines)
+    parent.say("ready", list(tasks), coroutines, listener.native_id, threads)
     plain.run(tasks, leases, progress, tracing)
     if coroutines:
         many.join()

@@ -1,7 +1,7 @@
 """The Python stack of a job, read inside its child process: by the thread that listens to the parent.
 
 That thread needs the GIL. If user code holds it in C code, the interpreter's own dump answers instead: its signal
-handler runs without the GIL (`dump_on_signal`).
+handler runs without the GIL (`dump_on_signal`), in the thread whose frames it writes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ Frame: TypeAlias = "dict[str, Any]"
 
 
 def dump_on_signal(fd: int) -> None:
-    """From now on DUMP_SIGNAL writes the stacks of all threads there, whatever they are doing."""
+    """From now on a thread that gets DUMP_SIGNAL writes its own stack there, whatever it is doing.
+
+    Not `all_threads`: the frames of a thread that runs meanwhile are freed while the handler follows them.
+    """
     os.set_inheritable(fd, False)
-    faulthandler.register(DUMP_SIGNAL, file=fd, all_threads=True)
+    faulthandler.register(DUMP_SIGNAL, file=fd, all_threads=False)
 
 
 def stack_of_thread(ident: int | None, *, with_locals: bool) -> list[Frame]:

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.masking import mask
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.domain.errors import HorsiesError
+    from horsies.hooks import Event
     from horsies.lifecycle.finishing import Outcome
     from horsies.lifecycle.recovering import CrashedRun
     from horsies.lifecycle.scheduling import ScheduleRun
-    from horsies.run.hook_threads import Hooks
     from horsies.run.in_flight import InFlightTask
     from horsies.run.metrics.of_worker import WorkerMetrics
 
@@ -51,6 +51,16 @@ class Seconds(float):
     __format__ = object.__format__  # float's own would print all digits
 
 
+class HookCalls(Protocol):
+    """What calls the hooks of the application; it reports to `Events`, too."""
+
+    worker_id: str
+
+    def tell(self, event: Event) -> None: ...
+
+    async def close(self, within_s: float) -> None: ...
+
+
 class Events:
     """Names and levels of all events, and the counters of the status line."""
 
@@ -58,7 +68,7 @@ class Events:
         self._logger = logger or logging.getLogger(LOGGER_NAME)
         self.metrics: WorkerMetrics | None = None
         """Set by a worker that is scraped."""
-        self.hooks: Hooks | None = None
+        self.hooks: HookCalls | None = None
         """Set by a worker whose application has any."""
         self.finished = 0
         self.failed = 0

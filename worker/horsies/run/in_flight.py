@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.registry import AnyTask
     from horsies.run.child import Child
     from horsies.run.contract import Job
-    from horsies.run.metrics.of_worker import TaskSeries
+    from horsies.run.metrics.exposition import TaskSeries
 
 
 class Stage(IntEnum):

@@ -103,6 +103,11 @@ class Track:
     def number(self, key: str) -> int:
         return self._by_key[key].number
 
+    def has_begun(self, key: str) -> bool:
+        """Whether its code has been called, and its result has not come yet."""
+        flight = self._by_key.get(key)
+        return flight is not None and self._table.has_begun(flight.slot, flight.number)
+
     def submit(self, job: Job, confirmed_at: int) -> None:
         self._last_number = number = self._last_number + 1
         slot = self._free.pop()

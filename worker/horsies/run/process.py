@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _REAP_PAUSE_S: Final = 0.01
 _BLOCKED: Final = {signal.SIGINT, signal.SIGTERM}
+_TGKILL: Final = getattr(ctypes.CDLL(None), "tgkill", None)  # glibc has it from 2.30 on, musl does not
 
 
 class ChildProcess:
@@ -54,8 +56,14 @@ class ChildProcess:
     def kill(self) -> None:
         self._process.kill()
 
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
+    def signal_thread(self, thread: int, number: int) -> None:
+        """To the thread with this native id. Without tgkill the main thread gets it."""
+        if self._process.returncode is not None:
+            return  # its number may stand for another process
+        if _TGKILL is not None:
+            _TGKILL(self.pid, thread, number)
+        else:
+            self._process.send_signal(number)
 
     def reap(self) -> None:
         """The process has ended, or is about to: on systems other than Linux a closed socket is the first sign."""

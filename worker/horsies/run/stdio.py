@@ -58,8 +58,10 @@ def mark_prints(key_of_job: Callable[[], str | None]) -> Callable[[], None]:
     def flush() -> None:
         for stream in streams:
             # User code may have closed its stdout, or the pipe's other end may be closed.
-            with contextlib.suppress(ValueError, OSError):
+            try:  # noqa: SIM105 - suppress() takes 0.2 µs more, for each stream of each task
                 stream.flush()
+            except (ValueError, OSError):
+                pass
 
     return flush
 

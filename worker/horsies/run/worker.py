@@ -32,7 +32,7 @@ from horsies.run.slots import Slots
 from horsies.run.snapshots import Snapshots
 from horsies.run.starter import Starter
 from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
-from horsies.run.sweeper import duties
+from horsies.run.sweeper import Duty, duties
 from horsies.run.task_outcomes import TaskOutcomes
 from horsies.run.unknown_tasks import UnknownTasks
 from horsies.store.dedicated_connection import Lane, look_at_server
@@ -268,9 +268,9 @@ class Worker:
             on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
-        self.looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
+        self.looks: Looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
         self.progress_writer = ProgressWriter(who, upkeep, self.progress, lambda: slots.children)
-        self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
+        self.duties: list[Duty] = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
     def _lane(self, role: str) -> Lane:

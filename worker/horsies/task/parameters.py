@@ -32,6 +32,12 @@ class Parameters:
         self._fn = fn
         self._signature = inspect.signature(fn)
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
+        parameters = self._signature.parameters.values()
+        # With **more, a positional-only name that is given by keyword is one of those. Python 3.11's bind() refuses it,
+        # that of 3.13.0 takes it for the parameter.
+        takes_more = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+        only = inspect.Parameter.POSITIONAL_ONLY
+        self._more = {each.name for each in parameters if each.kind is only} if takes_more else set[str]()
 
     def why_not(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """None if the function can be called with these, otherwise the reason as a message."""
@@ -39,7 +45,7 @@ class Parameters:
         if shape in self._fitting:
             return None
         try:
-            self._signature.bind(*args, **kwargs)
+            self._signature.bind(*args, **{name: value for name, value in kwargs.items() if name not in self._more})
         except TypeError as error:
             return f"arguments do not fit {self}: {error}"
         if len(self._fitting) < _MOST_SHAPES:  # a function with **kwargs could be called with any number of shapes

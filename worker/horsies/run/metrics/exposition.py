@@ -48,6 +48,19 @@ class Histogram:
         self.total += value
 
 
+class TaskSeries:
+    """Of one task in one queue."""
+
+    __slots__ = ("completed", "failed", "run", "wait")
+
+    def __init__(self, wait_s: Sequence[float], run_s: Sequence[float]) -> None:
+        self.wait = Histogram(wait_s)
+        self.run = Histogram(run_s)
+        self.completed = 0
+        self.failed: dict[tuple[str, str], int] = {("failed", "error"): 0}
+        """By outcome and kind: what did not complete."""
+
+
 class Page:
     """The answer to one scrape; the samples of each metric stand together, below its description."""
 

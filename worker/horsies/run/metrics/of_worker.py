@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies import __version__
 from horsies.domain.codes import OperationalErrorCode
 from horsies.run.contract import TASK_INTERRUPTED, TASK_TIMEOUT
-from horsies.run.in_flight import Stage
-from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page
+from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page, TaskSeries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from horsies.run.in_flight import InFlightTask
-    from horsies.run.worker import Worker
 
 MOST_SERIES: Final = 100
 """Pairs of a task and a queue that have series of their own, about 40 lines of a page each; all others are `other`."""
@@ -124,19 +122,6 @@ SWEPT: Final = Metric(
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-class TaskSeries:
-    """Of one task in one queue."""
-
-    __slots__ = ("completed", "failed", "run", "wait")
-
-    def __init__(self) -> None:
-        self.wait = Histogram(_WAIT_S)
-        self.run = Histogram(_RUN_S)
-        self.completed = 0
-        self.failed: dict[tuple[str, str], int] = {("failed", "error"): 0}
-        """By outcome and kind: what did not complete."""
-
-
 class WorkerMetrics:
     """The counters. `Events` calls it, so each fact is told once for the log and for this."""
 
@@ -216,7 +201,7 @@ class WorkerMetrics:
             self.count(SWEPT, change, number=counts[change])
 
     def _new(self, held: InFlightTask) -> TaskSeries:
-        return self._tasks.setdefault(self._labels(held), TaskSeries())
+        return self._tasks.setdefault(self._labels(held), TaskSeries(_WAIT_S, _RUN_S))
 
     def _labels(self, held: InFlightTask) -> tuple[str, str]:
         """A name that is not registered is any text from the table, and there may be any number of them."""
@@ -224,11 +209,11 @@ class WorkerMetrics:
         if key not in self._tasks:
             if key[0] not in self._known or len(self._tasks) >= MOST_SERIES:
                 return OTHER, key[1]
-            self._tasks[key] = TaskSeries()
+            self._tasks[key] = TaskSeries(_WAIT_S, _RUN_S)
         return key
 
-    def page(self, worker: Worker, *, started: bool) -> Page:
-        """`started`: the worker has its parts, whose state is shown."""
+    def page(self) -> Page:
+        """What has been counted so far."""
         page = Page()
         page.add(BUILD, 1, __version__, platform.python_version())
         for labels, series in self._tasks.items():
@@ -243,26 +228,5 @@ class WorkerMetrics:
             page.add_histogram(STEPS, histogram, loop)
         for rule, histogram in self._sweeps.items():
             page.add_histogram(SWEEPS, histogram, rule)
-        page.add(STARTED, worker.started_at.timestamp())
         page.add(CPU, sum(os.times()[:2]))
-        page.add(PROCESSES, worker.settings.processes)
-        if started:
-            _add_state(page, worker)
         return page
-
-
-def _add_state(page: Page, worker: Worker) -> None:
-    """What is known of the worker at this moment."""
-    page.add(CHILDREN, len(worker.slots.children))
-    for kind, is_async in (("sync", False), ("async", True)):
-        page.add(SLOTS, worker.slots.capacity(is_async=is_async), kind)
-        page.add(SLOTS_USED, worker.in_flight.occupied(is_async=is_async), kind)
-    for stage in Stage:
-        page.add(IN_FLIGHT, worker.in_flight.count(stage), stage.name.lower())
-    page.add(REFUSED, worker.finisher.refused)
-    page.add(DRAINING, worker.claimer.draining)
-    page.add(MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
-    for loop in worker.loops.names:
-        page.add(STUCK, loop in worker.stuck, loop)
-    for lane in worker.lanes:
-        page.add(RECONNECTS, lane.reconnects, lane.use)

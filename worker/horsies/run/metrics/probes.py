@@ -5,19 +5,31 @@ from __future__ import annotations
 import asyncio
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from horsies.domain.masking import mask
+from horsies.run.in_flight import Stage
+from horsies.run.metrics import of_worker
 from horsies.run.metrics.exposition import CONTENT_TYPE
 from horsies.run.metrics.http import Address, HttpServer, Reply
-from horsies.run.metrics.of_worker import WorkerMetrics
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaError, require_current
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
+    from datetime import datetime
 
-    from horsies.run.worker import Worker
+    from horsies.app import Horsies
+    from horsies.run.claimer import Claimer
+    from horsies.run.events import Events
+    from horsies.run.finisher import Finisher
+    from horsies.run.in_flight import InFlightTasks
+    from horsies.run.loops import Supervisor
+    from horsies.run.metrics.exposition import Page
+    from horsies.run.settings import WorkerSettings
+    from horsies.run.slots import Slots
+    from horsies.run.snapshots import Snapshots
+    from horsies.store.dedicated_connection import Lane
 
 _SILENT_S: Final = 15.0
 """The snapshot loop writes every 5 s: two in a row are missing."""
@@ -31,12 +43,34 @@ class Phase(StrEnum):
     STOPPING = "stopping"
 
 
+class Probed(Protocol):
+    """The worker, as far as it is shown here. Its parts are there as soon as it no longer starts."""
+
+    app: Horsies
+    settings: WorkerSettings
+    events: Events
+    phase: Phase
+    started_at: datetime
+    in_flight: InFlightTasks
+    slots: Slots
+    claimer: Claimer
+    finisher: Finisher
+    snapshots: Snapshots
+    lanes: list[Lane]
+
+    @property
+    def loops(self) -> Supervisor: ...
+
+    @property
+    def stuck(self) -> dict[str, float]: ...
+
+
 class Probes:
     """Answers from before the worker waits for its database until it has stored its last outcome."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Probed) -> None:
         self._worker = worker
-        self._metrics = worker.events.metrics = WorkerMetrics(worker.app.tasks)
+        self._metrics = worker.events.metrics = of_worker.WorkerMetrics(worker.app.tasks)
         self._schema_problem: str | None = None
         self._schema_seen = time.monotonic()  # the start itself requires a current one
         port = worker.settings.metrics_port or 0
@@ -55,7 +89,11 @@ class Probes:
         self._worker.events.note("metrics", url=f"{self.url}/metrics")
 
     async def _scrape(self) -> Reply:
-        page = self._metrics.page(self._worker, started=self._worker.phase is not Phase.STARTING)
+        page, worker = self._metrics.page(), self._worker
+        page.add(of_worker.STARTED, worker.started_at.timestamp())
+        page.add(of_worker.PROCESSES, worker.settings.processes)
+        if worker.phase is not Phase.STARTING:
+            _add_state(page, worker)
         return Reply(200, page.encoded(), CONTENT_TYPE)
 
     async def _healthz(self) -> Reply:
@@ -80,7 +118,7 @@ class Probes:
         return self._schema_problem
 
 
-def why_not_ready(worker: Worker) -> str | None:
+def why_not_ready(worker: Probed) -> str | None:
     """Why this worker takes no tasks at the moment; None if it does."""
     if worker.phase is not Phase.RUNNING:
         return worker.phase.value
@@ -95,3 +133,20 @@ def why_not_ready(worker: Worker) -> str | None:
     if worker.stuck:
         return ", ".join(f"the loop {name} is stuck for {since:.0f} s" for name, since in worker.stuck.items())
     return None
+
+
+def _add_state(page: Page, worker: Probed) -> None:
+    """What is known of the worker at this moment."""
+    page.add(of_worker.CHILDREN, len(worker.slots.children))
+    for kind, is_async in (("sync", False), ("async", True)):
+        page.add(of_worker.SLOTS, worker.slots.capacity(is_async=is_async), kind)
+        page.add(of_worker.SLOTS_USED, worker.in_flight.occupied(is_async=is_async), kind)
+    for stage in Stage:
+        page.add(of_worker.IN_FLIGHT, worker.in_flight.count(stage), stage.name.lower())
+    page.add(of_worker.REFUSED, worker.finisher.refused)
+    page.add(of_worker.DRAINING, worker.claimer.draining)
+    page.add(of_worker.MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
+    for loop in worker.loops.names:
+        page.add(of_worker.STUCK, loop in worker.stuck, loop)
+    for lane in worker.lanes:
+        page.add(of_worker.RECONNECTS, lane.reconnects, lane.use)
