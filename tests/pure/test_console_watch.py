@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from health_scene import NOON, a_queue, a_report, a_worker, gone
 from test_console_link_status import STATUS
+from textual.app import App
 
+from horsies.config.contexts import ConfigFile
 from horsies.views import Failures
 from horsies_tui.feed.status import LinkState
 from horsies_tui.health.alerts import Alert, Level
 from horsies_tui.health.glance import Glance
 from horsies_tui.health.watch import FORGOTTEN_AFTER, AlertWatch
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.shell.attention import has_title, title_of
+from horsies_tui.shell.attention import Attention, has_title, title_of
 
 WORSE, BAD = Alert("a", Level.CRITICAL, "a", ""), Alert("b", Level.DEGRADED, "b", "")
 
@@ -80,3 +85,28 @@ def test_the_title_of_a_lost_connection_says_so_and_no_name_acts_on_the_terminal
 )
 def test_terminals_without_a_window_get_no_title(term: str, has: bool) -> None:
     assert has_title({"TERM": term}) is has
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_the_bell_and_the_title_are_as_the_config_file_says(on: bool) -> None:
+    """Without a driver nothing is written; tests/terminal/test_attention.py has the bytes."""
+
+    class Quiet(App[None]):
+        rang = 0
+
+        def bell(self) -> None:
+            self.rang += 1
+
+    def session(glance: Glance) -> Any:
+        read = SimpleNamespace(snapshot=SimpleNamespace(glance=glance, report=a_report()))
+        return SimpleNamespace(is_open=True, watch=read, recovery=read)
+
+    app, config = Quiet(), ConfigFile(Path("/nowhere"), {}, None, bell=on, title=on)
+    attention = Attention(app, config, glyphs(ascii_only=False), {"TERM": "xterm"})
+    one = session(a_glance("A"))
+    attention.look(one, STATUS)
+    one.watch.snapshot.glance = a_glance("A", "B", minutes=1)
+    attention.look(one, STATUS)
+    attention.look(session(a_glance("A", "B", "C", minutes=2)), STATUS)
+    assert app.rang == on, "alerts of another database are not new"
+    assert attention.title == ("horsies prod ● Degraded, 3 alerts" if on else "")
