@@ -68,7 +68,7 @@ class Screen:
 
 @asynccontextmanager
 async def console(url: str, size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[Screen]:
-    config = ConfigFile(Path("config.toml"), {}, None, filters=NAMED)
+    config = ConfigFile(Path("config.toml"), {}, None, filters=NAMED, story=options.pop("story", True))
     choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
     app = ConsoleApp(ConsoleOptions(choice, config, **{"screen": "tasks", **options}))
     async with app.run_test(size=size) as pilot:

@@ -21,12 +21,13 @@ from rich.cells import cell_len
 from task_steps import Screen, console
 from test_frame_outage import stopped
 
+from horsies.cli.payload import Masks
 from horsies.store.embedded import Place, acquire
 from horsies.store.schema import create
 from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
 from horsies_tui.recovery.rows import COLUMNS as DESK_COLUMNS
+from horsies_tui.tasks.columns import ArgumentTexts
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.task_columns import TASK_COLUMNS
 from horsies_tui.workers.columns import HELD_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from horsies_tui.look.cells import Column, ColumnSet, Placed
 
-SIZE: Final = (200, 72)
+SIZE: Final = (200, 72)  # the lists alone, so that all of their columns are there
 READ_AGO_S: Final = 16.0
 """Without notifications workers and overview are read every 15 s, so figures may be that old."""
 _drawn: Final[dict[tuple[Column[Any], ...], tuple[Placed[Any], ...]]] = {}
@@ -182,7 +183,7 @@ def tasks(text: str, truth: dict[str, Any]) -> None:
     chips = {word: number(amount) for amount, word in re.findall(r"([\d,]+\+?) ([a-z]+)", lines[3])}
     assert chips.pop("tasks") == sum(truth["states"].values())
     assert {state: amount for state, amount in chips.items() if amount} == truth["states"]
-    for row in table(text, TASK_COLUMNS, "STATE"):
+    for row in table(text, ArgumentTexts(Masks()).columns(), "STATE"):
         counted = truth["tasks"][row["id"]]
         is_span(row["age"], counted["age"])
         is_span(row["run"], counted["run"])
@@ -338,7 +339,7 @@ async def test_every_figure_of_every_screen_is_what_sql_counts_after_load_and_af
     database: str, connection: asyncpg.Connection
 ) -> None:
     await prepare(connection)
-    async with BlackholeProxy(database) as proxy, console(proxy.url, SIZE, screen="overview") as screen:
+    async with BlackholeProxy(database) as proxy, console(proxy.url, SIZE, screen="overview", story=False) as screen:
         async with load(database):
             await screen.sees("LIVE", "all queues", "── alerts")
             await screen.sees("finished/s")
@@ -375,7 +376,7 @@ async def test_every_figure_is_right_again_after_the_server_was_restarted(short_
     prepared = await asyncpg.connect(held.url)
     await create(prepared)
     await prepare(prepared)
-    async with console(held.url, SIZE, screen="overview") as screen:
+    async with console(held.url, SIZE, screen="overview", story=False) as screen:
         await screen.sees("LIVE", "all queues", "── alerts")
         await all_agree(screen, prepared)
         await prepared.close()
