@@ -269,7 +269,7 @@ class Worker:
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
         self.looks: Looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
-        self.progress_writer = ProgressWriter(who, upkeep, self.progress, lambda: slots.children)
+        self.progress_writer: ProgressWriter = ProgressWriter(who, upkeep, self.progress, lambda: slots.children)
         self.duties: list[Duty] = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 

@@ -38,6 +38,8 @@ async def usual_durations(conn: asyncpg.Connection, names: Iterable[str]) -> Map
     if not wanted:
         return {}
     indexed = await conn.fetchval(statement(__name__, "view_has_index_by_name"))
-    source, most = ("durations", MOST_OF_A_NAME) if indexed else ("attempts", MOST_ATTEMPTS)
-    rows = await conn.fetch(statement(__name__, f"view_usual_{source}"), wanted, USUAL_OVER, most)
+    if indexed:
+        rows = await conn.fetch(statement(__name__, "view_usual_durations"), wanted, USUAL_OVER, MOST_OF_A_NAME)
+    else:
+        rows = await conn.fetch(statement(__name__, "view_usual_attempts"), wanted, USUAL_OVER, MOST_ATTEMPTS)
     return {row["name"]: Usual(*tuple(row)[1:]) for row in rows}

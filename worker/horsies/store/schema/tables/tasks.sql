@@ -141,9 +141,8 @@ CREATE INDEX IF NOT EXISTS ix_horsies_tasks_finished
     WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED');
 -- The newest ended tasks of each name: usual durations, statistics by name. Without it a task that runs once an hour
 -- among 100 in a second is not found. It costs a task 85 bytes of WAL when it ends, 2 % of what it writes from its claim
--- on, and of the server's time 1 % one at a time and 2 to 4 % in batches of 50 (tests/bench/test_claim_index_cost.py).
--- In a CASE, here and in the queries: otherwise a plan might read all tasks of a day along ix_horsies_tasks_finished to
--- find those of one name.
+-- on, and of the server's time 1 % one at a time and 2 to 4 % in batches of 50. In a CASE, here and in the queries:
+-- otherwise a plan might read all tasks of a day along ix_horsies_tasks_finished to find those of one name.
 CREATE INDEX IF NOT EXISTS ix_horsies_tasks_finished_by_name
     ON horsies_tasks (task_name, (COALESCE(completed_at, failed_at)))
     WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
