@@ -87,7 +87,7 @@ class LinkStatus:
 
     @property
     def is_up(self) -> bool:
-        """Whether the database can be queried now."""
+        """Whether the database can be queried now, or a recording takes its place."""
         return self.state not in (LinkState.CONNECTING, LinkState.STALE, LinkState.DOWN)
 
     def next_try_in_s(self, now: datetime) -> float | None:

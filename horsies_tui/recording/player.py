@@ -120,9 +120,12 @@ class Player:
             "" if left is None else f"{part.what} was on screen until {_moment(left):%H:%M:%SZ}, and is as it was then"
         )
         try:
-            return Seen(self._tracks.values(key, frame), at, note)
+            values = self._tracks.values(key, frame)
         except RecordingError as error:
             return Seen(None, note=error.message)
+        if not isinstance(values, tuple) or len(values) != len(part.fields):
+            return Seen(None, note=f"{part.what} was recorded by another release, which shows it")
+        return Seen(values, at, note)
 
     def status(self) -> LinkStatus:
         """That of the console that recorded, at this moment."""

@@ -213,6 +213,12 @@ def test_a_part_that_cannot_be_read_later_says_so_and_the_others_are_shown(path:
     assert player_at(path, 10).status() == STATUS
 
 
+def test_a_part_with_other_fields_is_left_to_the_release_that_recorded_it(path: Path) -> None:
+    Scene(path).at(0, rows=("a",))
+    seen = player_at(path, 0).look("tasks", Part("rows", ("rows", "new"), ("", "newest"), what="this filter"))
+    assert (seen.values, seen.note) == (None, "this filter was recorded by another release, which shows it")
+
+
 def test_it_is_paused_sped_up_and_ends_where_the_recording_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(path)
     for second in range(61):
