@@ -50,7 +50,7 @@ class Screen:
         await self.pilot.press(*keys)
 
     async def sees(self, *words: str) -> str:
-        await until(self.pilot, lambda: all(word in self.text for word in words), f"shows {words}")
+        await until(self.pilot, lambda: all(map(self.text.__contains__, words)), f"shows {words}")
         return self.text
 
     async def loses(self, word: str) -> None:

@@ -51,7 +51,7 @@ async def connected(pilot: Pilot[Any]) -> None:
 
 
 async def ready(pilot: Pilot[Any], *words: str) -> str:
-    await until(pilot, lambda: all(word in shown(pilot.app.screen) for word in words), f"shows {words}")
+    await until(pilot, lambda: all(map(shown(pilot.app.screen).__contains__, words)), f"shows {words}")
     return shown(pilot.app.screen)
 
 

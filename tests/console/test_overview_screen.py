@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 from feed_steps import send
+from forked_commands import Command
 from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from verb_steps import until
@@ -26,7 +26,6 @@ from horsies_tui.overview.view import OverviewView
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.chart_grid import ChartGrid
 
-HORSIES = Path(sys.executable).with_name("horsies")
 APPS = Path(__file__).parent.parent / "process"
 OVERVIEW: Any = {"screen": "overview"}
 
@@ -331,8 +330,8 @@ async def test_it_is_there_again_when_one_comes_back_to_it(database: str, connec
 
 
 def start_worker(database: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
+    return Command(
+        ["worker", "worker_app:app", "--log-format", "json"],
         env={**os.environ, "HORSIES_DATABASE_URL": database},
         cwd=APPS,
         stderr=subprocess.DEVNULL,

@@ -32,7 +32,7 @@ async def interrupted(conn: asyncpg.Connection, *ids: str, name: str = "shop.bui
 
 async def ready(pilot: Pilot[Any], *words: str) -> str:
     """The screen, once it shows all of these words."""
-    await until(pilot, lambda: all(word in shown(pilot.app.screen) for word in words), f"shows {words}")
+    await until(pilot, lambda: all(map(shown(pilot.app.screen).__contains__, words)), f"shows {words}")
     return shown(pilot.app.screen)
 
 

@@ -6,17 +6,16 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
+from forked_commands import Command
 from task_screen_steps import opened
 
 from horsies.domain.ids import new_task_id
 
-HORSIES = Path(sys.executable).with_name("horsies")
 APPS = Path(__file__).parent.parent / "process"
 ONCE_MORE = {"max_retries": 1, "intervals": [1], "backoff_strategy": "fixed", "jitter": False}
 
@@ -24,8 +23,8 @@ ONCE_MORE = {"max_retries": 1, "intervals": [1], "backoff_strategy": "fixed", "j
 @pytest.fixture
 def worker(database: str) -> Iterator[subprocess.Popen[str]]:
     """`horsies worker` as a separate process."""
-    process = subprocess.Popen(
-        [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
+    process = Command(
+        ["worker", "worker_app:app", "--log-format", "json"],
         env={**os.environ, "HORSIES_DATABASE_URL": database},
         cwd=APPS,
         stderr=subprocess.PIPE,
@@ -80,8 +79,8 @@ async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
 @pytest.fixture
 def hanging(database: str) -> Iterator[None]:
     """A worker for tasks that hang."""
-    process = subprocess.Popen(
-        [HORSIES, "worker", "hang_app:app", "--processes", "2"],
+    process = Command(
+        ["worker", "hang_app:app", "--processes", "2"],
         env={**os.environ, "HORSIES_DATABASE_URL": database},
         cwd=APPS,
         stderr=subprocess.DEVNULL,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,21 +12,21 @@ from typing import Any
 
 import asyncpg
 import pytest
+from forked_commands import Command
 from verb_steps import until
 from worker_steps import Screen, grow_older, hold, tell, workers
 
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
 
-HORSIES = Path(sys.executable).with_name("horsies")
 APPS = Path(__file__).parent.parent / "process"
 
 
 @pytest.fixture
 def worker(database: str) -> Iterator[subprocess.Popen[str]]:
     """`horsies worker` as a separate process, which claims two tasks more than it runs."""
-    process = subprocess.Popen(
-        [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
+    process = Command(
+        ["worker", "worker_app:app", "--log-format", "json"],
         env={**os.environ, "HORSIES_DATABASE_URL": database, "TEST_PREFETCH": "2"},
         cwd=APPS,
         stderr=subprocess.DEVNULL,

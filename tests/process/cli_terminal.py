@@ -9,13 +9,11 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
-from pathlib import Path
 
-HORSIES = Path(sys.executable).with_name("horsies")
+from forked_commands import Command
+
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PATIENCE_S = 30.0
 
@@ -27,8 +25,8 @@ class Terminal:
         self.text = ""
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        self.process = subprocess.Popen(
-            [HORSIES, *words], env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        self.process: Command[bytes] = Command(
+            words, env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
         )
         os.close(slave)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
 import pytest
+from forked_commands import run_command
 
 APP = """
 from __future__ import annotations
@@ -49,9 +50,9 @@ def check(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def horsies(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # -B: a module that is written twice within a second would be taken from its bytecode
-    command = [sys.executable, "-BP", "-m", "horsies", *words]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60)
+    # A module that is written twice within a second would be taken from its bytecode.
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return run_command(words, env=environ, cwd=directory, text=True)
 
 
 @pytest.mark.parametrize("words", [["jobs:app"], ["jobs.py"], ["-m", "jobs"], ["--module", "jobs", "jobs"]])

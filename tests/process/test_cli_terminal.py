@@ -12,7 +12,8 @@ import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
 from cli_steps import failed, insert, running, said, statuses
-from cli_terminal import ESCAPES, HORSIES, Terminal
+from cli_terminal import ESCAPES, Terminal
+from forked_commands import Command, run_command
 
 from horsies.cli.tables import width_of
 
@@ -175,7 +176,7 @@ async def test_colour_is_left_out_where_it_is_not_wanted(
 
 
 def piped(environ: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([HORSIES, *words], env=environ, capture_output=True, timeout=60)
+    return run_command(words, env=environ)
 
 
 async def test_an_output_that_has_no_glyphs_gets_letters(
@@ -230,14 +231,14 @@ async def test_bytes_that_are_no_text_are_no_trouble(
     environ: dict[str, str], connection: asyncpg.Connection, words: list[bytes], code: int
 ) -> None:
     await insert(connection, "t", queue_name="'mail'")
-    done = await asyncio.to_thread(subprocess.run, [HORSIES, *words], env=environ, capture_output=True, timeout=60)
+    done = await asyncio.to_thread(run_command, words, env=environ)
     assert done.returncode == code, done.stderr
     assert b"--debug" not in done.stderr
 
 
 def first_line_only(environ: dict[str, str], *words: str) -> tuple[bytes, bytes]:
     """The output to a reader that leaves after one line, and the command's message about it."""
-    with subprocess.Popen([HORSIES, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+    with Command(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         assert command.stdout is not None
         assert command.stderr is not None
         line = command.stdout.readline()
@@ -259,7 +260,7 @@ async def waits_for_a_lock(connection: asyncpg.Connection) -> None:
     """Wait until the command waits for a lock."""
     async with asyncio.timeout(30):
         while not await connection.fetchval(f"SELECT count(*) {WAITING}"):
-            pass
+            await connection.execute("SELECT pg_sleep(0.01)")
 
 
 async def test_a_second_interrupt_breaks_off_and_says_where_to_look(

@@ -19,6 +19,7 @@ import asyncpg
 import psutil
 import pytest
 from database_server import DatabaseServer, new_role, url_with
+from forked_commands import HORSIES, Command, run_command
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -26,8 +27,6 @@ from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import LOCK_KEY
-
-HORSIES = Path(sys.executable).with_name("horsies")
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def environ(tmp_path: Path, short_directory: Path) -> dict[str, str]:
 
 
 def run(environ: dict[str, str], *words: str, answer: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([HORSIES, *words], env=environ, capture_output=True, text=True, input=answer, timeout=60)
+    return run_command(words, env=environ, text=True, input=answer)
 
 
 def fails(environ: dict[str, str], *words: str, code: int = 1) -> str:
@@ -64,7 +63,7 @@ def test_help_teaches_and_answers_within_three_tenths_of_a_second(environ: dict[
     took = []
     for _ in range(5):
         begin = time.perf_counter()
-        said = run(environ, "--help")
+        said = subprocess.run([HORSIES, "--help"], env=environ, capture_output=True, text=True)
         took.append(time.perf_counter() - begin)
         assert said.returncode == 0
     for words in ("HORSIES_DATABASE_URL", "--context", "embedded", "horsies db status", "--install-completion"):
@@ -103,7 +102,7 @@ def test_a_url_in_the_wrong_place_keeps_its_password(environ: dict[str, str], wo
 
 def test_an_argument_that_is_no_text_is_one_clear_error(environ: dict[str, str]) -> None:
     url = b"postgresql://u:hunter2\xff@127.0.0.1:1/d"
-    done = subprocess.run([HORSIES, "db", "status", "--database-url", url], env=environ, capture_output=True, text=True)
+    done = run_command(["db", "status", "--database-url", url], env=environ, text=True)
     assert done.returncode == 1
     assert "error[HRS-203]: nothing answers at 127.0.0.1:1" in done.stderr
     assert "hunter2" not in done.stderr
@@ -187,8 +186,8 @@ def test_a_production_context_wants_its_name_typed(environ: dict[str, str], empt
 
 def test_one_interrupt_ends_the_question(environ: dict[str, str]) -> None:
     write_config(environ, '[contexts.prod]\nurl = "postgresql://h/d"\nproduction = true\n')
-    words = [HORSIES, "db", "init", "--context", "prod"]
-    with subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+    words = ["db", "init", "--context", "prod"]
+    with Command(words, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         assert command.stderr is not None
         question = b"prod is a production database (h/d). Type its name to go on: "
         assert command.stderr.read(len(question)) == question
@@ -283,6 +282,7 @@ async def test_a_connection_lost_in_the_middle_is_one_clear_error(environ: dict[
     deadline = time.monotonic() + 20
     while not await connection.fetchval(TERMINATE_WAITING_INIT):
         assert time.monotonic() < deadline, "db init does not wait for the lock"
+        await connection.execute("SELECT pg_sleep(0.01)")
     _, said = await command.communicate()
     await connection.close()
     assert command.returncode == 1
@@ -396,7 +396,7 @@ def test_a_dumb_terminal_gets_no_colour(environ: dict[str, str]) -> None:
     environ["DATABASE_URL"] = "mysql://h/d"
     for terminal, coloured in (("dumb", False), ("xterm", True)):
         ours, theirs = pty.openpty()
-        subprocess.run([HORSIES, "db", "status"], env={**environ, "TERM": terminal}, stderr=theirs, timeout=60)
+        run_command(["db", "status"], env={**environ, "TERM": terminal}, stderr=theirs)
         assert (b"\x1b[" in os.read(ours, 10_000)) is coloured
         os.close(ours)
         os.close(theirs)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Callable
 
 import test_worker
-from test_worker import HERE, HORSIES, PATIENCE_S, Table, Worker
+from forked_commands import run_command
+from test_worker import HERE, Table, Worker
 
 table, start = test_worker.table, test_worker.start  # the fixtures
 
 
 def check(database: str, **environ: str) -> str:
     """The stderr of `horsies check` at its default level."""
-    done = subprocess.run(
-        [HORSIES, "check", "worker_app.py:app"],
-        env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    environ = {**os.environ, "HORSIES_DATABASE_URL": database, **environ}
+    done = run_command(["check", "worker_app.py:app"], env=environ, cwd=HERE, text=True)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

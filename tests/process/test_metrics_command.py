@@ -11,13 +11,13 @@ import time
 
 import pytest
 from cli_steps import said
+from forked_commands import Command, run_command
 from scraping import scrape, value
-from test_worker import HORSIES
 
 
 async def test_it_serves_until_sigterm_without_an_application(database: str) -> None:
-    process = subprocess.Popen(  # noqa: ASYNC220
-        [HORSIES, "metrics", "--port", "0", "--log-format", "json"],
+    process: Command[str] = Command(
+        ["metrics", "--port", "0", "--log-format", "json"],
         env={**os.environ, "HORSIES_DATABASE_URL": database},
         stderr=subprocess.PIPE,
         text=True,
@@ -42,7 +42,7 @@ def test_a_port_in_use_is_one_error_though_the_database_is_away(monkeypatch: pyt
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         began = time.monotonic()
-        ended = subprocess.run([HORSIES, "metrics", "--port", port], capture_output=True, text=True, timeout=20)
+        ended = run_command(["metrics", "--port", port], text=True)
     assert time.monotonic() - began < 10
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"error[HRS-206]: cannot listen at 127.0.0.1:{port}, as --port {port} asks")

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import test_worker
 from blackhole_proxy import BlackholeProxy
+from forked_commands import run_command
 from scraping import Samples, get, scrape, until, until_ready, value
-from test_worker import HERE, HORSIES, Table, Worker, options
+from test_worker import HERE, Table, Worker, options
 
 from horsies import __version__
 from horsies.operations.actor import Actor
@@ -148,8 +149,7 @@ async def test_a_worker_that_waits_for_its_database_is_alive_and_not_ready(
 
 def run_worker(*given: str, url: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "HORSIES_DATABASE_URL": url}
-    words = [HORSIES, "worker", "worker_app:app", *given]
-    return subprocess.run(words, env=environ, cwd=HERE, capture_output=True, text=True, timeout=30)
+    return run_command(["worker", "worker_app:app", *given], env=environ, cwd=HERE, text=True)
 
 
 def test_a_port_in_use_is_one_error_before_anything_starts() -> None:

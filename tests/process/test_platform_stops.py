@@ -14,7 +14,8 @@ import asyncpg
 import psutil
 import pytest
 from blackhole_proxy import BlackholeProxy
-from test_worker import HERE, HORSIES, Table, Worker, start, table
+from forked_commands import Command, run_command
+from test_worker import HERE, Table, Worker, start, table
 
 __all__ = ["start", "table"]
 
@@ -123,8 +124,8 @@ def test_the_banner_says_which_grace_and_why(
     database: str, platform: dict[str, str], options: list[str], wanted: str
 ) -> None:
     environ = {**os.environ, "HORSIES_DATABASE_URL": database, **platform}
-    command = [HORSIES, "worker", "worker_app:app", *options]
-    with subprocess.Popen(command, env=environ, cwd=HERE, stdout=subprocess.PIPE, text=True) as worker:
+    command = ["worker", "worker_app:app", *options]
+    with Command(command, env=environ, cwd=HERE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         banner: dict[str, str] = {}
         for line in worker.stdout:
@@ -138,7 +139,6 @@ def test_the_banner_says_which_grace_and_why(
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf"])
 def test_a_grace_that_is_no_time_is_refused(value: str) -> None:
-    command = [HORSIES, "worker", "worker_app:app", f"--shutdown-grace={value}"]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
+    done = run_command(["worker", "worker_app:app", f"--shutdown-grace={value}"], cwd=HERE, text=True)
     assert done.returncode == 2
     assert f"{value!r} is not auto, or a number of" in done.stderr

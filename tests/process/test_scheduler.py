@@ -18,9 +18,9 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from forked_commands import Command, run_command
 from schedule_scene import add_schedule, definition
 
-HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 SECOND = timedelta(seconds=1)
 PATIENCE_S = 30.0
@@ -41,8 +41,8 @@ def nothing_left_running() -> Iterator[None]:
 
 
 def scheduler(database: str, *options: str, command: str = "scheduler", **environ: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [HORSIES, command, "schedule_app:app", *options],
+    process: Command[str] = Command(
+        [command, "schedule_app:app", *options],
         env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},
         cwd=HERE,
         stdout=subprocess.PIPE,
@@ -223,14 +223,7 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
 
 
 def command(database: str, *words: str, group: str = "schedules") -> tuple[int, str]:
-    done = subprocess.run(
-        [HORSIES, group, *words, "--database-url", database],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_command([group, *words, "--database-url", database], text=True)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -335,9 +328,7 @@ async def test_a_schedule_is_completed_by_its_name_and_run_by_its_command(
     environ = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies schedules pause gr", "COMP_CWORD": "3"}
     for url, names in ((database, "green"), ("postgresql://u@127.0.0.1:1/nowhere", "")):
         environ = {**os.environ, **environ, "HORSIES_DATABASE_URL": url}
-        done = await asyncio.to_thread(
-            subprocess.run, [HORSIES], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
+        done = await asyncio.to_thread(run_command, [], env=environ, text=True)
         assert (done.stdout.strip(), done.stderr) == (names, "")
     code, output = await asyncio.to_thread(command, database, "run-now", "green", "--yes", "--json")
     (row,) = json.loads(output)["rows"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import test_worker
-from test_worker import HERE, HORSIES, Table, Worker, options, result_of
+from forked_commands import run_command
+from test_worker import HERE, Table, Worker, options, result_of
 
 table, start = test_worker.table, test_worker.start  # the fixtures
 
@@ -109,13 +109,7 @@ async def test_a_worker_told_to_stop_gives_back_what_it_would_have_failed(
 
 
 def test_a_word_that_is_neither_is_refused(database: str) -> None:
-    done = subprocess.run(
-        [HORSIES, "worker", "worker_app:app", "--unknown-tasks", "ignore"],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    done = run_command(["worker", "worker_app:app", "--unknown-tasks", "ignore"], cwd=HERE, text=True)
     assert done.returncode == 2
     assert "leave" in done.stderr
     assert "ignore" in done.stderr

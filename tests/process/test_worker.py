@@ -19,6 +19,7 @@ import asyncpg
 import psutil
 import pytest
 from database_server import DatabaseServer
+from forked_commands import Command, run_command
 
 from horsies.domain.ids import new_task_id
 from horsies.operations.actor import Actor
@@ -26,7 +27,6 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 
-HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 PATIENCE_S = 20.0
 
@@ -35,8 +35,8 @@ class Worker:
     """A worker as a separate process; its log, one JSON object per line, is read as it arrives."""
 
     def __init__(self, *options: str, app: str = "worker_app:app", **environ: str) -> None:
-        self.process = subprocess.Popen(
-            [HORSIES, "worker", app, "--log-format", "json", "--loglevel", "DEBUG", *options],
+        self.process = Command(
+            ["worker", app, "--log-format", "json", "--loglevel", "DEBUG", *options],
             env={**os.environ, **environ},
             cwd=HERE,
             stderr=subprocess.PIPE,
@@ -499,14 +499,8 @@ async def test_a_worker_tells_about_itself_every_few_seconds(table: Table, start
 
 def test_a_wrong_module_is_one_clear_error(database: str) -> None:
     for module in ("no_such_module:app", "worker_app:nope", "worker_app.py.oops"):
-        done = subprocess.run(
-            [HORSIES, "worker", module],
-            env={**os.environ, "HORSIES_DATABASE_URL": database},
-            cwd=HERE,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        environ = {**os.environ, "HORSIES_DATABASE_URL": database}
+        done = run_command(["worker", module], env=environ, cwd=HERE, text=True)
         assert done.returncode == 1
         assert done.stderr.startswith("error[HRS-")
         assert "Traceback" not in done.stderr

@@ -1,0 +1,219 @@
+"""`horsies` commands in processes of their own, forked from one that has imported the package.
+
+To list tasks costs 0.08 s of processor time so, and 0.4 s with the installed script, most of it for imports; a worker
+until it is ready costs 0.45 s, not 0.9 s. After the fork nothing differs: `main()` runs with its own arguments,
+environment, directory, streams and signals. Where the encoding or Python's own variables differ from those of the
+tests, and on systems without pidfds, the installed script is started. The tests of the README, of the demo and of the
+console in a terminal always start it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import inspect
+import io
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any, AnyStr, NamedTuple, NoReturn
+
+import setproctitle
+
+HORSIES = Path(sys.executable).with_name("horsies")
+_LARGEST = 1_000_000
+_TAKEN_OVER = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+_CALL = inspect.signature(subprocess.Popen._execute_child)
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+
+
+class _Request(NamedTuple):
+    words: list[str]
+    environ: dict[str, str]
+    directory: str
+    new_session: bool
+
+
+class Command(subprocess.Popen[AnyStr]):
+    """`subprocess.Popen` of the command `horsies` with these words."""
+
+    def __init__(self, words: Sequence[str | bytes | Path], **options: Any) -> None:
+        self._pidfd = -1
+        super().__init__([HORSIES, *words], **options)
+
+    def _execute_child(self, *given: Any) -> None:
+        """What `subprocess.Popen` calls when its pipes are open."""
+        call = _CALL.bind(self, *given).arguments
+        environ = dict(os.environ if call["env"] is None else call["env"])
+        if call["pass_fds"] or call["preexec_fn"] or call["process_group"] != -1 or not _is_like_here(environ):
+            super()._execute_child(*given)
+            return
+        words = [os.fsdecode(word) for word in call["args"][1:]]
+        request = _Request(words, environ, os.fspath(call["cwd"] or Path.cwd()), call["start_new_session"])
+        pipes = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
+        self.pid = _server().ask(request, [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)])
+        self._pidfd = os.pidfd_open(self.pid)
+        self._child_created = True
+        self._close_pipe_fds(*(call[name] for name in _PIPES))
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        """As `os.waitpid`: the process that has forked it reaps it when it is asked to."""
+        if self._pidfd < 0:
+            return super()._try_wait(wait_flags)
+        waiting = select.poll()
+        waiting.register(self._pidfd, select.POLLIN)
+        if not waiting.poll(0 if wait_flags & os.WNOHANG else None):
+            return 0, 0
+        status = _server().ask(self.pid)
+        os.close(self._pidfd)
+        return self.pid, status
+
+    def _internal_poll(self, *others: Any, **named: Any) -> int | None:
+        if self._pidfd < 0:
+            return super()._internal_poll(*others, **named)
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):
+            try:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)
+            finally:
+                self._waitpid_lock.release()
+        return self.returncode
+
+
+def run_command(words: Sequence[str | bytes | Path], **options: Any) -> subprocess.CompletedProcess[Any]:
+    """`subprocess.run` of the command, with captured output."""
+    answer, timeout = options.pop("input", None), options.pop("timeout", 60)
+    stdin = subprocess.DEVNULL if answer is None else subprocess.PIPE
+    options = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    with Command(words, **options) as command:
+        try:
+            out, err = command.communicate(answer, timeout)
+        except BaseException:
+            command.kill()
+            raise
+    return subprocess.CompletedProcess(command.args, command.returncode, out, err)
+
+
+def _is_like_here(environ: Mapping[str, str]) -> bool:
+    """Whether Python would start in this environment as it has started here."""
+    return sys.platform == "linux" and _start(environ) == _start(os.environ)
+
+
+def _start(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """What Python reads when it starts; without a locale it takes C.UTF-8."""
+    given = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "C")
+    own = {name: environ[name] for name in environ if name.startswith("PYTHON") and name not in _TAKEN_OVER}
+    return "C.UTF-8" if given in ("C", "POSIX") else given, own
+
+
+class _Server:
+    """The process that forks: one for each process of tests. It ends when this one closes the socket, or is killed."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._one_at_a_time = threading.Lock()
+        with theirs:
+            arguments = [sys.executable, "-P", __file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        atexit.register(self._end)
+
+    def ask(self, question: _Request | int, streams: Sequence[int] = ()) -> int:
+        """The id of the process that a request has started, or the exit status of the process with this id."""
+        with self._one_at_a_time:
+            message = pickle.dumps(tuple(question) if isinstance(question, _Request) else question)
+            socket.send_fds(self._socket, [message], streams)
+            return int(self._socket.recv(100))
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+def _serve(channel: socket.socket) -> tuple[_Request, list[int]]:
+    """Fork a process for each request; in that process, return the request with its streams."""
+    while True:
+        message, streams, _, _ = socket.recv_fds(channel, _LARGEST, 3)
+        if not message:
+            os._exit(0)
+        question = pickle.loads(message)
+        if isinstance(question, int):
+            channel.send(b"%d" % os.waitpid(question, 0)[1])
+        elif pid := os.fork():
+            channel.send(b"%d" % pid)
+            for each in streams:
+                os.close(each)
+        else:
+            channel.close()
+            return _Request(*question), streams
+
+
+def _become(request: _Request, streams: Sequence[int]) -> None:
+    """All that the kernel and Python do for a program between fork and its first line."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    if request.new_session:
+        os.setsid()
+    os.chdir(request.directory)
+    os.environ.clear()
+    os.environ.update(request.environ)
+    time.tzset()
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.argv = [str(HORSIES), *request.words]
+    sys.path.insert(0, str(HORSIES.parent))
+    sys.stdin = sys.__stdin__ = _stream(sys.stdin, 0)
+    sys.stdout = sys.__stdout__ = _stream(sys.stdout, 1)
+    sys.stderr = sys.__stderr__ = _stream(sys.stderr, 2)
+
+
+def _stream(like: Any, number: int) -> io.TextIOWrapper:
+    """A new standard stream: a terminal's is flushed after each line, and whether it is one was known at the start."""
+    raw = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
+    buffered = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
+    return io.TextIOWrapper(
+        buffered,
+        encoding=like.encoding,
+        errors=like.errors,
+        line_buffering=number == 2 or os.isatty(number),
+        write_through=bool(os.environ.get("PYTHONUNBUFFERED")),
+    )
+
+
+def _import_all() -> None:
+    """The engine, without the demo and without what only its own program imports."""
+    for module in walk_packages(import_module("horsies").__path__, "horsies."):
+        if not module.name.startswith(("horsies.demo", "horsies.__main__", "horsies.testing")):
+            import_module(module.name)
+
+
+def _main() -> NoReturn:
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of ctrl+c in a test run only the tests take notice
+    _import_all()
+    setproctitle.getproctitle()  # finds the place of the title by the environment that the program was started with
+    gc.freeze()
+    request, streams = _serve(channel)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _become(request, streams)
+    sys.exit(import_module("horsies.cli.main").main())
+
+
+if __name__ == "__main__":
+    _main()
