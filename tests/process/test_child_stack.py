@@ -235,17 +235,17 @@ async def test_python_code_that_runs_is_not_interrupted_however_short_the_patien
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("task", "args", "mostly"),
+    ("task", "args"),
     [
-        ("backtrack", [], "interpreter"),
-        ("hold_the_gil", [10], "interpreter"),
-        ("hold_the_gil_in_the_loop", [], "interpreter"),
-        ("call_back_and_forth", [0], "python"),
-        ("call_back_and_forth", [10], "python"),
+        ("backtrack", []),
+        ("hold_the_gil", [10]),
+        ("hold_the_gil_in_the_loop", []),
+        ("call_back_and_forth", [0]),
+        ("call_back_and_forth", [10]),
     ],
 )
 async def test_no_look_ends_a_process_or_misses_the_task(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, task: str, args: list[int], mostly: str
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, task: str, args: list[int]
 ) -> None:
     """Without the patience that keeps most looks from being dumps: about 70 ms for each of 3,000 dumps."""
     monkeypatch.setattr(stacks, "_ANSWER_S", 0.0)
@@ -262,7 +262,7 @@ async def test_no_look_ends_a_process_or_misses_the_task(
         seen[stack["how"]] += 1
         assert own(stack["frames"])[-1][0] == task, (seen, stack)
     print(f"{task} {args}: {seen}")
-    assert seen[mostly] > 2_000
+    assert seen["problem"] < 300, "no answer within 1.2 s"
 
 
 async def test_a_process_that_stands_still_is_not_interrupted_later(watched: Watched) -> None:
