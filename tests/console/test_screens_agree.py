@@ -21,12 +21,12 @@ from rich.cells import cell_len
 from task_steps import Screen, console
 from test_frame_outage import stopped
 
-from horsies.cli.payload import Masks
 from horsies.store.embedded import Place, acquire
 from horsies.store.schema import create
+from horsies_tui.look.cells import ColumnSet
 from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
 from horsies_tui.recovery.rows import COLUMNS as DESK_COLUMNS
-from horsies_tui.tasks.columns import ArgumentTexts
+from horsies_tui.tasks.columns import ARGUMENTS
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.workers.columns import HELD_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from horsies_tui.look.cells import Column, ColumnSet, Placed
+    from horsies_tui.look.cells import Column, Placed
 
 SIZE: Final = (200, 72)  # the lists alone, so that all of their columns are there
 READ_AGO_S: Final = 16.0
@@ -183,7 +183,8 @@ def tasks(text: str, truth: dict[str, Any]) -> None:
     chips = {word: number(amount) for amount, word in re.findall(r"([\d,]+\+?) ([a-z]+)", lines[3])}
     assert chips.pop("tasks") == sum(truth["states"].values())
     assert {state: amount for state, amount in chips.items() if amount} == truth["states"]
-    for row in table(text, ArgumentTexts(Masks()).columns(), "STATE"):
+    columns = next(columns for columns in _drawn if ARGUMENTS in {column.key for column in columns})
+    for row in table(text, ColumnSet(columns), "STATE"):
         counted = truth["tasks"][row["id"]]
         is_span(row["age"], counted["age"])
         is_span(row["run"], counted["run"])
