@@ -189,6 +189,10 @@ SHOTS: Final = (
         spoils=True,
     ),
     *(Shot("help", *size, steps=(press("question_mark"),)) for size in ((80, 24), (120, 60))),
+    *(
+        Shot("command", *size, steps=(press("colon"), types("tasks st"), sees("status:")))
+        for size in ((80, 24), (120, 40))
+    ),
     Shot("palette", steps=(press("ctrl+p"), types("co"), sees("columns", "outcome"))),
     Shot("errors", options={"read_only": True}, steps=(press("R", "exclamation_mark"), sees("12:04:31Z  "))),
     Shot(
