@@ -40,7 +40,7 @@ from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.help import HelpSheet, KeyList
 from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.operation_flow import OperationFlow
-from horsies_tui.shell.palette import ActionCommands, ElsewhereCommands, NamedFilters
+from horsies_tui.shell.palette import ActionCommands, NamedFilters
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tabs
@@ -89,11 +89,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     TITLE = "horsies"
     CSS_PATH = "console.tcss"
     BINDINGS = bindings(Scope.APP)
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
-        ActionCommands,
-        ElsewhereCommands,
-        NamedFilters,
-    }
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionCommands, NamedFilters}
 
     def __init__(
         self,

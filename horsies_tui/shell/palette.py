@@ -55,7 +55,12 @@ _TAB_OF: Final = _tabs_by_action()
 
 
 class ActionCommands(Provider):
-    """The registry's actions that the screen below handles; writes only if they would be accepted."""
+    """The registry's actions: first those that the screen below handles, writes only if they would be accepted.
+
+    Those of another tab's screen are run there, and of all others the palette says where they work. A verb is not run
+    on a screen that was not seen: what it would act on was never chosen. One provider has both, because the palette
+    keeps the first hit that arrives under its cursor.
+    """
 
     async def discover(self) -> Hits:
         for name, command, help_text in self._offers():
@@ -66,6 +71,32 @@ class ActionCommands(Provider):
         for name, command, help_text in self._offers():
             if (score := matcher.match(name)) > 0:
                 yield Hit(score, matcher.highlight(name), command, help=help_text)
+        for name, run, help_text in self._elsewhere():
+            if (score := matcher.match(name)) > 0:
+                yield Hit(score * _FURTHER, matcher.highlight(name), run, help=help_text)
+
+    def _elsewhere(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
+        live = {action.id for action, _ in live_actions(self.screen)}
+        for action in ACTIONS:
+            if action.id not in live and action.palette and action.scope not in _SHEETS:
+                tab = _TAB_OF.get(action.id)
+                place = TITLES[action.scope] if tab is None else tab.title
+                yield f"{place}: {action.label}  {self._key(action)}", partial(self._run, action, tab), action.help
+
+    def _key(self, action: Action) -> str:
+        return key_label(action.keys[0], ascii_only=cast("Console", self.app).options.ascii)
+
+    async def _run(self, action: Action, tab: Tab | None) -> None:
+        console, app, key = cast("Console", self.app), cast("ConsoleApp", self.app), self._key(action)
+        if tab is None:
+            console.say(f"{key} {action.label}: {action.help} It works where that is open: {TITLES[action.scope]}.")
+            return
+        view = await app.stage.go(tab.name)
+        if action.writes:
+            # Later: a new view clears what was said about the one before.
+            app.call_after_refresh(console.say, f"choose the rows, then {key} {action.label}")
+        else:
+            view.call_later(app.run_action, action.binding.action, view)
 
     def _offers(self) -> Iterator[tuple[str, Callable[[], Awaitable[bool]], str]]:
         console = cast("Console", self.app)
@@ -80,42 +111,6 @@ class ActionCommands(Provider):
                 partial(self.app.run_action, live.binding.action, live.node),
                 action.help,
             )
-
-
-class ElsewhereCommands(Provider):
-    """Actions that do not work here: of a tab's screen they are run there; of others the palette says where they are.
-
-    A verb is not run on a screen that was not seen: what it would act on was never chosen.
-    """
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        live = {action.id for action, _ in live_actions(self.screen)}
-        for action in ACTIONS:
-            if action.id in live or not action.palette or action.scope in _SHEETS:
-                continue
-            tab = _TAB_OF.get(action.id)
-            place = TITLES[action.scope] if tab is None else tab.title
-            name = f"{place}: {action.label}  {key_label(action.keys[0], ascii_only=self._ascii)}"
-            if (score := matcher.match(name)) > 0:
-                yield Hit(score * _FURTHER, matcher.highlight(name), partial(self._run, action, tab), help=action.help)
-
-    @property
-    def _ascii(self) -> bool:
-        return cast("Console", self.app).options.ascii
-
-    async def _run(self, action: Action, tab: Tab | None) -> None:
-        console, app = cast("Console", self.app), cast("ConsoleApp", self.app)
-        key = key_label(action.keys[0], ascii_only=self._ascii)
-        if tab is None:
-            console.say(f"{key} {action.label}: {action.help} It works where that is open: {TITLES[action.scope]}.")
-            return
-        view = await app.stage.go(tab.name)
-        if action.writes:
-            # Later: a new view clears what was said about the one before.
-            app.call_after_refresh(console.say, f"choose the rows, then {key} {action.label}")
-        else:
-            view.call_later(app.run_action, action.binding.action, view)
 
 
 class NamedFilters(Provider):

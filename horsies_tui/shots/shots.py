@@ -202,6 +202,8 @@ SHOTS: Final = (
         spoils=True,
     ),
     *(Shot("help", *size, steps=(press("question_mark"),)) for size in ((80, 24), (120, 60))),
+    Shot("command", 80, 24, steps=(press("colon"), types("tasks st"), sees("status:"))),
+    Shot("command", steps=(press("colon"), types("tasks st"), sees("status:"))),
     Shot("palette", steps=(press("ctrl+p"), types("co"), sees("columns", "outcome"))),
     Shot("errors", options={"read_only": True}, steps=(press("R", "exclamation_mark"), sees("12:04:31Z  "))),
     Shot(

@@ -379,7 +379,7 @@ def statements(understood: TaskFilter | WorkflowFilter) -> list[str]:
 
 def test_each_kind_of_source_is_among_the_statements() -> None:
     assert len(SOURCES) == 10
-    assert len(WORKFLOW_SOURCES) == 5
+    assert len(WORKFLOW_SOURCES) == 6
     assert len(statements(parse(f"id:{ID} status:failed workflow:{ID}"))) == 15
 
 
