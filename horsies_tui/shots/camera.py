@@ -13,7 +13,6 @@ from textual import events
 from textual.widgets import Input, TextArea
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
-from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
 from horsies.testing import embedded_database
 from horsies_tui.feed.clock import FrozenClock
@@ -140,7 +139,7 @@ def _options(shot: Shot, url: str) -> ConsoleOptions:
     here = address_of(url)
     contexts = (
         Context("shop-eu", here, colour="green"),
-        Context("shop-us", DatabaseUrl.parse("postgresql://ops@db03/app"), colour="blue"),
+        Context("shop-us", nowhere(), colour="blue"),
         Context(_NOWHERE, nowhere(), colour="yellow", read_only=True),
         Context("prod", here, production=True),
     )

@@ -209,10 +209,10 @@ SHOTS: Final = (
     Shot(
         "connection-none",
         context="old-shop",
-        steps=(sees("nothing answers"), _fourth_attempt, sees("retry in 2s")),
+        steps=(sees("nothing answers"), _fourth_attempt, sees("retry in 2s"), sees("Critical")),
     ),
     Shot(
         "connection-lost", steps=(_lose_connection, _fourth_attempt, _told, sees("STALE 38s, retry in 2s")), spoils=True
     ),
-    Shot("contexts", 80, 24, steps=(press("at"), sees("shop-us"))),
+    Shot("contexts", 80, 24, steps=(press("at"), sees("nothing an"), sees("Critical"))),
 )
