@@ -73,7 +73,8 @@ def values_of(path: Path) -> bytes:
 def ids_at_end(path: Path) -> list[str]:
     player = Player(Reader(path))
     player.seek(3600)
-    seen = player.look("tasks", Part("rows", ("rows",), ("", "newest")))
+    fields = ("rows", "struck", "unseen", "more_unseen", "at_start", "at_end", "searched")
+    seen = player.look("tasks", Part("rows", fields, ("", "newest")))
     return [] if seen.values is None else [row.id for row in seen.values[0]]
 
 
