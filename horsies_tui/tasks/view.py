@@ -190,6 +190,8 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
 
     def fits(self, action: Action) -> bool:
         """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
+        if action.scope is Scope.BESIDE:
+            return self._need.in_rows
         if action.id in OF_GROUPS:
             return not self._need.in_rows and (action.id == NEXT or self._need.statistics is not None)
         if self._need.statistics is not None and isinstance(action.record, TaskVerb):

@@ -72,15 +72,15 @@ async def test_the_figures_are_those_of_plain_sql_sorted_by_what_fails_most(
 async def test_windows_groupings_and_empty_ones_say_what_to_do(shop: str) -> None:
     async with console(shop, (80, 24)) as screen:
         await screen.sees("FOLLOW")
-        await screen.press("tab", "right_square_bracket")
+        await screen.press("n", "right_square_bracket")
         await screen.press("e", "s")
-        await screen.sees("last 1h", "tab next grouping", "charge_card")
+        await screen.sees("last 1h", "n next grouping", "charge_card")
         assert "fail  " not in screen.text.splitlines()[-1]
         await screen.press("left_square_bracket", "left_square_bracket")
         await screen.sees("last 5m", "charge_card")
-        await screen.press("tab")
+        await screen.press("n")
         await screen.sees("by task name", "TASKS")
-        await screen.press("tab", "tab", "tab", "tab")
+        await screen.press("n", "n", "n", "n")
         await screen.sees("last 1h", "charge_card")
         await screen.press("escape")
         await screen.sees("FOLLOW")

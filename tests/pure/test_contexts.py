@@ -111,7 +111,7 @@ def test_a_context_without_any_config_file_says_how_to_add_it(tmp_path: Path) ->
         ("default_context = 3", "default_context is not a string"),
         ("default_context = 'prod'", "no context 'prod'"),
         ("theme = 3", "theme is not a string"),
-        ("story = 'off'", "story is not true or false"),
+        ("story = 'off'", "story is neither true nor false"),
         ("them = 'ansi'", "unknown key them; did you mean 'theme'?"),
         ("mask_arguments = 'password'", "mask_arguments is not a list of argument names"),
         ("mask_arguments = ['password', 3]", "mask_arguments is not a list of argument names"),
