@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.diagnose import Report
     from horsies_tui.feed.link import Link
+    from horsies_tui.feed.recorded import Part
     from horsies_tui.health.alerts import Alert
     from horsies_tui.health.glance import Glance
 
@@ -50,6 +51,10 @@ class WatchFeed(Feed[WatchSnapshot]):
         )
         self._look = Read("glance", run, Pace(WATCH_EVERY), on=lambda _channel, _payload: False)
         self._reads = (self._look,)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Nothing: a replay rings no bell, and the overview's feed records the same numbers."""
+        return ()
 
     def start(self) -> None:
         self._look.not_before = asyncio.get_running_loop().time() + FIRST_AFTER_S

@@ -44,6 +44,7 @@ async def scene(connection: asyncpg.Connection) -> None:
 async def test_the_list_shows_bars_and_says_how_old_a_report_is(database: str, connection: asyncpg.Connection) -> None:
     await scene(connection)
     async with console(database, (160, 24), filter="status:running") as screen:
+        await screen.press("v")
         text = await screen.sees("━━────── 34 %", "50s left", "70 % 4m", "1,234 rows", "usually 1m10s")
         hung = next(line for line in text.splitlines() if "hung_import" in line)
         assert "70 %" in hung

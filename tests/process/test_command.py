@@ -452,6 +452,6 @@ def test_completion_offers_the_contexts(environ: dict[str, str]) -> None:
 def test_completion_offers_the_verbs_and_their_own_options(environ: dict[str, str]) -> None:
     words = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies tasks re", "COMP_CWORD": "2"}
     offered = run({**environ, **words}).stdout.split()
-    assert offered == ["requeue", "retry-now", "release", "rerun"]
+    assert offered == ["requeue", "retry-now", "release", "rerun", "reprioritise", "reschedule"]
     words = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies tasks requeue --f", "COMP_CWORD": "3"}
     assert run({**environ, **words}).stdout.split() == ["--filter", "--fresh-budget", "--filter-help"]

@@ -16,7 +16,7 @@ from horsies.run.outage import BEATS
 PATIENT = WorkerResilienceConfig(db_retry_initial_ms=30_000, db_retry_max_ms=30_000)
 
 
-class Lane:
+class DedicatedConnection:
     """The parts of a connection that a loop needs which never reaches a database."""
 
     def discard(self) -> None:
@@ -32,7 +32,7 @@ class Store:
 
     def __init__(self, failures: int) -> None:
         self.wake = Wake()
-        self.lane = Lane()
+        self.lane = DedicatedConnection()
         self.failures = failures
         self.failed = asyncio.Event()
         self.stored = asyncio.Event()

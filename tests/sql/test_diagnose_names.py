@@ -16,7 +16,7 @@ from horsies.run.in_flight import InFlightTasks
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.snapshots import Snapshots
 from horsies.store.connect import open_database
-from horsies.store.dedicated_connection import Lane
+from horsies.store.dedicated_connection import DedicatedConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,14 +28,14 @@ async def snapshots(database: str, connection: asyncpg.Connection) -> AsyncItera
     started_at = await connection.fetchval("SELECT now()")
     config = AppConfig(broker=PostgresConfig(database_url=database))
     async with open_database(DatabaseChoice(config.broker.url, "given by the test")) as opened:
-        lane = Lane(opened, "worker upkeep", behind_pooler=False)
+        lane = DedicatedConnection(opened, "worker upkeep", behind_pooler=False)
         yield Snapshots(
             config,
             WorkerSettings("shop:app"),
             Identity(),
             lane,
             SimpleNamespace(children=[]),
-            SimpleNamespace(draining=False),
+            SimpleNamespace(draining=False, queues=["default"]),
             InFlightTasks(),
             started_at,
             {"demo.sum": object(), "demo.add": object()},

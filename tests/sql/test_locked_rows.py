@@ -28,7 +28,7 @@ from horsies.lifecycle.claiming import take_back_unlocked
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.store.connect import open_database
-from horsies.store.dedicated_connection import Lane
+from horsies.store.dedicated_connection import DedicatedConnection
 
 LOCK = "SELECT FROM horsies_tasks WHERE id = ANY ($1) FOR UPDATE"
 
@@ -150,7 +150,7 @@ async def test_a_lane_waits_for_no_lock_for_long_and_goes_on_with_its_connection
     (token,) = await running(connection, "a")
     choice = DatabaseChoice(DatabaseUrl.parse(database), "for the test")
     async with open_database(choice) as found:
-        lane = Lane(found, f"worker {role}", behind_pooler=behind_pooler)
+        lane = DedicatedConnection(found, f"worker {role}", behind_pooler=behind_pooler)
         session = await lane.ready()
         async with stranger.transaction():
             await stranger.execute(LOCK, ["a"])

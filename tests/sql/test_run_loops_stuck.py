@@ -17,7 +17,7 @@ from horsies.run import loops
 from horsies.run.events import Events
 from horsies.run.loops import Supervisor, Wake
 from horsies.store.connect import Database, open_database
-from horsies.store.dedicated_connection import Lane
+from horsies.store.dedicated_connection import DedicatedConnection
 
 
 class Look:
@@ -29,7 +29,7 @@ class Look:
     def __init__(self, name: str, database: Database, table: str) -> None:
         self.name = name
         self.wake = Wake()
-        self.lane = Lane(database, name, behind_pooler=False)
+        self.lane = DedicatedConnection(database, name, behind_pooler=False)
         self._table = table
 
     async def step(self) -> None:

@@ -14,7 +14,7 @@ from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
 from horsies.store.connect import _LEFT_TO_TRANSACTIONS, Database, DatabaseUnavailable, transaction
-from horsies.store.dedicated_connection import Lane, look_at_server
+from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
 from horsies.store.producer_client import Link
 
 WHAT = "SHOW synchronous_commit"
@@ -33,9 +33,9 @@ def opened(url: str) -> Database:
 
 
 @pytest.fixture
-async def lanes(unsafe: str) -> AsyncIterator[dict[str, Lane]]:
+async def lanes(unsafe: str) -> AsyncIterator[dict[str, DedicatedConnection]]:
     made = {
-        f"{role} {durable}": Lane(opened(unsafe), f"worker {role}", behind_pooler=False, durable=durable)
+        f"{role} {durable}": DedicatedConnection(opened(unsafe), f"worker {role}", behind_pooler=False, durable=durable)
         for role in ("claim", "start", "finish", "beat")
         for durable in (True, False)
     }
@@ -44,7 +44,9 @@ async def lanes(unsafe: str) -> AsyncIterator[dict[str, Lane]]:
         await lane.close()
 
 
-async def test_starts_and_outcomes_wait_for_the_disk_where_the_server_does_not(lanes: dict[str, Lane]) -> None:
+async def test_starts_and_outcomes_wait_for_the_disk_where_the_server_does_not(
+    lanes: dict[str, DedicatedConnection],
+) -> None:
     found = {name: await (await lane.ready()).fetchval(WHAT) for name, lane in lanes.items()}
     durable = {f"{role} True": "on" for role in ("claim", "start", "finish")} | {"beat True": "off"}
     assert found == durable | {f"{role} False": "off" for role in ("claim", "start", "finish", "beat")}
@@ -62,7 +64,7 @@ async def test_sends_wait_for_the_disk_unless_the_configuration_says_otherwise(
 async def test_any_other_value_is_the_administrators_choice(connection: asyncpg.Connection, database: str) -> None:
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_write")
-    lane = Lane(opened(database), "worker finish", behind_pooler=False)
+    lane = DedicatedConnection(opened(database), "worker finish", behind_pooler=False)
     assert await (await lane.ready()).fetchval(WHAT) == "remote_write"
     await lane.close()
 

@@ -15,7 +15,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.run.advancer import Advancer
 from horsies.run.events import Events
 from horsies.store.connect import open_database
-from horsies.store.dedicated_connection import Lane
+from horsies.store.dedicated_connection import DedicatedConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def advancer(database: str) -> AsyncIterator[Advancer]:
     choice = DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")
     async with open_database(choice) as opened:
-        lane = Lane(opened, "worker advance", behind_pooler=False)
+        lane = DedicatedConnection(opened, "worker advance", behind_pooler=False)
         yield Advancer(lane, Events(), on_enqueued=lambda: None, on_ready_children=lambda: None, on_done=lambda: None)
         await lane.close()
 

@@ -25,7 +25,7 @@ from horsies.lifecycle.recovering import end_silent_sessions
 from horsies.run.advancer import Advancer
 from horsies.run.events import Events
 from horsies.store.connect import Database, is_transient
-from horsies.store.dedicated_connection import Lane
+from horsies.store.dedicated_connection import DedicatedConnection
 
 OTHERS = 60
 STOPPED = """
@@ -37,8 +37,8 @@ BELOW = "SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR UPDATE"
 
 
 @asynccontextmanager
-async def lane_to(database: str, role: str) -> AsyncIterator[Lane]:
-    lane = Lane(Database(DatabaseUrl.parse(database), "in a test", None), role, behind_pooler=False)
+async def lane_to(database: str, role: str) -> AsyncIterator[DedicatedConnection]:
+    lane = DedicatedConnection(Database(DatabaseUrl.parse(database), "in a test", None), role, behind_pooler=False)
     yield lane
     await lane.close()
 

@@ -97,7 +97,7 @@ def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
     _print(_queue_lines(queues, now, Screen.of(sys.stdout)))
 
 
-def tell_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
+def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
     async def work(session: Session) -> tuple[str, ClusterStatus, Report, tuple[TaskPoint, ...]]:
         conn = session.connection
         cluster, report = await cluster_status(conn), await diagnose(conn)

@@ -79,7 +79,7 @@ def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
         say(line)
 
 
-def tell_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bool) -> None:
+def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bool) -> None:
     async def work(session: Session) -> tuple[ScheduleStory | None, list[str]]:
         story = await schedule_story(session.connection, name)
         known = () if story is not None else (await schedule_rows(session.connection)).rows

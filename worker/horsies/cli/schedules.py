@@ -62,6 +62,6 @@ def next_(
     A run before which the clocks of that zone change is marked: a daily run then comes an hour earlier or later by the
     clocks of other zones. `--json` prints `now`, `schedule`, `timezone`, `note` and `runs`.
     """
-    from horsies.cli.schedule_list import tell_next_runs
+    from horsies.cli.schedule_list import show_next_runs
 
-    tell_next_runs(choose_existing(database_url, context), name, count, as_json=as_json)
+    show_next_runs(choose_existing(database_url, context), name, count, as_json=as_json)

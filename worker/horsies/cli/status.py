@@ -23,6 +23,6 @@ def status(
     The exit code is 0, and 1 if no worker is alive. `--json` prints `now`, `database`, `workers`, `queues`, `ended`,
     `interrupted`, `tasks_in_table`, `findings` and `sweep`, and with `--chart` `last_hour`, a point for each minute.
     """
-    from horsies.cli.cluster_lists import tell_status
+    from horsies.cli.cluster_lists import show_status
 
-    tell_status(choose_existing(database_url, context), chart=chart, as_json=as_json)
+    show_status(choose_existing(database_url, context), chart=chart, as_json=as_json)

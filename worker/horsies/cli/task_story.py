@@ -46,7 +46,7 @@ _ATTEMPTS: Final = (
 )
 
 
-def tell_story(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
+def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
     masks = Masks.of(names)
 
     async def work(session: Session) -> tuple[TaskDetail | None, Why | None]:

@@ -171,9 +171,9 @@ def show(
     waits, arguments and result, operator actions. `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`,
     `failed_reason`, `attempts`, `earlier_attempts`, `executions`, `usual`, `why`, `audit`, `reruns` and `workflow`.
     """
-    from horsies.cli.task_story import tell_story
+    from horsies.cli.task_story import show_task
 
-    tell_story(choose_existing(database_url, context), task_id, mask or [], as_json=as_json)
+    show_task(choose_existing(database_url, context), task_id, mask or [], as_json=as_json)
 
 
 @app.command("stack")

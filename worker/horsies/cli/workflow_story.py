@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.views import NodeStory, NodeView, Stored, WorkflowStory
 
 
-def tell_workflow(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
+def show_workflow_story(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
     masks = Masks.of(names)
     story = read_workflow(choice, "workflows show", text, most_characters=ALL if as_json else SHOWN)
     if as_json:
@@ -40,7 +40,7 @@ def tell_workflow(choice: DatabaseChoice, text: str, names: list[str], *, as_jso
         say(line)
 
 
-def tell_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *, as_json: bool) -> None:
+def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *, as_json: bool) -> None:
     masks = Masks.of(names)
 
     async def work(session: Session) -> tuple[NodeStory, dict[int, NodeView]] | None:

@@ -101,13 +101,13 @@ def show(
     `audit`; with `--node` instead `now`, `workflow_id`, `workflow_name`, `workflow_status`, `node`, `args`, `kwargs`,
     `options`, `result`, `summary` and `audit`.
     """
-    from horsies.cli.workflow_story import tell_node, tell_workflow
+    from horsies.cli.workflow_story import show_node, show_workflow_story
 
     choice = choose_existing(database_url, context)
     if node is None:
-        tell_workflow(choice, workflow_id, mask or [], as_json=as_json)
+        show_workflow_story(choice, workflow_id, mask or [], as_json=as_json)
     else:
-        tell_node(choice, workflow_id, node, mask or [], as_json=as_json)
+        show_node(choice, workflow_id, node, mask or [], as_json=as_json)
 
 
 @app.command("graph")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Targets(Protocol):
     """A module of one kind of targets."""
 
-    look: Callable[..., Any]
+    preview_of: Callable[..., Any]
     """(connection, verb, selection, options): the preview. Reads only."""
     change: Callable[..., Any]
     """(connection, action, verb, targets, options, ended): their results, in the caller's transaction, with their audit
@@ -57,7 +57,7 @@ async def preview(conn: asyncpg.Connection, verb: Verb, selection: Selection, **
     FilterError for a filter that cannot be read, OperationError for a verb that cannot be tried with this selection or
     with these options.
     """
-    preview: Preview = await _TARGETS[verb.kind].look(conn, verb, selection, verb.checked(options))
+    preview: Preview = await _TARGETS[verb.kind].preview_of(conn, verb, selection, verb.checked(options))
     return preview
 
 

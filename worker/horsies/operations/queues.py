@@ -36,7 +36,7 @@ def batch_of(verb: QueueVerb, targets: Sequence[Target]) -> int:
     return _MOST_AT_ONCE
 
 
-async def look(conn: asyncpg.Connection, verb: QueueVerb, selection: Selection, options: Options) -> Preview:
+async def preview_of(conn: asyncpg.Connection, verb: QueueVerb, selection: Selection, options: Options) -> Preview:
     taken_at = await looked_at(conn)
     names = selection.ids
     known = {name for (name,) in await conn.fetch(statement(__name__, "queue_state_known"), _SERVED_WITHIN_S)}

@@ -39,7 +39,7 @@ def batch_of(verb: ScheduleVerb, targets: Sequence[Target]) -> int:
     return _MOST_AT_ONCE
 
 
-async def look(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Selection, options: Options) -> Preview:
+async def preview_of(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Selection, options: Options) -> Preview:
     names = selection.ids
     async with conn.transaction():
         cluster = await read_cluster(conn)

@@ -40,7 +40,7 @@ def batch_of(verb: TaskVerb, targets: Sequence[Target]) -> int:
     return verb.batch
 
 
-async def look(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, options: Options) -> Preview:
+async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, options: Options) -> Preview:
     """FilterError for a filter that cannot be read, OperationError for more rows than one operation takes."""
     # The clock before the rows: a deadline that has passed then has also passed when the row is read.
     now = (await standing(conn)).now

@@ -42,7 +42,7 @@ def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
     return _TASKS_AT_ONCE if all(target.kind == "task" for target in targets) else 1
 
 
-async def look(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
+async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
     """What can be restored of the operation; OperationError if it has no audit rows."""
     now = (await standing(conn)).now
     (operation_id,) = selection.ids

@@ -41,7 +41,7 @@ def batch_of(verb: WorkerVerb, targets: Sequence[Target]) -> int:
     return _MOST_AT_ONCE if verb.change is None else 1
 
 
-async def look(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:
+async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:
     """Of workers by whole ids, or by beginnings or ends of ids that fit one worker only."""
     taken_at = await looked_at(conn)
     ids, unknown = await _resolve(conn, dict.fromkeys(selection.ids))

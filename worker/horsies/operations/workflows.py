@@ -49,7 +49,7 @@ def batch_of(verb: WorkflowVerb, targets: Sequence[Target]) -> int:
     return 1
 
 
-async def look(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:
+async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:
     """Targets are of kind "workflow" (id: the workflow's, label: its name) or "node" (label: its node_id)."""
     now = (await standing(conn)).now
     keys, filter_text = await _selected(conn, verb, selection)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.advancing import Advanced
     from horsies.run.events import Events
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Advancer:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: DedicatedConnection,
         events: Events,
         *,
         on_enqueued: Callable[[], None],
@@ -86,7 +86,7 @@ class Advancer:
         """The task of a node has started."""
         self._started[task_id] = time.monotonic()
         if self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(_SHORT_TASK_S, self._look)
+            self._alarm = asyncio.get_running_loop().call_later(_SHORT_TASK_S, self._check_started)
 
     def ended(self, task_id: str, span: str | None = None) -> None:
         """The task of a node may have ended: finished, expired, or ended by an operator or a sweep. `span`: if the run
@@ -106,14 +106,14 @@ class Advancer:
         if self._ended or self._running():
             self.wake.set()
 
-    def _look(self) -> None:
+    def _check_started(self) -> None:
         self._alarm = None
         if self._started:
             due_in = next(iter(self._started.values())) + _SHORT_TASK_S - time.monotonic()
             if due_in <= 0:
                 self.wake.set()
                 due_in = _SHORT_TASK_S
-            self._alarm = asyncio.get_running_loop().call_later(due_in, self._look)
+            self._alarm = asyncio.get_running_loop().call_later(due_in, self._check_started)
 
     def _running(self) -> list[str]:
         """The started tasks that have already run for longer than a short task."""
@@ -130,7 +130,7 @@ class Advancer:
             ):
                 locked |= left
                 for done in answers:
-                    self._tell(done)
+                    self._log(done)
         for task_id, mark in marks.items():
             if self._ended[task_id] is mark:
                 del self._ended[task_id]
@@ -178,7 +178,7 @@ class Advancer:
                     self._ended.setdefault(task_id, object())
                 aside.task_ids.clear()
 
-    def _tell(self, done: Advanced) -> None:
+    def _log(self, done: Advanced) -> None:
         for workflow_id, status in done.finished:
             self._events.note("workflow", id=workflow_id, status=status.value)
         if done.enqueued:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.run.finisher import Finisher
     from horsies.run.in_flight import InFlightTask, InFlightTasks
     from horsies.run.settings import Identity
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _NONE_CAN_BEAT = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
 """Errors that every worker's heartbeat gets: it waits for no row, but for the tables of tasks and of heartbeats."""
@@ -48,7 +48,7 @@ class Beats:
         self,
         config: AppConfig,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         in_flight: InFlightTasks,
         finisher: Finisher,
         events: Events,
@@ -123,7 +123,7 @@ class Beats:
     async def _beat(self) -> None:
         connection = await self.lane.ready()
         alive = self._alive()
-        tokens = [(held.task.token, child.pid) for held, child in alive.items()] + self._not_stored()
+        tokens = [(entry.task.token, child.pid) for entry, child in alive.items()] + self._not_stored()
         sent_at = clock()
         try:
             stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
@@ -133,26 +133,26 @@ class Beats:
                 waited = isinstance(error, asyncpg.LockNotAvailableError)
                 self._spare(sent_at + (_LOCK_WAIT_NS if waited else 0))
             raise
-        for held in alive:
-            if held.stage is not Stage.RUNNING or self._in_flight.get(held.task.token) is not held:
+        for entry in alive:
+            if entry.stage is not Stage.RUNNING or self._in_flight.get(entry.task.token) is not entry:
                 continue
-            if held.task.token in stale:
-                self._on_lost(held)
+            if entry.task.token in stale:
+                self._on_lost(entry)
             else:
-                held.confirm(sent_at)
+                entry.confirm(sent_at)
 
     def _spare(self, moment: int) -> None:
         """No worker could beat then: the pulse of the database (`pulse`) stops, and sweeps leave the runs."""
-        for held in self._alive():
-            held.confirm(self._terms.spared_from(moment))
+        for entry in self._alive():
+            entry.confirm(self._terms.spared_from(moment))
 
     def _alive(self) -> dict[InFlightTask, Child]:
         """Running tasks and their child processes, without those of a stopped process, whatever stopped it."""
-        running = {held: held.child for held in self._in_flight.at(Stage.RUNNING) if held.child is not None}
+        running = {entry: entry.child for entry in self._in_flight.at(Stage.RUNNING) if entry.child is not None}
         still = {child for child in set(running.values()) if child.stands_still()}
-        return {held: child for held, child in running.items() if child not in still}
+        return {entry: child for entry, child in running.items() if child not in still}
 
     def _not_stored(self) -> list[tuple[Token, int]]:
         """Tasks that have ended, with this process: if the row is locked, no mark can be set."""
         waiting = [*self._in_flight.at(Stage.FINISHING), *self._in_flight.at(Stage.STORING)]
-        return [(held.task.token, self._identity.pid) for held in waiting]
+        return [(entry.task.token, self._identity.pid) for entry in waiting]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.run.channel import Channel
 from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
 from horsies.run.guard import LeaseTable, clock
-from horsies.run.job_queue import Buried, Track
+from horsies.run.job_queue import JobQueue, LostJobs
 from horsies.run.leases import memory_for, shared_memory
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
@@ -199,8 +199,8 @@ class Child:
         await asyncio.wait([self._gone], timeout=grace_s)
         await self._end()
 
-    def _track(self, kind: int, limit: int, slots: range) -> Track:
-        return Track(
+    def _track(self, kind: int, limit: int, slots: range) -> JobQueue:
+        return JobQueue(
             self._loop,
             limit=limit,
             table=self._table,
@@ -338,7 +338,7 @@ class Child:
         if self._on_exit is not None:
             self._on_exit(self, end)
 
-    def _cause(self, returncode: int, *buried: Buried) -> str:
+    def _cause(self, returncode: int, *buried: LostJobs) -> str:
         """Why it was killed: a job that did not stop, or an expired lease."""
         causes = [cause for each in buried for cause in each.causes]
         if returncode != -signal.SIGKILL or not causes:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.outage import Outage
     from horsies.run.slots import Slots
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
@@ -75,7 +75,7 @@ class Claimer:
     def __init__(
         self,
         rules: ClaimRules,
-        lane: Lane,
+        lane: DedicatedConnection,
         slots: Slots,
         in_flight: InFlightTasks,
         poll_s: float,
@@ -146,7 +146,7 @@ class Claimer:
             self._forget_full()
             connection = await self.lane.ready()
             if self._connection not in (connection, None):
-                self._look_soon()  # the server may be another one by now, with fewer transactions
+                self._take_back_soon()  # the server may be another one by now, with fewer transactions
             self._connection = connection
             if self._looks and self._looks[0] <= time.monotonic():
                 await self._take_back(connection)
@@ -155,7 +155,7 @@ class Claimer:
                     if not self._turned_away:
                         await self._fill(connection, names, is_async=is_async)
             except BaseException as error:
-                self._look_after(error)
+                self._take_back_after(error)
                 raise
             if self._freed:
                 await self._announce_room(connection)
@@ -186,17 +186,17 @@ class Claimer:
 
     def accept(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
         """The finisher's claim was made."""
-        self._settle(offer, claimed)
+        self._take(offer, claimed)
         if len(claimed) < offer.room:
             self.wake.set()  # nothing more is due and the alarm must be set, or the room needs another claim
 
     def forget(self, offer: Offer, error: BaseException) -> None:
         """The finisher's statement has failed. If the connection was lost, the claim may have been made or not."""
-        self._look_after(error)
+        self._take_back_after(error)
         self._free(offer.places, offer)
         self.wake.set()
 
-    def look_for_locked(self) -> None:
+    def take_back_locked(self) -> None:
         """Claims unknown to this worker are in rows that other sessions have locked: release them later."""
         if not self._looks:
             self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
@@ -285,7 +285,7 @@ class Claimer:
         except BaseException as error:
             self.forget(offer, error)
             raise
-        self._settle(offer, claimed)
+        self._take(offer, claimed)
         return len(claimed)
 
     def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> Offer:
@@ -298,7 +298,7 @@ class Claimer:
         request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
         return Offer(request, places, is_async, room)
 
-    def _settle(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
+    def _take(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
         request = offer.request
         self._order.remember(request.queue, request.following, claimed, is_async=offer.is_async)
         taken = {task.place for task in claimed}
@@ -309,12 +309,12 @@ class Claimer:
         for child in places:
             self._slots.unreserve(child, is_async=offer.is_async)
 
-    def _look_after(self, error: BaseException) -> None:
+    def _take_back_after(self, error: BaseException) -> None:
         """Look for lost claims, unless the server has reported that nothing was claimed."""
         if not is_blocked(error):
-            self._look_soon()
+            self._take_back_soon()
 
-    def _look_soon(self) -> None:
+    def _take_back_soon(self) -> None:
         """Before the next claim, and once more later.
 
         The lost statement may still be running: the server notices that its connection is closed when it answers.
@@ -341,9 +341,9 @@ class Claimer:
                 waiting += verdicts.waiting
                 if task.token not in verdicts.started:
                     continue
-            held = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
-            self._in_flight.add(held)
-            self._on_lost_commit(held, recent.outcome(task.token))
+            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
+            self._in_flight.add(entry)
+            self._on_lost_commit(entry, recent.outcome(task.token))
         kept = [*self._in_flight.tokens(), *waiting]
         returned, locked = await take_back_unlocked(connection, rules.worker_id, kept)
         return returned, [*locked, *waiting]
@@ -353,7 +353,7 @@ class Claimer:
         returned, locked = await self.take_back(connection)
         del self._looks[0]
         if locked:
-            self.look_for_locked()
+            self.take_back_locked()
         if returned:
             self._on_taken_back(len(returned))
 

@@ -75,91 +75,91 @@ class Events:
         self.retried = 0
         self.stale = 0
 
-    def started(self, held: InFlightTask) -> None:
+    def started(self, entry: InFlightTask) -> None:
         """Its row is RUNNING, and its job goes to the child."""
         if self.metrics is not None:
-            self.metrics.started(held)
-        child = held.child.pid if held.child else 0
-        self._tell(logging.DEBUG, "started", task=held.task.task_name, id=held.task_id, child=child)
+            self.metrics.started(entry)
+        child = entry.child.pid if entry.child else 0
+        self._log(logging.DEBUG, "started", task=entry.task.task_name, id=entry.task_id, child=child)
 
-    def task_finished(self, held: InFlightTask, duration_s: float | None) -> None:
+    def task_finished(self, entry: InFlightTask, duration_s: float | None) -> None:
         self.finished += 1
         if self.metrics is not None:
-            self.metrics.ended(held, "completed", None, duration_s)
+            self.metrics.ended(entry, "completed", None, duration_s)
         took = Seconds(duration_s or 0.0)
-        self._tell(logging.INFO, "finished", task=held.task.task_name, id=held.task_id, took=took)
+        self._log(logging.INFO, "finished", task=entry.task.task_name, id=entry.task_id, took=took)
 
-    def task_failed(self, held: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
+    def task_failed(self, entry: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
         self.failed += 1
         code, message = outcome.error_code, outcome.error_message
         if self.metrics is not None:
-            self.metrics.ended(held, "failed", code, duration_s)
+            self.metrics.ended(entry, "failed", code, duration_s)
         if self.hooks is not None:
-            self.hooks.tell(_failed(held, outcome, self.hooks.worker_id))
-        self._tell(logging.WARNING, "failed", task=held.task.task_name, id=held.task_id, code=code, message=message)
+            self.hooks.tell(_failed(entry, outcome, self.hooks.worker_id))
+        self._log(logging.WARNING, "failed", task=entry.task.task_name, id=entry.task_id, code=code, message=message)
 
     def task_retried(
-        self, held: InFlightTask, outcome: Outcome, due: datetime | None, duration_s: float | None
+        self, entry: InFlightTask, outcome: Outcome, due: datetime | None, duration_s: float | None
     ) -> None:
         self.retried += 1
         if self.metrics is not None:
-            self.metrics.ended(held, "retried", outcome.error_code, duration_s)
+            self.metrics.ended(entry, "retried", outcome.error_code, duration_s)
         if self.hooks is not None:
-            self.hooks.tell(_retried(held, outcome, due, self.hooks.worker_id))
-        self._tell(
+            self.hooks.tell(_retried(entry, outcome, due, self.hooks.worker_id))
+        self._log(
             logging.WARNING,
             "retry",
-            task=held.task.task_name,
-            id=held.task_id,
+            task=entry.task.task_name,
+            id=entry.task_id,
             code=outcome.error_code,
             due_in=Seconds(outcome.retry_delay_s or 0.0),
-            failed_attempts=held.task.retry_count + 1,
+            failed_attempts=entry.task.retry_count + 1,
         )
 
-    def task_interrupted(self, held: InFlightTask, outcome: Outcome, *, requeued: bool) -> None:
+    def task_interrupted(self, entry: InFlightTask, outcome: Outcome, *, requeued: bool) -> None:
         if self.metrics is not None:
-            self.metrics.ended(held, "requeued" if requeued else "failed", outcome.error_code, None)
+            self.metrics.ended(entry, "requeued" if requeued else "failed", outcome.error_code, None)
         if self.hooks is not None and not requeued:
-            self.hooks.tell(_failed(held, outcome, self.hooks.worker_id))
+            self.hooks.tell(_failed(entry, outcome, self.hooks.worker_id))
         now = "PENDING" if requeued else "FAILED"
-        self._tell(logging.WARNING, "interrupted", task=held.task.task_name, id=held.task_id, now=now)
+        self._log(logging.WARNING, "interrupted", task=entry.task.task_name, id=entry.task_id, now=now)
 
-    def task_expired(self, held: InFlightTask) -> None:
+    def task_expired(self, entry: InFlightTask) -> None:
         if self.metrics is not None:
-            self.metrics.expired(held)
-        self._tell(logging.WARNING, "expired", task=held.task.task_name, id=held.task_id)
+            self.metrics.expired(entry)
+        self._log(logging.WARNING, "expired", task=entry.task.task_name, id=entry.task_id)
 
-    def claim_lost(self, held: InFlightTask, doing: str) -> None:
+    def claim_lost(self, entry: InFlightTask, doing: str) -> None:
         self.stale += 1
         if self.metrics is not None:
-            self.metrics.claim_lost(held, doing)
-        self._tell(logging.WARNING, "lost claim", task=held.task.task_name, id=held.task_id, doing=doing)
+            self.metrics.claim_lost(entry, doing)
+        self._log(logging.WARNING, "lost claim", task=entry.task.task_name, id=entry.task_id, doing=doing)
 
     def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
         """The database rejects an outcome; it is kept, and sent again from time to time."""
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-        self._tell(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
+        self._log(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
 
     def outcome_waits(self, task_id: str, task_name: str, holder: str) -> None:
         """Its row is locked by another session; it is sent again until it can be stored."""
-        self._tell(logging.WARNING, "outcome waits for a lock", task=task_name, id=task_id, locked_by=holder)
+        self._log(logging.WARNING, "outcome waits for a lock", task=task_name, id=task_id, locked_by=holder)
 
     def start_waits(self, task_id: str, task_name: str, holder: str) -> None:
         """Its row is locked by another session; the task is released when the lock ends."""
-        self._tell(logging.WARNING, "start waits for a lock", task=task_name, id=task_id, locked_by=holder)
+        self._log(logging.WARNING, "start waits for a lock", task=task_name, id=task_id, locked_by=holder)
 
     def outcome_lost(self, task_id: str, task_name: str) -> None:
         """The worker ends without having stored it."""
-        self._tell(logging.ERROR, "outcome lost", task=task_name, id=task_id)
+        self._log(logging.ERROR, "outcome lost", task=task_name, id=task_id)
 
     def child_exited(self, index: int, pid: int, how: str, tasks: int) -> None:
         if self.metrics is not None:
             self.metrics.child_exited(crashed=tasks > 0)
         level = logging.ERROR if tasks else logging.INFO
-        self._tell(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
+        self._log(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
 
     def output(self, child: int, task_id: str | None, stream: str, line: str) -> None:
-        self._tell(logging.INFO, stream, child=child, id=task_id, line=line)
+        self._log(logging.INFO, stream, child=child, id=task_id, line=line)
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
         """The first failure in a row is logged with its traceback, later ones in a line."""
@@ -192,16 +192,16 @@ class Events:
     def blocked(self, name: str, error: Exception) -> None:
         """A lock or a full disk prevents writes. Logged once; unblocked() is the end."""
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-        self._tell(logging.WARNING, "cannot write", loop=name, error=words)
+        self._log(logging.WARNING, "cannot write", loop=name, error=words)
 
     def unblocked(self, after_s: float) -> None:
-        self._tell(logging.WARNING, "writes again", after=Seconds(after_s))
+        self._log(logging.WARNING, "writes again", after=Seconds(after_s))
 
     def loop_stuck(self, name: str, since_s: float) -> None:
-        self._tell(logging.ERROR, "loop stuck", loop=name, since=Seconds(since_s))
+        self._log(logging.ERROR, "loop stuck", loop=name, since=Seconds(since_s))
 
     def loop_recovered(self, name: str, failures: int) -> None:
-        self._tell(logging.INFO, "loop recovered", loop=name, after_failures=failures)
+        self._log(logging.INFO, "loop recovered", loop=name, after_failures=failures)
 
     def slots_used(self, run: ScheduleRun) -> None:
         """What a schedule has sent, or that an operator's order left its slot out."""
@@ -210,19 +210,19 @@ class Events:
         ids = [one for one in sent if one is not None]
         more = {"slots": len(ids)} if len(ids) > 1 else {}
         if ids:
-            self._tell(logging.INFO, "scheduled", schedule=name, id=ids[-1], next=next_at, **more)
+            self._log(logging.INFO, "scheduled", schedule=name, id=ids[-1], next=next_at, **more)
         else:
-            self._tell(logging.INFO, "skipped", schedule=name, next=next_at)
+            self._log(logging.INFO, "skipped", schedule=name, next=next_at)
 
     def schedule_failed(self, name: str, error: str, failures: int, again_s: float) -> None:
         """The database rejects what it sends, or its workflow cannot be built; its slot stays due."""
         words = mask(error.split("\n", 1)[0])
-        self._tell(
+        self._log(
             logging.ERROR, "schedule not sent", schedule=name, error=words, failures=failures, again_in=Seconds(again_s)
         )
 
     def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:
-        self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
+        self._log(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
     def sweep_ended(self, sweep: str, seconds: float) -> None:
         """This worker has run a sweep; `swept` or `pruned` told what it changed."""
@@ -233,7 +233,7 @@ class Events:
         """One record for each sweep, so that the log shows that sweeps run; at DEBUG if nothing was to do."""
         if self.metrics is not None:
             self.metrics.swept(text, counts)
-        self._tell(logging.INFO if changed else logging.DEBUG, text, **counts)
+        self._log(logging.INFO if changed else logging.DEBUG, text, **counts)
 
     def run_crashed(self, crash: CrashedRun) -> None:
         """A sweep of this worker has found a run whose worker is dead; the sweep is logged as a whole."""
@@ -247,27 +247,27 @@ class Events:
         self._logger.log(logging.ERROR, "hook failed", extra={"fields": fields}, exc_info=None if why else error)
 
     def note(self, text: str, **fields: Any) -> None:
-        self._tell(logging.INFO, text, **fields)
+        self._log(logging.INFO, text, **fields)
 
     def warn(self, text: str, **fields: Any) -> None:
-        self._tell(logging.WARNING, text, **fields)
+        self._log(logging.WARNING, text, **fields)
 
-    def _tell(self, level: int, event: str, **fields: Any) -> None:
+    def _log(self, level: int, event: str, **fields: Any) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, extra={"fields": fields})
 
 
-def _failed(held: InFlightTask, outcome: Outcome, worker_id: str) -> TaskFailed:
-    task = held.task
+def _failed(entry: InFlightTask, outcome: Outcome, worker_id: str) -> TaskFailed:
+    task = entry.task
     code, message = outcome.error_code, outcome.error_message
-    return TaskFailed(held.task_id, task.task_name, task.queue_name, code, message, task.retry_count + 1, worker_id)
+    return TaskFailed(entry.task_id, task.task_name, task.queue_name, code, message, task.retry_count + 1, worker_id)
 
 
-def _retried(held: InFlightTask, outcome: Outcome, due: datetime | None, worker_id: str) -> TaskRetried:
-    task = held.task
+def _retried(entry: InFlightTask, outcome: Outcome, due: datetime | None, worker_id: str) -> TaskRetried:
+    task = entry.task
     code, message = outcome.error_code, outcome.error_message
     attempt = task.retry_count + 1
-    return TaskRetried(held.task_id, task.task_name, task.queue_name, code, message, attempt, due, worker_id)
+    return TaskRetried(entry.task_id, task.task_name, task.queue_name, code, message, attempt, due, worker_id)
 
 
 def _crashed(crash: CrashedRun, worker_id: str) -> TaskFailed | TaskRetried:

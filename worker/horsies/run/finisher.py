@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from horsies.run.progress import ProgressBook
     from horsies.run.settings import Identity
     from horsies.run.task_outcomes import TaskOutcomes
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _LARGEST_BATCH = 200
 _LARGEST_BATCH_CHARS = 8_000_000
@@ -67,7 +67,7 @@ class Finisher:
     def __init__(
         self,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         in_flight: InFlightTasks,
         events: Events,
         *,
@@ -115,79 +115,79 @@ class Finisher:
 
     def offer_refused(self) -> None:
         """Try them a last time, before the worker ends."""
-        for held in list(self._refused):
-            del self._refused[held]
-            self._count_in(held)
+        for entry in list(self._refused):
+            del self._refused[entry]
+            self._count_in(entry)
         self.wake.set()
 
     def give_up(self) -> list[str]:
         """The worker ends: log the tasks whose outcomes are not stored, for any reason, and return their ids."""
         if self._outcomes:
             self._events.warn("outcomes lost", count=len(self._outcomes), reason="the database did not take them")
-        for held in islice(self._outcomes, _MOST_LOST_NAMED):
-            self._events.outcome_lost(held.task_id, held.task.task_name)
-        return [held.task_id for held in self._outcomes]
+        for entry in islice(self._outcomes, _MOST_LOST_NAMED):
+            self._events.outcome_lost(entry.task_id, entry.task.task_name)
+        return [entry.task_id for entry in self._outcomes]
 
-    def result(self, held: InFlightTask, result: ChildResult) -> None:
+    def result(self, entry: InFlightTask, result: ChildResult) -> None:
         """A child has reported a result."""
-        if held.interrupted and result.error_code == TASK_INTERRUPTED:
-            self.interrupted(held, began=result.began)
+        if entry.interrupted and result.error_code == TASK_INTERRUPTED:
+            self.interrupted(entry, began=result.began)
         elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
-            self.interrupted(held, began=False)  # its lease had expired before
+            self.interrupted(entry, began=False)  # its lease had expired before
         else:
-            self._add(held, self._make.of_result(held, result), result.run_s)
+            self._add(entry, self._make.of_result(entry, result), result.run_s)
 
-    def crashed(self, held: InFlightTask, how: str) -> None:
+    def crashed(self, entry: InFlightTask, how: str) -> None:
         """The child died under it."""
-        if held.interrupted:
-            self.interrupted(held)
+        if entry.interrupted:
+            self.interrupted(entry)
         else:
-            self._add(held, self._make.of_crash(held, how), None)
+            self._add(entry, self._make.of_crash(entry, how), None)
 
-    def interrupted(self, held: InFlightTask, *, began: bool = True) -> None:
+    def interrupted(self, entry: InFlightTask, *, began: bool = True) -> None:
         """The shutdown stopped it."""
-        self._add(held, self._make.of_interrupt(held, began=began), None)
+        self._add(entry, self._make.of_interrupt(entry, began=began), None)
 
-    def commit_lost(self, held: InFlightTask, outcome: Outcome | None) -> None:
+    def commit_lost(self, entry: InFlightTask, outcome: Outcome | None) -> None:
         """Its outcome was stored, but the database has lost the commit: store it again, or count it as a crash."""
         self._events.warn(
             "the database has lost the commit of an outcome",
-            task=held.task.task_name,
-            id=held.task_id,
+            task=entry.task.task_name,
+            id=entry.task_id,
             now="it is stored again" if outcome else "it counts as a crash, as the outcome is no longer in memory",
         )
-        self._add(held, outcome or self._make.of_lost_commit(held), None)
+        self._add(entry, outcome or self._make.of_lost_commit(entry), None)
 
     async def step(self) -> None:
         batch = self._next_batch()
         if not batch:
             return
         connection = await self.lane.ready()
-        for held in batch:
-            self._in_flight.move(held, Stage.STORING)
+        for entry in batch:
+            self._in_flight.move(entry, Stage.STORING)
         try:
             finished = await self._store_or_set_aside(connection, batch, careful=bool(self._locked))
         except BaseException:
             self._unanswered.update(batch)  # stored or not: sent again, a row that has ended is found stale
-            for held in batch.keys() - self._refused.keys() - self._locked.keys():
-                self._in_flight.move(held, Stage.FINISHING)
+            for entry in batch.keys() - self._refused.keys() - self._locked.keys():
+                self._in_flight.move(entry, Stage.FINISHING)
             raise
-        stored = {held: finished[held.task.token] for held in batch if held.task.token in finished}
+        stored = {entry: finished[entry.task.token] for entry in batch if entry.task.token in finished}
         self._unanswered.difference_update(stored)
-        for held, answer in stored.items():
-            self._forget(held)
-            self._in_flight.drop(held)
-            self._in_flight.recent.add(batch[held].outcome)
-            self._progress.ended(held, accepted=answer.verdict is Verdict.ACCEPTED)
-            self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
-            if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
-                self._on_workflow_task(held.task_id, batch[held].outcome.span)
+        for entry, answer in stored.items():
+            self._forget(entry)
+            self._in_flight.drop(entry)
+            self._in_flight.recent.add(batch[entry].outcome)
+            self._progress.ended(entry, accepted=answer.verdict is Verdict.ACCEPTED)
+            self._log_outcome(entry, batch[entry].outcome, answer, batch[entry].duration_s)
+            if entry.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
+                self._on_workflow_task(entry.task_id, batch[entry].outcome.span)
         self._on_stored()
         if self.pending > len(self._locked):
             self.wake.set()
         if self._capped and stored:
             # A claim, here or elsewhere, may have found the cap reached a moment ago; only this announces the room.
-            self._claimer.ended({held.task.queue_name: held.task_id for held in stored})
+            self._claimer.ended({entry.task.queue_name: entry.task_id for entry in stored})
             self._on_capped_end()
 
     def _next_batch(self) -> dict[InFlightTask, _Ended]:
@@ -200,12 +200,12 @@ class Finisher:
         )
         batch: dict[InFlightTask, _Ended] = {}
         chars = 0
-        for held, ended in islice(due, _LARGEST_BATCH):
+        for entry, ended in islice(due, _LARGEST_BATCH):
             chars += ended.size
             if batch and chars > _LARGEST_BATCH_CHARS:
                 break
-            batch[held] = ended
-        return batch or {held: self._outcomes[held] for held, due_at in self._refused.items() if due_at <= now}
+            batch[entry] = ended
+        return batch or {entry: self._outcomes[entry] for entry, due_at in self._refused.items() if due_at <= now}
 
     async def _store_or_set_aside(
         self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended], *, careful: bool
@@ -239,21 +239,21 @@ class Finisher:
         self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]
     ) -> dict[InFlightTask, _Ended]:
         """The outcomes whose rows are not locked; the others are set aside for a moment."""
-        tokens = [held.task.token for held in batch]
+        tokens = [entry.task.token for entry in batch]
         locked = await locked_rows(connection, self._identity.worker_id, tokens)
-        for held in batch:
-            if (holder := locked.get(held.task.token)) is None:
-                if self._locked.pop(held, None) is not None:
-                    self._count_in(held)
+        for entry in batch:
+            if (holder := locked.get(entry.task.token)) is None:
+                if self._locked.pop(entry, None) is not None:
+                    self._count_in(entry)
             else:
-                self._set_aside(held, holder)
-        return {held: ended for held, ended in batch.items() if held not in self._locked}
+                self._set_aside(entry, holder)
+        return {entry: ended for entry, ended in batch.items() if entry not in self._locked}
 
-    def _set_aside(self, held: InFlightTask, holder: LockHolder) -> None:
-        if held not in self._locked:
-            self._events.outcome_waits(held.task_id, held.task.task_name, str(holder))
-            self._count_out(held)
-        self._locked[held] = time.monotonic() + _LOCKED_AGAIN_S
+    def _set_aside(self, entry: InFlightTask, holder: LockHolder) -> None:
+        if entry not in self._locked:
+            self._events.outcome_waits(entry.task_id, entry.task.task_name, str(holder))
+            self._count_out(entry)
+        self._locked[entry] = time.monotonic() + _LOCKED_AGAIN_S
         asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
     async def _one_by_one(
@@ -263,22 +263,22 @@ class Finisher:
         self._unanswered.update(batch)
         self._claimer.wake.set()
         finished: dict[Token, Finished] = {}
-        for held, ended in batch.items():
+        for entry, ended in batch.items():
             try:
-                finished |= await self._store(connection, {held: ended}, self._finish_only)
+                finished |= await self._store(connection, {entry: ended}, self._finish_only)
             except asyncpg.LockNotAvailableError:
-                self._set_aside(held, LockHolder(None, None))
+                self._set_aside(entry, LockHolder(None, None))
             except asyncpg.PostgresError as error:
                 if not is_about_one_row(error):
                     raise
-                self._refuse(held, error)
+                self._refuse(entry, error)
         return finished
 
-    def _refuse(self, held: InFlightTask, error: asyncpg.PostgresError) -> None:
-        if held not in self._refused:
-            self._events.outcome_refused(held.task_id, held.task.task_name, error)
-            self._count_out(held)
-        self._refused[held] = time.monotonic() + _REFUSED_AGAIN_S
+    def _refuse(self, entry: InFlightTask, error: asyncpg.PostgresError) -> None:
+        if entry not in self._refused:
+            self._events.outcome_refused(entry.task_id, entry.task.task_name, error)
+            self._count_out(entry)
+        self._refused[entry] = time.monotonic() + _REFUSED_AGAIN_S
 
     async def _store(
         self,
@@ -290,15 +290,15 @@ class Finisher:
         finished = await do(connection, batch)
         in_doubt = [
             ended.outcome
-            for held, ended in batch.items()
-            if held in self._unanswered and finished[held.task.token].verdict is Verdict.STALE
+            for entry, ended in batch.items()
+            if entry in self._unanswered and finished[entry.task.token].verdict is Verdict.STALE
         ]
         return finished | await stored_earlier(connection, worker_id, in_doubt)
 
     async def _finish(self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]) -> dict[Token, Finished]:
         """Store the outcomes, and claim in the same statement tasks for the places that they free."""
         outcomes = [ended.outcome for ended in batch.values()]
-        kinds = {held.is_async for held in batch}
+        kinds = {entry.is_async for entry in batch}
         if len(kinds) == 1 and all(map(is_end, outcomes)) and await self._claimer.free_within(_PATIENCE_S):
             async with self._claimer.claiming:
                 if (offer := self._claimer.offer(is_async=kinds.pop())) is not None:
@@ -326,35 +326,35 @@ class Finisher:
     def has_ended_before(self, moment: float) -> bool:
         """Whether an outcome from before then waits to be stored, apart from those that the database rejected."""
         aside = self._refused.keys() | self._locked.keys()
-        return any(ended.ended_at <= moment for held, ended in self._outcomes.items() if held not in aside)
+        return any(ended.ended_at <= moment for entry, ended in self._outcomes.items() if entry not in aside)
 
     def overdue(self) -> list[Token]:
         """Executions that have ended and could not be stored for some time."""
         since = time.monotonic() - _OVERDUE_S
-        return [held.task.token for held, outcome in self._outcomes.items() if outcome.ended_at < since]
+        return [entry.task.token for entry, outcome in self._outcomes.items() if outcome.ended_at < since]
 
-    def _add(self, held: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
-        self._in_flight.move(held, Stage.FINISHING)
-        self._outcomes[held] = ended = _Ended(outcome, duration_s)
+    def _add(self, entry: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
+        self._in_flight.move(entry, Stage.FINISHING)
+        self._outcomes[entry] = ended = _Ended(outcome, duration_s)
         self._count(ended.size)
         self.wake.set()
 
-    def _forget(self, held: InFlightTask) -> None:
-        if held not in self._refused and held not in self._locked:
-            self._count(-self._outcomes[held].size)
-        del self._outcomes[held]
-        self._refused.pop(held, None)
-        self._locked.pop(held, None)
+    def _forget(self, entry: InFlightTask) -> None:
+        if entry not in self._refused and entry not in self._locked:
+            self._count(-self._outcomes[entry].size)
+        del self._outcomes[entry]
+        self._refused.pop(entry, None)
+        self._locked.pop(entry, None)
 
-    def _count_out(self, held: InFlightTask) -> None:
+    def _count_out(self, entry: InFlightTask) -> None:
         """Before an outcome is set aside: it may stay for long, and must not delay the others."""
-        if held not in self._refused and held not in self._locked:
-            self._count(-self._outcomes[held].size)
+        if entry not in self._refused and entry not in self._locked:
+            self._count(-self._outcomes[entry].size)
 
-    def _count_in(self, held: InFlightTask) -> None:
+    def _count_in(self, entry: InFlightTask) -> None:
         """After it was set aside."""
-        if held not in self._refused and held not in self._locked:
-            self._count(self._outcomes[held].size)
+        if entry not in self._refused and entry not in self._locked:
+            self._count(self._outcomes[entry].size)
 
     def _count(self, chars: int) -> None:
         """Count waiting results: if they are too many, the children keep theirs until half of it is stored."""
@@ -364,15 +364,15 @@ class Finisher:
         elif self._waiting_chars <= _MOST_WAITING_CHARS // 2 < before:
             self._on_backlog(False)
 
-    def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float | None) -> None:
+    def _log_outcome(self, entry: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float | None) -> None:
         if finished.verdict is Verdict.STALE:
-            self._events.claim_lost(held, "finish")
+            self._events.claim_lost(entry, "finish")
         elif finished.status is TaskStatus.COMPLETED:
-            self._events.task_finished(held, duration_s)
+            self._events.task_finished(entry, duration_s)
         elif outcome.error_code == TASK_INTERRUPTED:
-            self._events.task_interrupted(held, outcome, requeued=finished.status is TaskStatus.PENDING)
+            self._events.task_interrupted(entry, outcome, requeued=finished.status is TaskStatus.PENDING)
         elif finished.status is TaskStatus.PENDING:
-            self._events.task_retried(held, outcome, finished.due, duration_s)
+            self._events.task_retried(entry, outcome, finished.due, duration_s)
             self._on_retry(outcome.retry_delay_s or 0.0)
         else:
-            self._events.task_failed(held, outcome, duration_s)
+            self._events.task_failed(entry, outcome, duration_s)

@@ -86,18 +86,18 @@ class InFlightTasks:
         self.recent = RecentOutcomes()
         """Tasks that are no longer in flight."""
 
-    def add(self, held: InFlightTask) -> None:
-        self._by_token[held.task.token] = held
-        self._counts[held.stage, held.is_async] += 1
+    def add(self, entry: InFlightTask) -> None:
+        self._by_token[entry.task.token] = entry
+        self._counts[entry.stage, entry.is_async] += 1
 
-    def move(self, held: InFlightTask, stage: Stage) -> None:
-        self._counts[held.stage, held.is_async] -= 1
-        self._counts[stage, held.is_async] += 1
-        held.stage = stage
+    def move(self, entry: InFlightTask, stage: Stage) -> None:
+        self._counts[entry.stage, entry.is_async] -= 1
+        self._counts[stage, entry.is_async] += 1
+        entry.stage = stage
 
-    def drop(self, held: InFlightTask) -> None:
-        del self._by_token[held.task.token]
-        self._counts[held.stage, held.is_async] -= 1
+    def drop(self, entry: InFlightTask) -> None:
+        del self._by_token[entry.task.token]
+        self._counts[entry.stage, entry.is_async] -= 1
 
     def get(self, token: Token) -> InFlightTask | None:
         return self._by_token.get(token)
@@ -120,7 +120,7 @@ class InFlightTasks:
         return self._counts[stage, False] + self._counts[stage, True]
 
     def at(self, stage: Stage) -> list[InFlightTask]:
-        return [held for held in self._by_token.values() if held.stage is stage]
+        return [entry for entry in self._by_token.values() if entry.stage is stage]
 
     def __len__(self) -> int:
         return len(self._by_token)

@@ -38,7 +38,7 @@ class RunningJob:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Buried(NamedTuple):
+class LostJobs(NamedTuple):
     """The jobs of a dead child by key, and why it was killed if that is known."""
 
     started: list[str]
@@ -46,7 +46,7 @@ class Buried(NamedTuple):
     causes: list[str]
 
 
-class Track:
+class JobQueue:
     """Derives which jobs run in the child from the results, without messages about starts.
 
     The child takes jobs in the order of submission, at most `limit` at once, and sends each result before it starts the
@@ -145,14 +145,14 @@ class Track:
         if flight.begun:
             self._kill_later(flight)
 
-    def on_child_exit(self) -> Buried:
+    def on_child_exit(self) -> LostJobs:
         """The child is dead. Jobs that were asked to stop have stopped; the others are returned.
 
         The child marks in shared memory, which outlives it, which jobs had begun: `RunningJob.begun` counts a job as
         begun as soon as the one before it has ended, when its arguments are not read yet.
         """
         self.channel.drain()
-        buried = Buried([], [], [])
+        buried = LostJobs([], [], [])
         for flight in list(self._flights.values()):
             began = self._table.has_begun(flight.slot, flight.number)
             self._tell_progress(flight)
@@ -160,7 +160,7 @@ class Track:
                 code, message = flight.stop
                 if began:
                     message = f"{message}; its process had to be killed"
-                    buried.causes.append(f"{_told(flight.job)} did not stop ({code})")
+                    buried.causes.append(f"{_named(flight.job)} did not stop ({code})")
                 self._end(flight, failed(code, message), 0.0, began=began)
                 continue
             confirmed_at = self._table.confirmed_at(flight.slot)
@@ -230,5 +230,5 @@ class Track:
         self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span))
 
 
-def _told(job: Job) -> str:
+def _named(job: Job) -> str:
     return f"task {job.key.partition('/')[0]} ({job.task_name})"

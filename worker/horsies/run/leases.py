@@ -68,7 +68,7 @@ class Guard:
         """A run was started whose lease began some time ago. The guard is notified once per iteration of the loop."""
         if not self._is_to_look:
             self._is_to_look = True
-            self._loop.call_soon(self._tell_to_look)
+            self._loop.call_soon(self._send_check)
 
     async def close(self) -> None:
         """End the guard, and with it every child that is left."""
@@ -76,7 +76,7 @@ class Guard:
         self._process.kill()
         await asyncio.wait([self._gone], timeout=_DEATH_S)
 
-    def _tell_to_look(self) -> None:
+    def _send_check(self) -> None:
         self._is_to_look = False
         self._send(0, [])
 

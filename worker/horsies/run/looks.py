@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 CHANNEL = "horsies_look"
 _POLL_S = 5.0
@@ -40,7 +40,7 @@ class Looks:
         self,
         config: AppConfig,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         in_flight: InFlightTasks,
         outputs: OutputRings,
         *,
@@ -74,12 +74,12 @@ class Looks:
         token = Token(look["task_id"], self._worker_id, look["claimed_at"])
         if look["kind"] == "output":
             return to_json(self._output(token, look["after_line"]), "answer")
-        held = self._in_flight.get(token)
-        if held is None or held.stage is not Stage.RUNNING or held.child is None or held.job is None:
+        entry = self._in_flight.get(token)
+        if entry is None or entry.stage is not Stage.RUNNING or entry.child is None or entry.job is None:
             return to_json({"problem": "it has ended"}, "answer")
-        stack = await held.child.stack(held.job.key, with_locals=look["with_locals"])
+        stack = await entry.child.stack(entry.job.key, with_locals=look["with_locals"])
         found = {"problem": "its code has not begun, or has ended"} if stack is None else stack
-        return to_json({"pid": held.child.pid} | found, "answer")
+        return to_json({"pid": entry.child.pid} | found, "answer")
 
     def _output(self, token: Token, after: int) -> dict[str, Any]:
         ring = self._outputs.of(token)

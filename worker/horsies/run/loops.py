@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from horsies.config.resilience import WorkerResilienceConfig
     from horsies.run.events import Events
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 
 WATCH_S = 1.0
@@ -66,7 +66,7 @@ class Loop(Protocol):
     interval_s: float
     step_timeout_s: float
     wake: Wake
-    lane: Lane
+    lane: DedicatedConnection
 
     async def step(self) -> None: ...
 
@@ -138,7 +138,7 @@ class Supervisor:
             for name in stuck.keys() - self._reported:
                 self._events.loop_stuck(name, stuck[name])
             self._reported |= stuck.keys()
-            self._tell_unblocked()
+            self._log_unblocked()
             now = time.monotonic()
             if any(now - self._began.get(name, now) > STALLED_S for name in WRITING):
                 self.outage.noticed()  # a server that hangs refuses nothing
@@ -171,7 +171,7 @@ class Supervisor:
             self._events.blocked(name, error)
         self._blocked = (now, now) if self._blocked is None else (self._blocked[0], now)
 
-    def _tell_unblocked(self) -> None:
+    def _log_unblocked(self) -> None:
         """After no loop has been blocked for a while; one success alone may have had nothing to write."""
         if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
             self._events.unblocked(self._blocked[1] - self._blocked[0])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity
     from horsies.run.starter import Starter
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 CHANNEL = "horsies_operator"
 _PRUNE_EVERY_S = 3600.0
@@ -33,7 +33,7 @@ class Orders:
     def __init__(
         self,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         claimer: Claimer,
         starter: Starter,
         in_flight: InFlightTasks,
@@ -74,15 +74,15 @@ class Orders:
         """Otherwise these tasks, and those of a claim under way at the order, would wait behind running ones."""
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
-            for held in waiting:
-                self._in_flight.drop(held)
+            for entry in waiting:
+                self._in_flight.drop(entry)
             try:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
                 returned, _ = await self._claimer.take_back(connection)
             except BaseException:
-                for held in waiting:  # their start will find out whether they still belong to this worker
-                    self._in_flight.add(held)
-                    self._starter.add(held)
+                for entry in waiting:  # their start will find out whether they still belong to this worker
+                    self._in_flight.add(entry)
+                    self._starter.add(entry)
                 raise
         if returned:
             self._events.note("gave back", claimed=len(returned))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies.run.child import Child
     from horsies.run.in_flight import InFlightTask
     from horsies.run.settings import Identity
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _MOST_AT_ONCE: Final = 1_000
 _PATIENCE_S: Final = 2.0
@@ -33,9 +33,9 @@ class ProgressBook:
         self._changed: dict[InFlightTask, None] = {}
         self._last_words: list[Report] = []
 
-    def heard(self, held: InFlightTask, reading: Reading) -> None:
+    def heard(self, entry: InFlightTask, reading: Reading) -> None:
         """The last report of a run, the same one as before perhaps."""
-        known, now = self._running.get(held), time.monotonic()
+        known, now = self._running.get(entry), time.monotonic()
         if known is None:
             pace = Pace(reading, now)
         elif reading != known[0]:
@@ -43,16 +43,16 @@ class ProgressBook:
             pace.moved(reading, now)
         else:
             return
-        self._running[held] = reading, pace
-        self._changed[held] = None
+        self._running[entry] = reading, pace
+        self._changed[entry] = None
 
-    def ended(self, held: InFlightTask, *, accepted: bool) -> None:
+    def ended(self, entry: InFlightTask, *, accepted: bool) -> None:
         """The database has stored its outcome, or has told that the claim was no longer this worker's."""
-        if held in self._running:
-            if held in self._changed and accepted:
-                self._last_words.append(self._report(held, ended=True))
-            del self._running[held]
-            self._changed.pop(held, None)
+        if entry in self._running:
+            if entry in self._changed and accepted:
+                self._last_words.append(self._report(entry, ended=True))
+            del self._running[entry]
+            self._changed.pop(entry, None)
 
     @contextmanager
     def to_store(self) -> Iterator[list[Report]]:
@@ -60,15 +60,15 @@ class ProgressBook:
         words, changed = self._last_words, list(self._changed)
         self._last_words, self._changed = [], {}
         try:
-            yield [*words, *(self._report(held, ended=False) for held in changed)]
+            yield [*words, *(self._report(entry, ended=False) for entry in changed)]
         except BaseException:
             self._last_words = [*words, *self._last_words]
-            self._changed = {held: None for held in (*changed, *self._changed) if held in self._running}
+            self._changed = {entry: None for entry in (*changed, *self._changed) if entry in self._running}
             raise
 
-    def _report(self, held: InFlightTask, *, ended: bool) -> Report:
-        reading, pace = self._running[held]
-        return Report(held.task.token, reading, pace.rate, pace.gap_s, ended)
+    def _report(self, entry: InFlightTask, *, ended: bool) -> Report:
+        reading, pace = self._running[entry]
+        return Report(entry.task.token, reading, pace.rate, pace.gap_s, ended)
 
 
 class ProgressWriter:
@@ -79,7 +79,7 @@ class ProgressWriter:
     step_timeout_s = 20.0
 
     def __init__(
-        self, identity: Identity, lane: Lane, book: ProgressBook, children: Callable[[], Iterable[Child]]
+        self, identity: Identity, lane: DedicatedConnection, book: ProgressBook, children: Callable[[], Iterable[Child]]
     ) -> None:
         self.wake = Wake()
         self.lane = lane

@@ -14,7 +14,7 @@ from horsies.run.loops import Supervisor, Wake
 from horsies.run.schedule_failures import ScheduleFailures
 from horsies.run.scheduled_workflows import ScheduledWorkflows
 from horsies.run.settings import Identity
-from horsies.store.dedicated_connection import Lane, is_behind_pooler
+from horsies.store.dedicated_connection import DedicatedConnection, is_behind_pooler
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import ScheduledWorkflow, schedules_of
 
@@ -43,7 +43,12 @@ class Schedules:
     step_timeout_s = 30.0
 
     def __init__(
-        self, schedules: Sequence[Scheduled], lane: Lane, events: Events, identity: Identity, interval_s: float
+        self,
+        schedules: Sequence[Scheduled],
+        lane: DedicatedConnection,
+        events: Events,
+        identity: Identity,
+        interval_s: float,
     ) -> None:
         self.wake = Wake()
         self.interval_s = interval_s
@@ -123,7 +128,7 @@ class Scheduler:
 
     async def start(self) -> None:
         self.database = await wait_for_database(self.app.config, self.events, self._resources)
-        lane = Lane(self.database, "scheduler", behind_pooler=await is_behind_pooler(self.database))
+        lane = DedicatedConnection(self.database, "scheduler", behind_pooler=await is_behind_pooler(self.database))
         self._resources.push_async_callback(lane.close)
         interval_s = self.app.config.schedule_interval_s
         loop = Schedules(self.schedules, lane, self.events, Identity(), interval_s)

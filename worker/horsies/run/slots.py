@@ -130,22 +130,22 @@ class Slots:
         if slot is not None:
             self._count(slot, -1, is_async=is_async)
 
-    def submit(self, held: InFlightTask, args: str | None, kwargs: str | None) -> None:
+    def submit(self, entry: InFlightTask, args: str | None, kwargs: str | None) -> None:
         """Pass the task to its child, or to another one if that child has ended since the reservation."""
-        task = held.task
+        task = entry.task
         trace = run_context(task.queue_name, task.retry_count + 1, task.task_options) if self._traced else None
-        job = Job(f"{held.task_id}/{next(self._numbers)}", task.task_name, args, kwargs, held.timeout_ms, trace)
-        self._held[job.key] = held
-        held.job = job
-        if held.child in self._by_child:
-            held.child.submit(job, held.confirmed_at)
+        job = Job(f"{entry.task_id}/{next(self._numbers)}", task.task_name, args, kwargs, entry.timeout_ms, trace)
+        self._held[job.key] = entry
+        entry.job = job
+        if entry.child in self._by_child:
+            entry.child.submit(job, entry.confirmed_at)
         else:
             self._homeless.append(job)
-            self._settle()
+            self._pass_on_unbegun()
 
-    def stop_task(self, held: InFlightTask) -> None:
-        if held.child is not None and held.job is not None:
-            held.child.stop_task(held.job.key)
+    def stop_task(self, entry: InFlightTask) -> None:
+        if entry.child is not None and entry.job is not None:
+            entry.child.stop_task(entry.job.key)
 
     def hold_results(self, hold: bool) -> None:
         """Leave results with the children, who wait with them, or read them again."""
@@ -197,43 +197,43 @@ class Slots:
         slot.child, slot.failures, slot.sync_load, slot.async_load = child, 0, 0, 0
         self._by_child[child] = slot
         child.hold_results(self._results_held)
-        self._settle()
+        self._pass_on_unbegun()
         self._on_room()
 
-    def _settle(self) -> None:
+    def _pass_on_unbegun(self) -> None:
         """Pass jobs that are RUNNING, but whose child ended before their user code began, to a living child."""
         while self._homeless:
-            held = self._held[self._homeless[0].key]
-            places = self.reserve(1, is_async=held.is_async)
+            entry = self._held[self._homeless[0].key]
+            places = self.reserve(1, is_async=entry.is_async)
             if not places:
                 return
-            (held.child,) = places
-            held.child.submit(self._homeless.popleft(), held.confirmed_at)
+            (entry.child,) = places
+            entry.child.submit(self._homeless.popleft(), entry.confirmed_at)
 
     def _child_result(self, child: Child, key: str, result: ChildResult) -> None:
-        held = self._held.pop(key, None)
+        entry = self._held.pop(key, None)
         slot = self._by_child.get(child)
-        if held is None:
+        if entry is None:
             return
-        self._outputs.ended(held.task.token)
+        self._outputs.ended(entry.task.token)
         if slot is not None:
-            self._count(slot, -1, is_async=held.is_async)
-        if not held.is_async:
+            self._count(slot, -1, is_async=entry.is_async)
+        if not entry.is_async:
             self._mean_s += _WEIGHT_OF_NEWEST * (result.duration_s - self._mean_s)
-        self._on_result(held, result)
+        self._on_result(entry, result)
         if child.remaining == 0 and child.in_flight == 0:
             self._run(child.close(_RETIRE_S))  # its exit starts the next one
 
     def _child_output(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
-        held = None if key is None else self._held.get(key)
-        if held is not None:
-            self._outputs.add(held.task.token, stream, line)
+        entry = None if key is None else self._held.get(key)
+        if entry is not None:
+            self._outputs.add(entry.task.token, stream, line)
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
 
     def _child_progress(self, key: str, reading: Reading) -> None:
-        held = self._held.get(key)
-        if held is not None:
-            self._progress.heard(held, reading)
+        entry = self._held.get(key)
+        if entry is not None:
+            self._progress.heard(entry, reading)
 
     def _child_exit(self, child: Child, end: ChildExit) -> None:
         slot = self._by_child.pop(child, None)
@@ -241,14 +241,14 @@ class Slots:
             return  # it never became ready: start() has reported that
         slot.child = None
         self._events.child_exited(slot.index, child.pid, end.reason, len(end.started))
-        died = [held for key in end.started if (held := self._held.pop(key, None)) is not None]
-        for held in died:
-            self._outputs.ended(held.task.token)
-            self._on_lost(held, _how(held, end, died))
+        died = [entry for key in end.started if (entry := self._held.pop(key, None)) is not None]
+        for entry in died:
+            self._outputs.ended(entry.task.token)
+            self._on_lost(entry, _how(entry, end, died))
         for key in end.waiting:
-            if (held := self._held.get(key)) is not None and held.job is not None:
-                self._homeless.append(held.job)
-        self._settle()
+            if (entry := self._held.get(key)) is not None and entry.job is not None:
+                self._homeless.append(entry.job)
+        self._pass_on_unbegun()
         if not self._closing:
             self._run(self._replace(slot))
 
@@ -277,9 +277,9 @@ class Slots:
                 return
 
 
-def _how(held: InFlightTask, end: ChildExit, died: list[InFlightTask]) -> str:
+def _how(entry: InFlightTask, end: ChildExit, died: list[InFlightTask]) -> str:
     """How the child died under this task, and its other running tasks: one of these may be the cause."""
-    others = [f"{each.task_id} ({each.task.task_name})" for each in died if each is not held]
+    others = [f"{each.task_id} ({each.task.task_name})" for each in died if each is not entry]
     if not others:
         return end.reason
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.slots import Slots
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _MB = 1024 * 1024
 # 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
@@ -40,7 +40,7 @@ class Snapshots:
         config: AppConfig,
         settings: WorkerSettings,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         slots: Slots,
         claimer: Claimer,
         in_flight: InFlightTasks,

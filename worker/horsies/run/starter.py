@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.run.outage import Outage
     from horsies.run.settings import Identity
     from horsies.run.slots import Slots
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 
 class Starter:
@@ -40,7 +40,7 @@ class Starter:
     def __init__(
         self,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         slots: Slots,
         in_flight: InFlightTasks,
         events: Events,
@@ -76,27 +76,27 @@ class Starter:
         self._unresolved: dict[InFlightTask, tuple[str | None, str | None]] = {}
         """RUNNING, with arguments that refer to results which are not read yet."""
 
-    def add(self, held: InFlightTask) -> None:
-        self._waiting[held.is_async].append(held)
+    def add(self, entry: InFlightTask) -> None:
+        self._waiting[entry.is_async].append(entry)
         self.wake.set()
 
-    def begin(self, held: InFlightTask) -> None:
+    def begin(self, entry: InFlightTask) -> None:
         """Its row is RUNNING and names its child: run the user code."""
-        self._events.started(held)
-        args, kwargs = self._arguments(held)
-        if held.task.is_workflow_task:
-            self._on_begun(held.task_id)
+        self._events.started(entry)
+        args, kwargs = self._arguments(entry)
+        if entry.task.is_workflow_task:
+            self._on_begun(entry.task_id)
             if references(kwargs):
-                self._unresolved[held] = args, kwargs
+                self._unresolved[entry] = args, kwargs
                 self.wake.set()
                 return
-        self._slots.submit(held, args, kwargs)
+        self._slots.submit(entry, args, kwargs)
 
-    def forget(self, held: InFlightTask) -> None:
+    def forget(self, entry: InFlightTask) -> None:
         """The worker has lost it: if its results are still to be read, it is not run."""
-        if self._unresolved.pop(held, None) is not None:
-            self._leave_child(held)
-            self._in_flight.drop(held)
+        if self._unresolved.pop(entry, None) is not None:
+            self._leave_child(entry)
+            self._in_flight.drop(entry)
             self._on_room()
 
     def take_all(self) -> list[InFlightTask]:
@@ -105,9 +105,9 @@ class Starter:
         self._turned_away.clear()
         for queue in self._waiting.values():
             queue.clear()
-        for held in self._unresolved:
-            self._leave_child(held)
-            waiting.append(held)
+        for entry in self._unresolved:
+            self._leave_child(entry)
+            waiting.append(entry)
         self._unresolved.clear()
         return waiting
 
@@ -142,19 +142,19 @@ class Starter:
             # Sent again after a lost reply, a start counts rows that are RUNNING under their token as started.
             self._put_back(batch)
             raise
-        for held in batch:
-            if held.task.token in verdicts.started:
-                held.confirmed_at = sent_at
-                self._in_flight.move(held, Stage.RUNNING)
-            elif held.task.token in verdicts.waiting:
-                self._leave_child(held)
-                self._turned_away.append(held)
+        for entry in batch:
+            if entry.task.token in verdicts.started:
+                entry.confirmed_at = sent_at
+                self._in_flight.move(entry, Stage.RUNNING)
+            elif entry.task.token in verdicts.waiting:
+                self._leave_child(entry)
+                self._turned_away.append(entry)
             else:
-                self._abandon(held, verdicts)
+                self._abandon(entry, verdicts)
         # No await from RUNNING to here: a failure in between would leave a task that beats and never runs.
-        for held in batch:
-            if held.task.token in verdicts.started:
-                self.begin(held)
+        for entry in batch:
+            if entry.task.token in verdicts.started:
+                self.begin(entry)
         self._on_started()
         if any(self._waiting.values()):
             self.wake.set()
@@ -165,73 +165,73 @@ class Starter:
             async with self.lane.briefly():
                 return await self._ask(connection, batch)
         except asyncpg.LockNotAvailableError:
-            tokens = [held.task.token for held in batch]
+            tokens = [entry.task.token for entry in batch]
             locked = await locked_rows(connection, self._identity.worker_id, tokens)
             if not locked:
                 raise  # the table is locked, or the row lock has ended: tried again in a moment
-        for held in [held for held in batch if held.task.token in locked]:
-            batch.remove(held)
-            self._events.start_waits(held.task_id, held.task.task_name, str(locked[held.task.token]))
-            self._leave_child(held)
-            self._in_flight.drop(held)
+        for entry in [entry for entry in batch if entry.task.token in locked]:
+            batch.remove(entry)
+            self._events.start_waits(entry.task_id, entry.task.task_name, str(locked[entry.task.token]))
+            self._leave_child(entry)
+            self._in_flight.drop(entry)
         self._on_locked()
         self._on_room()
         return await self._ask(connection, batch)
 
     async def _ask(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
-        starts = [self._start_of(held) for held in batch]
+        starts = [self._start_of(entry) for entry in batch]
         return await start(connection, self._identity.worker_id, starts, self._caps)
 
     async def _resolve(self) -> None:
         """Read the results that the arguments refer to. Tasks lost meanwhile are no longer here to be run."""
         connection = await self.lane.ready()
-        for held, (args, kwargs) in list(self._unresolved.items()):
+        for entry, (args, kwargs) in list(self._unresolved.items()):
             whole = await resolved(connection, kwargs)
-            if self._unresolved.pop(held, None) is not None:
-                self._slots.submit(held, args, whole)
+            if self._unresolved.pop(entry, None) is not None:
+                self._slots.submit(entry, args, whole)
 
     def _reserve(self) -> list[InFlightTask]:
         batch = []
         for is_async, queue in self._waiting.items():
             for child in self._slots.reserve(len(queue), is_async=is_async):
-                held = queue.popleft()
-                held.child = child
-                batch.append(held)
+                entry = queue.popleft()
+                entry.child = child
+                batch.append(entry)
         return batch
 
-    def _start_of(self, held: InFlightTask) -> Start:
-        child = held.child
+    def _start_of(self, entry: InFlightTask) -> Start:
+        child = entry.child
         assert child is not None
         name = f"worker-{child.pid}"
-        return Start(held.task.token, child.pid, self._identity.hostname, name, held.task.queue_name)
+        return Start(entry.task.token, child.pid, self._identity.hostname, name, entry.task.queue_name)
 
     async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
         """The arguments that the claim left in the table; nothing for a stale token, which the start reports, too."""
-        for held in batch:
-            if held.task.large and held.large_arguments is None:
-                held.large_arguments = await large_arguments(connection, held.task.token)
+        for entry in batch:
+            if entry.task.large and entry.large_arguments is None:
+                entry.large_arguments = await large_arguments(connection, entry.task.token)
 
-    def _arguments(self, held: InFlightTask) -> tuple[str | None, str | None]:
-        fetched, held.large_arguments = held.large_arguments, None
-        return (held.task.args, held.task.kwargs) if fetched is None else fetched
+    def _arguments(self, entry: InFlightTask) -> tuple[str | None, str | None]:
+        fetched, entry.large_arguments = entry.large_arguments, None
+        return (entry.task.args, entry.task.kwargs) if fetched is None else fetched
 
-    def _abandon(self, held: InFlightTask, verdicts: StartVerdicts) -> None:
-        self._leave_child(held)
-        self._in_flight.drop(held)
-        if held.task.token in verdicts.expired:
-            self._events.task_expired(held)
-            if held.task.is_workflow_task:
-                self._on_expired(held.task_id)
-        elif held.task.token in verdicts.stale:
-            self._events.claim_lost(held, "start")
+    def _abandon(self, entry: InFlightTask, verdicts: StartVerdicts) -> None:
+        self._leave_child(entry)
+        self._in_flight.drop(entry)
+        if entry.task.token in verdicts.expired:
+            self._events.task_expired(entry)
+            if entry.task.is_workflow_task:
+                self._on_expired(entry.task_id)
+        elif entry.task.token in verdicts.stale:
+            self._events.claim_lost(entry, "start")
         self._on_room()
 
     def _put_back(self, batch: list[InFlightTask]) -> None:
-        for held in reversed(batch):
-            self._leave_child(held)
-            self._waiting[held.is_async].appendleft(held)
+        for entry in reversed(batch):
+            self._leave_child(entry)
+            self._waiting[entry.is_async].appendleft(entry)
 
-    def _leave_child(self, held: InFlightTask) -> None:
-        if held.child is not None:
-            self._slots.unreserve(held.child, is_async=held.is_async)
-            held.child = None
+    def _leave_child(self, entry: InFlightTask) -> None:
+        if entry.child is not None:
+            self._slots.unreserve(entry.child, is_async=entry.is_async)
+            entry.child = None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.children import ReadyChild
     from horsies.run.events import Events
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
     Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
@@ -57,7 +57,9 @@ class SubworkflowBuilder:
     interval_s = _FOR_OTHERS_S
     step_timeout_s = 60.0
 
-    def __init__(self, app: Horsies, lane: Lane, events: Events, *, on_enqueued: Callable[[], None]) -> None:
+    def __init__(
+        self, app: Horsies, lane: DedicatedConnection, events: Events, *, on_enqueued: Callable[[], None]
+    ) -> None:
         self.wake = Wake()
         self.lane = lane
         self._app = app

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.lifecycle.recovering import Recovered
     from horsies.run.events import Events
     from horsies.run.settings import Identity
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
     from horsies.store.isolate_bad_rows import Refused
 
 _PRUNE_EVERY_MS = 3_600_000
@@ -64,8 +64,8 @@ class Duty:
         name: str,
         chores: Sequence[Chore],
         identity: Identity,
-        upkeep: Lane,
-        lane: Lane,
+        upkeep: DedicatedConnection,
+        lane: DedicatedConnection,
         *,
         on_done: Callable[[str, float], None] = lambda _chore, _seconds: None,
         step_timeout_s: float = _SWEEP_TIMEOUT_S,
@@ -120,7 +120,11 @@ class Duty:
 
 
 def duties(
-    config: RecoveryConfig, events: Events, identity: Identity, upkeep: Lane, lane: Callable[[str], Lane]
+    config: RecoveryConfig,
+    events: Events,
+    identity: Identity,
+    upkeep: DedicatedConnection,
+    lane: Callable[[str], DedicatedConnection],
 ) -> list[Duty]:
     """The duties that a worker with these settings offers."""
     rules, done = rules_of(config, events), events.sweep_ended
@@ -169,7 +173,7 @@ class _Stale(ABC):
         done = await self._sweep(connection)
         for crash in done.crashes:
             self._events.run_crashed(crash)
-        _tell(self._events, self._rule, done)
+        _log_sweep(self._events, self._rule, done)
         return done.report() | {"threshold_ms": self._threshold_ms, "spared_until": until and until.isoformat()}
 
     @abstractmethod
@@ -219,11 +223,11 @@ class Recovery:
             self._events.warn("ended a silent session", of=name, reason="its process is stopped or cut off")
         done = await expire_pending(connection)
         reconciled = await reconcile_all(connection, self._grace_ms)
-        _tell(self._events, UPKEEP, done, reconciled)
+        _log_sweep(self._events, UPKEEP, done, reconciled)
         return done.report() | reconciled.report()
 
 
-def _tell(events: Events, rule: str, done: Recovered, reconciled: Reconciled | None = None) -> None:
+def _log_sweep(events: Events, rule: str, done: Recovered, reconciled: Reconciled | None = None) -> None:
     repairs, workflows = (0, 0) if reconciled is None else (reconciled.repairs, reconciled.workflows)
     events.swept(
         "swept",
@@ -236,14 +240,14 @@ def _tell(events: Events, rule: str, done: Recovered, reconciled: Reconciled | N
         repairs=repairs,
         workflows=workflows,
     )
-    _tell_refused(events, "sweep", "task", done.refused)
+    _log_refused(events, "sweep", "task", done.refused)
     if reconciled is not None:
         if reconciled.locked:
             events.warn("reconciliation left locked workflows", ids=reconciled.locked[:_TOLD])
-        _tell_refused(events, "reconciliation", "workflow", reconciled.refused)
+        _log_refused(events, "reconciliation", "workflow", reconciled.refused)
 
 
-def _tell_refused(events: Events, who: str, what: str, refused: Sequence[Refused[str]]) -> None:
+def _log_refused(events: Events, who: str, what: str, refused: Sequence[Refused[str]]) -> None:
     for one in refused[:_TOLD]:
         events.warn(f"{who} stepped over a {what}", id=one.item, error=one.error)
     if len(refused) > _TOLD:

@@ -30,68 +30,68 @@ class TaskOutcomes:
         self._kept_bytes = kept_bytes
         self._rng = random.Random()  # noqa: S311 - jitter
 
-    def of_result(self, held: InFlightTask, result: ChildResult) -> Outcome:
+    def of_result(self, entry: InFlightTask, result: ChildResult) -> Outcome:
         """A child has reported a result."""
         if result.status == "ok":
-            outcome = Outcome(held.task.token, OutcomeKind.COMPLETED, result.result_json)
+            outcome = Outcome(entry.task.token, OutcomeKind.COMPLETED, result.result_json)
         else:
-            outcome = self._failure(held, result.result_json, result.error_code, result.error_message)
-        return outcome.traced(result.span, held.task.task_options)
+            outcome = self._failure(entry, result.result_json, result.error_code, result.error_message)
+        return outcome.traced(result.span, entry.task.task_options)
 
-    def of_crash(self, held: InFlightTask, how: str) -> Outcome:
+    def of_crash(self, entry: InFlightTask, how: str) -> Outcome:
         """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
         who = self._identity
         data = {"worker_id": who.worker_id, "worker_hostname": who.hostname, "how": how}
-        return self._crash(held, f"the child process that ran this task ended: {how}", data)
+        return self._crash(entry, f"the child process that ran this task ended: {how}", data)
 
-    def of_lost_commit(self, held: InFlightTask) -> Outcome:
+    def of_lost_commit(self, entry: InFlightTask) -> Outcome:
         message = "the database lost the commit of its outcome, and its worker no longer had it in memory"
-        return self._crash(held, message, None)
+        return self._crash(entry, message, None)
 
-    def of_interrupt(self, held: InFlightTask, *, began: bool) -> Outcome:
+    def of_interrupt(self, entry: InFlightTask, *, began: bool) -> Outcome:
         """The shutdown stopped it: requeued if the task allows that, else it waits for an operator's decision.
 
         A task whose user code was not called is always requeued, without an attempt: nothing can run twice.
         """
-        message, stored, output = "the worker was stopped while this task ran", None, self._output(held)
+        message, stored, output = "the worker was stopped while this task ran", None, self._output(entry)
         if not began:
             kind, output = OutcomeKind.NOT_BEGUN, None
-        elif held.requeue_on_interrupt:
+        elif entry.requeue_on_interrupt:
             kind = OutcomeKind.INTERRUPT_REQUEUE
         else:
             kind = OutcomeKind.FAILED
             stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
-        return Outcome(held.task.token, kind, stored, TASK_INTERRUPTED, message, output=output)
+        return Outcome(entry.task.token, kind, stored, TASK_INTERRUPTED, message, output=output)
 
-    def _crash(self, held: InFlightTask, message: str, data: dict[str, str] | None) -> Outcome:
+    def _crash(self, entry: InFlightTask, message: str, data: dict[str, str] | None) -> Outcome:
         code = OperationalErrorCode.WORKER_CRASHED
         stored = dump_task_result(TaskResult(err=TaskError(error_code=code, message=message, data=data)))
-        return self._failure(held, stored, code.value, message, failed_reason=message)
+        return self._failure(entry, stored, code.value, message, failed_reason=message)
 
     def _failure(
         self,
-        held: InFlightTask,
+        entry: InFlightTask,
         stored: str | None,
         code: str | None,
         message: str | None,
         failed_reason: str | None = None,
     ) -> Outcome:
         decision = decide(
-            RetryRule.from_text(held.task.task_options),
+            RetryRule.from_text(entry.task.task_options),
             error_code=code,
-            retry_count=held.task.retry_count,
-            max_retries=held.task.max_retries,
+            retry_count=entry.task.retry_count,
+            max_retries=entry.task.max_retries,
             now=datetime.now(UTC),
             good_until=None,  # checked by the statement, with the database's clock
             rng=self._rng,
         )
         if decision == RETRIES_SPENT and stored is not None:
-            task = held.task
+            task = entry.task
             stored = with_retries_spent(stored, retry_count=task.retry_count, max_retries=task.max_retries)
         delay_s = decision.delay_s if isinstance(decision, RetryAt) else None
         kind = OutcomeKind.FAILED if delay_s is None else OutcomeKind.RETRY
-        return Outcome(held.task.token, kind, stored, code, message, failed_reason, delay_s, self._output(held))
+        return Outcome(entry.task.token, kind, stored, code, message, failed_reason, delay_s, self._output(entry))
 
-    def _output(self, held: InFlightTask) -> str | None:
-        ring = self._outputs.of(held.task.token)
+    def _output(self, entry: InFlightTask) -> str | None:
+        ring = self._outputs.of(entry.task.token)
         return None if ring is None else mask(ring.tail(self._kept_bytes)) or None

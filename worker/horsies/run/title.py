@@ -34,7 +34,7 @@ class Title:
 
     def begun(self) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(PAUSE_S, self._look)
+            self._timer = self._loop.call_later(PAUSE_S, self._update)
 
     def ended(self) -> None:
         if self._shown is not self._idle:
@@ -44,7 +44,7 @@ class Title:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         self._timer = None
         now = monotonic()
         long = [key for key, begin in self._running.items() if now - begin >= PAUSE_S / 2]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from horsies.run.finisher import Finisher
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _BATCH = 100
 _SETTLE_S = 0.5  # known tasks have been claimed by then, so that the query need not read past them
@@ -48,7 +48,7 @@ class UnknownTasks:
         self,
         rules: ClaimRules,
         identity: Identity,
-        lane: Lane,
+        lane: DedicatedConnection,
         claimer: Claimer,
         finisher: Finisher,
         in_flight: InFlightTasks,
@@ -97,12 +97,12 @@ class UnknownTasks:
             await self._start(connection)  # left by a step that failed
             rows = await connection.fetch(statement(__name__, "unknown_names"), list(self._rules.queues), known)
             if not self._fail:
-                self._tell({row["task_name"]: row["waiting"] for row in rows})
+                self._log({row["task_name"]: row["waiting"] for row in rows})
             elif rows and not self._claimer.holds_back:
                 await self._claim(connection, [row["task_name"] for row in rows])
                 await self._start(connection)
 
-    def _tell(self, waiting: dict[str, int]) -> None:
+    def _log(self, waiting: dict[str, int]) -> None:
         for name in waiting.keys() - self._told:
             self._told.add(name)
             self._events.warn(
@@ -149,9 +149,9 @@ class UnknownTasks:
 
     def _hold(self, claimed: list[ClaimedTask]) -> None:
         for task in claimed:
-            held = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
-            self._in_flight.add(held)
-            self._waiting.append(held)
+            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
+            self._in_flight.add(entry)
+            self._waiting.append(entry)
         if claimed:
             self.wake.set()  # there may be more
 
@@ -161,19 +161,21 @@ class UnknownTasks:
             return
         me = self._identity
         process = f"worker-{me.pid}"
-        starts = [Start(held.task.token, me.pid, me.hostname, process, held.task.queue_name) for held in self._waiting]
+        starts = [
+            Start(entry.task.token, me.pid, me.hostname, process, entry.task.queue_name) for entry in self._waiting
+        ]
         verdicts = await start(connection, me.worker_id, starts, self._rules.caps_on_running)
-        for held in self.take_all():
-            if held.task.token in verdicts.started:
-                self._finisher.result(held, self._refusal(held.task.task_name))
-            elif held.task.token in verdicts.waiting:
-                self._waiting.append(held)
+        for entry in self.take_all():
+            if entry.task.token in verdicts.started:
+                self._finisher.result(entry, self._refusal(entry.task.task_name))
+            elif entry.task.token in verdicts.waiting:
+                self._waiting.append(entry)
             else:
-                self._in_flight.drop(held)
-                if held.task.token in verdicts.expired:
-                    self._events.task_expired(held)
-                    if held.task.is_workflow_task:
-                        self._on_expired(held.task_id)
+                self._in_flight.drop(entry)
+                if entry.task.token in verdicts.expired:
+                    self._events.task_expired(entry)
+                    if entry.task.is_workflow_task:
+                        self._on_expired(entry.task_id)
         self._on_room()  # they used some places for a moment
 
     def _refusal(self, name: str) -> ChildResult:

@@ -35,7 +35,7 @@ from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, Subworkflo
 from horsies.run.sweeper import Duty, duties
 from horsies.run.task_outcomes import TaskOutcomes
 from horsies.run.unknown_tasks import UnknownTasks
-from horsies.store.dedicated_connection import Lane, look_at_server
+from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import schedules_of
@@ -76,7 +76,7 @@ class Worker:
         self._supervisor = Supervisor(app.config.resilience, events)
         self._quiet = Wake()
         self._hurry = asyncio.Event()
-        self.lanes: list[Lane] = []
+        self.lanes: list[DedicatedConnection] = []
         self.phase = Phase.STARTING
         self.probes = None if settings.metrics_port is None else Probes(self)
         self.lost: list[str] = []
@@ -162,7 +162,7 @@ class Worker:
             async with asyncio.timeout(end - time.monotonic()):
                 await self._supervisor.stop_all()
                 await self._give_back()
-                await self._say_goodbye()
+                await self._store_last_snapshot()
                 await self.slots.close(_GOODBYE_S)
         except TimeoutError:
             self.events.warn("no time for a goodbye", reason="the database does not answer, or a child does not end")
@@ -178,7 +178,7 @@ class Worker:
         self._wire_path(lanes)
         self._wire_upkeep(lanes["beat"], lanes["upkeep"])
 
-    def _wire_path(self, lanes: Mapping[str, Lane]) -> None:
+    def _wire_path(self, lanes: Mapping[str, DedicatedConnection]) -> None:
         """The path of a task, from its claim to its outcome."""
         config, events = self.app.config, self.events
         self._wire_workflows(lanes["advance"])
@@ -217,7 +217,7 @@ class Worker:
             on_started=self._started,
             on_begun=self.advancer.started,
             on_expired=self.advancer.ended,
-            on_locked=self.claimer.look_for_locked,
+            on_locked=self.claimer.take_back_locked,
             caps=self.claim_rules.caps_on_running,
         )
         self.finisher = Finisher(
@@ -236,7 +236,7 @@ class Worker:
             on_capped_end=self.starter.retry_waiting,
         )
 
-    def _wire_workflows(self, lane: Lane) -> None:
+    def _wire_workflows(self, lane: DedicatedConnection) -> None:
         """The work after a task that is a node of a workflow."""
         self.subworkflow_builder = SubworkflowBuilder(self.app, lane, self.events, on_enqueued=self._enqueued)
         self._resources.push_async_callback(self.subworkflow_builder.close)
@@ -248,12 +248,12 @@ class Worker:
             on_done=self._quiet.set,
         )
 
-    def _wire_upkeep(self, beat: Lane, upkeep: Lane) -> None:
+    def _wire_upkeep(self, beat: DedicatedConnection, upkeep: DedicatedConnection) -> None:
         """Everything that is not on the path of a task."""
         config, events, who = self.app.config, self.events, self.identity
         self.beats = Beats(config, who, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
-        slots, claimer, held, tasks = self.slots, self.claimer, self.in_flight, self.app.tasks
-        self.snapshots = Snapshots(config, self.settings, who, upkeep, slots, claimer, held, self.started_at, tasks)
+        slots, claimer, entry, tasks = self.slots, self.claimer, self.in_flight, self.app.tasks
+        self.snapshots = Snapshots(config, self.settings, who, upkeep, slots, claimer, entry, self.started_at, tasks)
         self.unknown_tasks = UnknownTasks(
             self.claim_rules,
             self.identity,
@@ -273,9 +273,9 @@ class Worker:
         self.duties: list[Duty] = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
-    def _lane(self, role: str) -> Lane:
+    def _lane(self, role: str) -> DedicatedConnection:
         durable = self.app.config.broker.durable
-        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
+        lane = DedicatedConnection(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
         self.lanes.append(lane)
         return lane
@@ -287,12 +287,12 @@ class Worker:
         listener = Listener(
             partial(self.database.connect, "worker listen"),
             probe_interval_s=self.database.probe_interval_s,
-            on_gap=self._look_around,
+            on_gap=self._check_everything,
         )
         for queue in self.claimer.queues:
-            listener.add(f"task_queue_{queue}", partial(self._heard, queue))
-        listener.add(CHANNEL, self._told)
-        listener.add(LOOK_CHANNEL, self._asked)
+            listener.add(f"task_queue_{queue}", partial(self._notified, queue))
+        listener.add(CHANNEL, self._orders_changed)
+        listener.add(LOOK_CHANNEL, self._look_asked_for)
         listener.add(READY_CHANNEL, lambda _payload: self.subworkflow_builder.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
@@ -301,7 +301,7 @@ class Worker:
         self.claimer.notice()
         self.unknown_tasks.notice()
 
-    def _heard(self, queue: str, payload: str) -> None:
+    def _notified(self, queue: str, payload: str) -> None:
         """The payload is the id of a new task, or `capacity:` with the reason for which there is room or work."""
         if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
             self.claimer.notice_room(queue)
@@ -310,52 +310,52 @@ class Worker:
             self.claimer.notice(None if payload in _TASKS_ARE_BACK else queue)
             self.unknown_tasks.notice()
 
-    def _told(self, worker_id: str) -> None:
+    def _orders_changed(self, worker_id: str) -> None:
         """An operator has changed the orders or the tasks of this worker."""
         if worker_id == self.identity.worker_id:
             self.orders.wake.set()
             self.beats.look()
 
-    def _asked(self, worker_id: str) -> None:
+    def _look_asked_for(self, worker_id: str) -> None:
         """An operator wants to see what a task of this worker is doing."""
         if worker_id == self.identity.worker_id:
             self.looks.wake.set()
 
-    def _look_around(self) -> None:
+    def _check_everything(self) -> None:
         """Notifications may have been missed."""
         self._enqueued()
-        self._told(self.identity.worker_id)
+        self._orders_changed(self.identity.worker_id)
         self.looks.wake.set()
         self.subworkflow_builder.notice()
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
         for task in claimed:
-            held = InFlightTask.of(task, self.app.tasks[task.task_name], self.app.config)
+            entry = InFlightTask.of(task, self.app.tasks[task.task_name], self.app.config)
             if task.place is not None:
-                held.stage, held.child, held.confirmed_at = Stage.RUNNING, places[task.place], sent_at
-            self.in_flight.add(held)
+                entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at
+            self.in_flight.add(entry)
             if task.place is None:
-                self.starter.add(held)
+                self.starter.add(entry)
             else:
-                self.starter.begin(held)
+                self.starter.begin(entry)
 
     def _taken_back(self, count: int) -> None:
         self.events.warn("gave back claims", count=count, reason="their reply was lost, or their row was locked")
 
-    def _result(self, held: InFlightTask, result: ChildResult) -> None:
-        self.finisher.result(held, result)
+    def _result(self, entry: InFlightTask, result: ChildResult) -> None:
+        self.finisher.result(entry, result)
         self.starter.wake.set()
         if not self.claimer.claims_along and not self.claim_rules.capped:
             self.claimer.wake.set()
 
-    def _lost_child(self, held: InFlightTask, how: str) -> None:
-        self.finisher.crashed(held, how)
+    def _lost_child(self, entry: InFlightTask, how: str) -> None:
+        self.finisher.crashed(entry, how)
 
-    def _lost_claim(self, held: InFlightTask) -> None:
+    def _lost_claim(self, entry: InFlightTask) -> None:
         """An operator took it away, or a sweep while this worker was stalled: stop its code."""
-        self.events.claim_lost(held, "beat")
-        self.slots.stop_task(held)
-        self.starter.forget(held)
+        self.events.claim_lost(entry, "beat")
+        self.slots.stop_task(entry)
+        self.starter.forget(entry)
 
     def _started(self) -> None:
         """Running tasks do not count against the limit of claims; without one, the claimer claims all that fits."""
@@ -391,8 +391,8 @@ class Worker:
         lane = self.claimer.lane
         try:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
-                for held in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
-                    self.in_flight.drop(held)
+                for entry in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
+                    self.in_flight.drop(entry)
                 returned, locked = await self.claimer.take_back(await lane.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
             lane.discard()
@@ -404,7 +404,7 @@ class Worker:
             if locked:
                 self.events.warn("could not give claims back", locked=len(locked))
 
-    async def _say_goodbye(self) -> None:
+    async def _store_last_snapshot(self) -> None:
         """A last snapshot, with no more claiming: otherwise consoles show a worker that was stopped as late.
 
         And how far the tasks came that have just ended.
@@ -425,13 +425,13 @@ class Worker:
     async def _interrupt(self, within_s: float) -> None:
         # The last first: the end of a stopped task lets the next one in its child begin, unless that was stopped
         # before.
-        for held in reversed(self.in_flight.at(Stage.RUNNING)):
-            held.interrupted = True
-            self.slots.stop_task(held)
+        for entry in reversed(self.in_flight.at(Stage.RUNNING)):
+            entry.interrupted = True
+            self.slots.stop_task(entry)
         await self._until(lambda: self.in_flight.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
         await self.slots.close(0.0)
-        for held in self.slots.take_unbegun():
-            self.finisher.interrupted(held, began=False)
+        for entry in self.slots.take_unbegun():
+            self.finisher.interrupted(entry, began=False)
 
     def _is_stored(self) -> bool:
         return self.finisher.pending + self.advancer.pending == 0

@@ -38,7 +38,7 @@ _BRIEFLY_BEHIND_POOLER_S = 2.0
 _TASKS_ON_THEIR_WAY = frozenset({"worker claim", "worker start", "worker finish", "worker advance"})
 
 
-class Lane:
+class DedicatedConnection:
     """One statement at a time on one connection, which is reopened when it was lost.
 
     Loops do not share connections: a slow sweep must not delay the write of an outcome, and the worker must not exhaust

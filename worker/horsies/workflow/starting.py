@@ -163,7 +163,7 @@ def start_workflow(
     started = prepared if isinstance(prepared, Err) else _store(prepared.ok_value)
     if isinstance(started, Err):
         abort(connection, _config_of(broker))
-    return answer(started, _config_of(broker))
+    return started if _is_suppressed(broker) else answer(started, _config_of(broker))
 
 
 async def start_workflow_async(
@@ -180,7 +180,7 @@ async def start_workflow_async(
     started = prepared if isinstance(prepared, Err) else await _store_async(prepared.ok_value)
     if isinstance(started, Err):
         await abort_async(connection, _config_of(broker))
-    return answer(started, _config_of(broker))
+    return started if _is_suppressed(broker) else answer(started, _config_of(broker))
 
 
 def _store(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
@@ -191,6 +191,10 @@ def _store(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
 async def _store_async(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
     with start.span() as span:
         return span.sent(start.handle(await start.traced(span.trace).store_async()))
+
+
+def _is_suppressed(broker: PostgresBroker | None) -> bool:
+    return broker is not None and broker.app is not None and broker.app.are_sends_suppressed()
 
 
 def _config_of(broker: PostgresBroker | None) -> AppConfig | None:
@@ -270,7 +274,7 @@ def _prepare(
         )
     try:
         _check(workflow_id, sent_at)
-        if broker.app is not None and broker.app.are_sends_suppressed():
+        if _is_suppressed(broker):
             raise ValueError("sends are suppressed, as while modules are imported")
         plan = spec.to_plan()
         _check_app(plan, broker)

@@ -115,7 +115,7 @@ class Exporter:
         if problem is not None and self._connection is not None:
             self._connection.terminate()
             self._connection = None
-        self._tell(problem)
+        self._log(problem)
         now = time.monotonic()
         self._page = cluster_page(read, up=problem is None, current=current, took_s=now - began, at=time.time())
         self._fresh_until = now + FRESH_S
@@ -128,7 +128,7 @@ class Exporter:
             current = state.kind in (SchemaKind.CURRENT, SchemaKind.READ_ONLY)
             return None if state.kind in _NOTHING_TO_READ else await exported(self._connection), current
 
-    def _tell(self, problem: str | None) -> None:
+    def _log(self, problem: str | None) -> None:
         """Once when it goes, once when it comes."""
         if problem is not None and self._problem is None:
             self.events.warn("the database is away", reason=problem)

@@ -140,22 +140,22 @@ class WorkerMetrics:
         self._steps: dict[str, Histogram] = {}
         self._sweeps: dict[str, Histogram] = {}
 
-    def started(self, held: InFlightTask) -> None:
+    def started(self, entry: InFlightTask) -> None:
         """Until its claim it has waited by the database's clock, from then on by this machine's."""
-        task = held.task
-        held.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(held)
+        task = entry.task
+        entry.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(entry)
         claimed_at = task.token.claimed_at
         if claimed_at != self._claimed_at:  # the tasks of one claim have the same
             self._claimed_at, self._claimed_s = claimed_at, claimed_at.timestamp()
         waited_s = self._claimed_s - task.due_at
         if task.place is None:
-            waited_s += monotonic() - held.since
+            waited_s += monotonic() - entry.since
         if not 0.0 <= waited_s <= _LONGEST_WAIT_S:
             waited_s = 0.0 if waited_s < 0.0 else _LONGEST_WAIT_S
         series.wait.observe(waited_s)
 
-    def ended(self, held: InFlightTask, outcome: str, code: str | None, duration_s: float | None) -> None:
-        series = held.series or self._new(held)
+    def ended(self, entry: InFlightTask, outcome: str, code: str | None, duration_s: float | None) -> None:
+        series = entry.series or self._new(entry)
         if outcome == "completed":
             series.completed += 1
         else:
@@ -164,11 +164,11 @@ class WorkerMetrics:
         if duration_s is not None:
             series.run.observe(duration_s)
 
-    def expired(self, held: InFlightTask) -> None:
-        self.count(EXPIRED, *self._labels(held))
+    def expired(self, entry: InFlightTask) -> None:
+        self.count(EXPIRED, *self._labels(entry))
 
-    def claim_lost(self, held: InFlightTask, at: str) -> None:
-        self.count(CLAIMS_LOST, *self._labels(held), at)
+    def claim_lost(self, entry: InFlightTask, at: str) -> None:
+        self.count(CLAIMS_LOST, *self._labels(entry), at)
 
     def count(self, metric: Metric, *labels: str, number: int = 1) -> None:
         key = metric, labels
@@ -200,12 +200,12 @@ class WorkerMetrics:
         for change in _CHANGES & counts.keys():
             self.count(SWEPT, change, number=counts[change])
 
-    def _new(self, held: InFlightTask) -> TaskSeries:
-        return self._tasks.setdefault(self._labels(held), TaskSeries(_WAIT_S, _RUN_S))
+    def _new(self, entry: InFlightTask) -> TaskSeries:
+        return self._tasks.setdefault(self._labels(entry), TaskSeries(_WAIT_S, _RUN_S))
 
-    def _labels(self, held: InFlightTask) -> tuple[str, str]:
+    def _labels(self, entry: InFlightTask) -> tuple[str, str]:
         """A name that is not registered is any text from the table, and there may be any number of them."""
-        key = held.task.task_name, held.task.queue_name
+        key = entry.task.task_name, entry.task.queue_name
         if key not in self._tasks:
             if key[0] not in self._known or len(self._tasks) >= MOST_SERIES:
                 return OTHER, key[1]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.run.settings import WorkerSettings
     from horsies.run.slots import Slots
     from horsies.run.snapshots import Snapshots
-    from horsies.store.dedicated_connection import Lane
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _SILENT_S: Final = 15.0
 """The snapshot loop writes every 5 s: two in a row are missing."""
@@ -56,7 +56,7 @@ class Probed(Protocol):
     claimer: Claimer
     finisher: Finisher
     snapshots: Snapshots
-    lanes: list[Lane]
+    lanes: list[DedicatedConnection]
 
     @property
     def loops(self) -> Supervisor: ...
