@@ -14,7 +14,7 @@ from horsies.views import TaskDetail, TaskRow
 from horsies_tui.look.glyphs import ASCII
 from horsies_tui.look.lines import width_of
 from horsies_tui.story.lines import Fold
-from horsies_tui.task.lanes import DedicatedConnection, Phase, lanes, places
+from horsies_tui.task.lanes import Lane, Phase, lanes, places
 from horsies_tui.task.timeline import EARLIER, timeline
 
 LENGTHS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e7)), min_size=1, max_size=60)
@@ -55,7 +55,7 @@ def test_small_ones_take_from_the_others_in_proportion() -> None:
     assert places([], 5) == ()
 
 
-def phases(lane: DedicatedConnection) -> list[tuple[str, float]]:
+def phases(lane: Lane) -> list[tuple[str, float]]:
     return [(stretch.phase.name, stretch.length.total_seconds()) for stretch in lane.stretches]
 
 
