@@ -226,6 +226,12 @@ class Feed(Generic[SnapshotT]):
         if due is not None:
             await self._perform(due[1])
 
+    @property
+    def is_read(self) -> bool:
+        """Whether no read is due at this moment; a picture must not be taken before."""
+        due = self._most_due()
+        return due is None or due[0] > self._now()
+
     def _most_due(self) -> tuple[float, Read] | None:
         told = self._link.listens
         wanted = [(read.due_at(told=told), read) for read in self._reads if read.wanted()]

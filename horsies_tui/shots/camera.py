@@ -172,6 +172,10 @@ async def _at_rest(stand: Stand) -> None:
     if isinstance(field, (Input, TextArea)):
         show_cursor(field)
     await stand.until(lambda: all(pane.is_read for pane in stand.app.query(StoryPane)), "the story of the row")
+    top = stand.app.stage.top
+    feed: Any = None if top is None else top.feed
+    if feed is not None and stand.app.link.status.is_up:
+        await stand.until(lambda: feed.is_read, "all reads of the view")
     before: list[Any] = []
     for _ in range(100):
         await stand.pilot.pause()

@@ -265,11 +265,17 @@ async def test_no_look_ends_a_process_or_misses_the_task(
     assert seen["problem"] < 300, "no answer within 1.2 s"
 
 
+def stop(pid: int) -> None:
+    """Its threads stop one after the other: return when the last one has."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
 async def test_a_process_that_stands_still_is_not_interrupted_later(watched: Watched) -> None:
     """A signal that waits until it goes on could meet Python code that runs."""
     key = watched.submit("call_back_and_forth")
     await watched.until_begun(key)
-    os.kill(watched.child.pid, signal.SIGSTOP)
+    stop(watched.child.pid)
     try:
         stack = await watched.child.stack(key, with_locals=False)
     finally:
