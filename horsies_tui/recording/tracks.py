@@ -24,7 +24,7 @@ _MOST_KEPT: Final = 3
 
 
 @dataclass(slots=True)
-class JobQueue:
+class Track:
     """One part for one subject. `frames` have its values; from `ends` on it was not on screen, until the next value."""
 
     times: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Tracks:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self.tracks: dict[Key, JobQueue] = {}
+        self.tracks: dict[Key, Track] = {}
         self.times: list[int] = []
         """Of each frame."""
         self._numbers: dict[Key, int] = {}
@@ -70,7 +70,7 @@ class Tracks:
         )
 
     def _index(self) -> None:
-        last, by_number = 0, list[JobQueue]()
+        last, by_number = 0, list[Track]()
         for number, (offset, frame) in enumerate(self._reader.frames()):
             # The database's clock may have been set back: the order of the frames is the order of events.
             last = max(last, frame.at_ms)
@@ -84,7 +84,7 @@ class Tracks:
                 if int(given) != len(by_number):
                     raise NotAValue("its parts are not in order")
                 self._numbers[key] = len(by_number)
-                by_number.append(self.tracks.setdefault(key, JobQueue()))
+                by_number.append(self.tracks.setdefault(key, Track()))
             for part in head["on"]:
                 by_number[part].times.append(last)
                 by_number[part].frames.append(number)

@@ -39,7 +39,7 @@ _ENTER: Final = "Open the address that `horsies tui --serve` printed when it sta
 
 
 class ConsoleServer:
-    """Serves the console that `command` starts, to whoever has the token."""
+    """Serves the console that `command` starts, to each browser that gives the token."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], access: Access, title: str) -> None:
         self.access = access
@@ -169,7 +169,7 @@ def _tell(access: Access, host: str, port: int) -> None:
     if not sys.stdout.isatty():
         where = f"the address in {_kept(where, port)}"  # the output may be a log, which others read
     print(f"the console is served at {where}")
-    print("whoever has this address can do what this console can; ctrl+c ends it and all its tabs", flush=True)
+    print("a browser that opens this address can do what this console can; ctrl+c ends it and all its tabs", flush=True)
     if not is_loopback(host):
         print(
             f"warning: {host} is not this machine alone, and HTTP is not encrypted: others on the network can read the"

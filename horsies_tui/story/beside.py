@@ -16,7 +16,7 @@ from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import RowsView, set_height
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from textual import events
     from textual.binding import BindingType
@@ -185,9 +185,8 @@ class WithStory(RowsView[SnapshotT]):
 
     _pane: StoryPane
 
-    def subject(self) -> Subject | None:
-        """The row under the cursor; None if it has no story."""
-        raise NotImplementedError
+    subject: Callable[[], Subject | None]
+    """The row under the cursor; None if it has no story. Each list has it."""
 
     # Called by the application.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
 from horsies_tui.view import ConsoleView, Feed, SnapshotT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.timer import Timer
 
 _PATIENCE_S: Final = 0.3
@@ -31,14 +33,15 @@ class Companion(ConsoleView[SnapshotT]):
 
     DEFAULT_CSS = "Companion.-old StoryView { text-style: dim; }"
 
+    # Each story has these two.
+    open: Callable[[str], None]
+    _show: Callable[[], None]
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._slow: Timer | None = None
         self._asked = ""
         """What was requested: an id, or its beginning or end."""
-
-    def open(self, text: str) -> None:
-        raise NotImplementedError
 
     def look_at(self, row_id: str) -> None:
         """Show the story of this row; the same row again keeps its place."""
@@ -50,9 +53,6 @@ class Companion(ConsoleView[SnapshotT]):
     def pause(self) -> None:
         """Read nothing until the next `look_at`; an answer that is under way is dropped."""
         cast("StoryFeed", self.feed).pause()
-
-    def _show(self) -> None:
-        raise NotImplementedError
 
     def _keep_former(self) -> None:
         """Another story was requested: the present one stays until it is read, or for a moment."""

@@ -14,6 +14,7 @@ from horsies_tui.workflow.gantt_view import GanttView
 from horsies_tui.workflow.parts import TimelineWanted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from horsies_tui.story.view import StoryView
@@ -29,6 +30,10 @@ class TimelinePart(Companion[WorkflowSnapshot]):
     _graph: GraphView
     _story: StoryView
     _snapshot: WorkflowSnapshot
+
+    # The other part has these two.
+    _place: Callable[[], None]
+    _go_to: Callable[[int], None]
 
     _unfolded: frozenset[str] = frozenset()
 
@@ -54,12 +59,6 @@ class TimelinePart(Companion[WorkflowSnapshot]):
         self._place()
         self._show()
         self._picture.focus()
-
-    def _place(self) -> None:
-        raise NotImplementedError
-
-    def _go_to(self, index: int) -> None:
-        raise NotImplementedError
 
     def _ask_for_times(self) -> None:
         self._workflow_feed.time(self._unfolded if self.has_class("-timeline") else None)

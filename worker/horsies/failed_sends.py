@@ -17,7 +17,7 @@ from horsies.handle import SendFailedError, TaskSendErrorCode
 from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from horsies.config.app import AppConfig
     from horsies.handle import FailedSend, TaskHandle, TaskSendResult
@@ -57,14 +57,12 @@ def answers(
     reasons = Counter((str(error.code), mask(error.message)) for error in errors)
     for (code, message), count in reasons.items():
         _log.warning("%s", f"{message} [{code}]{f', {count:,} times' if count > 1 else ''}{place}")
-    log_unread: list[Callable[[], None]] = [
-        partial(_log_unread, f"{len(errors):,} of {len(results):,} calls of a send_many{place}")
-    ]
-    return [
-        # The first one speaks for all.
-        UnseenErr(result.err_value, log_unread.pop() if log_unread else _nothing) if isinstance(result, Err) else result
-        for result in results
-    ]
+    words = f"{len(errors):,} of {len(results):,} calls of a send_many{place}"
+    answered = list(results)
+    # One record is enough for all that is dropped: the first failure has it.
+    first = next(at for at, one in enumerate(results) if isinstance(one, Err) and one.err_value is errors[0])
+    answered[first] = UnseenErr(errors[0], partial(_log_unread, words))
+    return answered
 
 
 def is_on_purpose(error: FailedSend) -> bool:
@@ -110,7 +108,3 @@ def _log_unread(words: str) -> None:
     # While the interpreter ends, the parts of logging may be gone already.
     if not sys.is_finalizing():
         _log.warning("the result of a failed send was dropped unread; %s: %s", _WAY_OUT, words)
-
-
-def _nothing() -> None:
-    pass

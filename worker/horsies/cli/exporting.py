@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from horsies.domain.errors import HorsiesError
@@ -20,13 +21,13 @@ from horsies.store.connect import with_settings
 from horsies.views import Sort, WorkflowSort, task_page, workflow_page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import IO
 
     from horsies.cli.reading import Connection
     from horsies.query import TaskFilter, WorkflowFilter
-    from horsies.views import Cursor, TaskRow, WorkerRow, WorkflowRow
+    from horsies.views import Cursor, Page, TaskRow, WorkerRow, WorkflowRow
 
 RowT = TypeVar("RowT")
 
@@ -59,31 +60,30 @@ class Export(Generic[RowT]):
 def tasks_export(wanted: TaskFilter, sort: Sort = Sort.NEWEST) -> Export[TaskRow]:
     """In an order other than newest and oldest, a task that changes its place meanwhile may be missed or come twice."""
 
-    async def pages(conn: Connection) -> AsyncIterator[tuple[Sequence[TaskRow], datetime]]:
-        after: Cursor | None = None
-        while True:
-            async with with_settings(conn):
-                page = await task_page(conn, task_conditions(wanted), sort=sort, limit=PAGE, after=after)
-            yield page.rows, page.now
-            after = page.next
-            if after is None:
-                return
+    async def page(conn: Connection, after: Cursor | None) -> Page[TaskRow]:
+        return await task_page(conn, task_conditions(wanted), sort=sort, limit=PAGE, after=after)
 
-    return Export("tasks", TASK_COLUMNS, pages)
+    return Export("tasks", TASK_COLUMNS, partial(_pages, page))
 
 
 def workflows_export(wanted: WorkflowFilter, sort: WorkflowSort = WorkflowSort.NEWEST) -> Export[WorkflowRow]:
-    async def pages(conn: Connection) -> AsyncIterator[tuple[Sequence[WorkflowRow], datetime]]:
-        after: Cursor | None = None
-        while True:
-            async with with_settings(conn):
-                page = await workflow_page(conn, workflow_conditions(wanted), sort=sort, limit=PAGE, after=after)
-            yield page.rows, page.now
-            after = page.next
-            if after is None:
-                return
+    async def page(conn: Connection, after: Cursor | None) -> Page[WorkflowRow]:
+        return await workflow_page(conn, workflow_conditions(wanted), sort=sort, limit=PAGE, after=after)
 
-    return Export("workflows", WORKFLOW_COLUMNS, pages)
+    return Export("workflows", WORKFLOW_COLUMNS, partial(_pages, page))
+
+
+async def _pages(
+    read: Callable[[Connection, Cursor | None], Awaitable[Page[RowT]]], conn: Connection
+) -> AsyncIterator[tuple[Sequence[RowT], datetime]]:
+    after: Cursor | None = None
+    while True:
+        async with with_settings(conn):
+            page = await read(conn, after)
+        yield page.rows, page.now
+        after = page.next
+        if after is None:
+            return
 
 
 def workers_export(rows: Sequence[WorkerRow], now: datetime) -> Export[WorkerRow]:

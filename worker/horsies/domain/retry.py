@@ -21,6 +21,7 @@ LONGEST_INTERVAL_S = 86_400
 
 TIMEOUT: Final = "timeout_ms"
 """The key in task_options of the limit that a send gave its task."""
+_TIMEOUT_IN_TEXT: Final = f'"{TIMEOUT}"'
 
 JITTER = 0.25
 SHORTEST_DELAY_S = 1.0
@@ -155,7 +156,7 @@ def _bounded(seconds: float) -> float:
 
 def timeout_of(task_options: str | None, default: int | None) -> int | None:
     """The limit of a run in ms: that of the send if it gave one, else the task's. Never raises, as `from_text`."""
-    if task_options is None or f'"{TIMEOUT}"' not in task_options:  # nearly always, and as fast as that
+    if task_options is None or _TIMEOUT_IN_TEXT not in task_options:  # nearly always, and as fast as that
         return default
     try:
         stored = json.loads(task_options).get(TIMEOUT)

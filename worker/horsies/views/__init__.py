@@ -55,7 +55,7 @@ from horsies.views.schedules import (
     schedule_rows,
     schedule_story,
 )
-from horsies.views.searching import Cursor
+from horsies.views.searching import Cursor, Page
 from horsies.views.series import ClusterPoint, WorkerPoint, cluster_series, worker_series
 from horsies.views.statistics import NameStatistics, StatisticsSort, TaskStatistics, task_statistics
 from horsies.views.tasks import matching, task_page
@@ -130,6 +130,7 @@ __all__ = [
     "NodeView",
     "OperationPage",
     "OperationRow",
+    "Page",
     "ParentLink",
     "Progress",
     "QueueRate",
