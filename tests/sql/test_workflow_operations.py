@@ -216,8 +216,8 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
 
 
 KEPT = (
-    "demo: ran before with the failure as their input, or without it, and stay as they are: n1; only rerun, as a new"
-    " workflow, computes them anew"
+    "demo: these ran with the failure as their input, or without it, and do not run again: n1; only a rerun of the"
+    " whole workflow computes them anew"
 )
 
 
@@ -407,7 +407,7 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
     assert looked.consequences == (
         "n1: may go on with this value",
         "demo is FAILED and RUNNING again, with what was skipped after this node",
-        "nothing here knows the type that its task returns; from a shell, --module APP holds the value against it",
+        "the type that its task returns is not known here; `horsies workflows complete --module APP` checks it",
     )
     assert looked.command == "horsies workflows complete w1 n0 --value '{\"n\":1}'"
     await apply(connection, looked, OPS, None)
@@ -451,7 +451,7 @@ async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(conn
     judged = await look_at_node(connection, V.COMPLETE, 0, value="1", fits=lambda *_: None)
     unjudged = await look_at_node(connection, V.COMPLETE, 0, value="1")
     (said,) = set(unjudged.consequences) - set(judged.consequences)
-    assert "--module APP holds the value against it" in said
+    assert "--module APP` checks it" in said
 
 
 @pytest.mark.parametrize(

@@ -215,10 +215,10 @@ class TaskVerb(Verb):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of a verb for one workflow. `told` goes into the audit's state after."""
+    """The result of a verb for one workflow. `audited` is added to the state after it in the audit row."""
 
     detail: str
-    told: Mapping[str, Any] = field(default_factory=dict)
+    audited: Mapping[str, Any] = field(default_factory=dict)
     new_id: str | None = None
 
 
