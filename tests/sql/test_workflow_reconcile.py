@@ -333,8 +333,8 @@ async def test_one_broken_workflow_does_not_stop_the_rest(connection: asyncpg.Co
     ("damage", "words"),
     [
         ("UPDATE horsies_workflow_tasks SET dependencies = '{7}' WHERE task_index = 1", "depends on"),
-        ("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE task_index = 1", "has the join 'most'"),
-        ("UPDATE horsies_workflow_tasks SET status = 'LOST' WHERE task_index = 1", "has the status 'LOST'"),
+        ("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE task_index = 1", "has the unknown join 'most'"),
+        ("UPDATE horsies_workflow_tasks SET status = 'LOST' WHERE task_index = 1", "has the unknown status 'LOST'"),
     ],
 )
 async def test_a_damaged_workflow_is_named_and_left_alone(
