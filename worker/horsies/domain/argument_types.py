@@ -183,6 +183,17 @@ def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> Kind | None:
     return _SCALARS.get(cls) or _value_class(cls, spell(hint)) or _container(cls, arguments, spell(hint), within)
 
 
+def unwrapped(hint: Any) -> Any:
+    """The type behind `Annotated[...]` and `type Name = ...`."""
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif _is_alias(hint):
+            hint = _value_of(hint)
+        else:
+            return hint
+
+
 def spell(hint: Any) -> str:
     """The annotation in source form."""
     plain = isinstance(hint, type) and not get_args(hint)

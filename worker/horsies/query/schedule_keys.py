@@ -8,10 +8,10 @@ from horsies.query.keys import KEYS
 from horsies.query.language import Key, Kind, Language, keyed
 from horsies.query.worker_keys import GRAMMAR_OF_ROWS
 
-_STANDINGS: Final = ("scheduled", "overdue", "unserved", "paused")
+_STATES_OF_ROWS: Final = ("scheduled", "overdue", "unserved", "paused")
 """The values of horsies.views.Standing."""
 _STATES: Final = {
-    **{word: frozenset({word}) for word in _STANDINGS},
+    **{word: frozenset({word}) for word in _STATES_OF_ROWS},
     "stuck": frozenset({"overdue", "unserved"}),
 }
 

@@ -26,7 +26,7 @@ from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, Tas
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A level takes up to seven frames of Python's default 1 000 here, and the caller has a stack of its own.
+# A level takes up to seven frames of Python's default 1,000 here, and the caller has a stack of its own.
 MAX_DEPTH: Final = 100
 # 4,214 digits. Python refuses to read integers of more than 4,300 from text.
 MAX_INTEGER_BITS: Final = 14_000
