@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from horsies.query.keys import KEYS
+from horsies.query.keys import KEYS, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
-from horsies.query.worker_keys import GRAMMAR_OF_ROWS
 
 _STATES_OF_ROWS: Final = ("scheduled", "overdue", "unserved", "paused")
 """The values of horsies.views.Standing."""
@@ -59,7 +58,8 @@ SCHEDULES: Final = Language(
         **dict.fromkeys(("ok", "waiting", "planned", "active", "enabled"), "scheduled"),
     },
     (
-        *GRAMMAR_OF_ROWS,
+        *WORDS,
+        WILDCARDS,
         "For has, and for numbers and lengths of time, all that are given must hold: next:>1h next:<=1d.",
         "A word without a key is a part of its name, or of what it sends. An empty filter matches all.",
     ),
