@@ -114,7 +114,7 @@ async def test_of_two_operators_who_drain_one_worker_one_is_told_who_was_first(
     assert sorted(row["outcome"] for row in await audit(connection)) == ["applied", "refused"]
 
 
-async def test_a_drain_says_which_queues_nobody_is_left_for(connection: asyncpg.Connection) -> None:
+async def test_a_drain_says_which_queues_have_no_worker_left(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1", queues=("mail", "pay"))
     await snapshot(connection, "web-2", queues=("pay",))
     await snapshot(connection, "web-3", queues=("mail",), silent_s=600)

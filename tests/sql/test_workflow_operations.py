@@ -128,7 +128,7 @@ async def test_reconciling_lists_each_repair_before_it_acts_and_then_does_just_t
     assert not outcome.can_be_undone
 
 
-async def test_a_repair_that_somebody_else_has_made_meanwhile_is_refused(connection: asyncpg.Connection) -> None:
+async def test_a_repair_that_another_operator_has_made_meanwhile_is_refused(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await task_ends(connection, "w1", 0)
     looked = await look(connection, V.RECONCILE, "w1")
@@ -159,7 +159,7 @@ async def test_pause_and_resume_leave_their_trace_and_can_be_undone(connection: 
     assert (await workflow_row(connection))["status"] == "PAUSED"
 
 
-async def test_a_pause_is_not_undone_once_somebody_has_acted_since(connection: asyncpg.Connection) -> None:
+async def test_a_pause_is_not_undone_after_a_later_operation(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     paused = await act(connection, V.PAUSE, "w1")
     await act(connection, V.RESUME, "w1")
@@ -433,7 +433,7 @@ async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(con
 
 
 @pytest.mark.parametrize("value", ["", "{", "NaN", '"\\ud800"', '{"__datetime__":true,"value":"today"}'])
-async def test_a_value_that_nobody_could_read_is_refused_before_anything_is_looked_at(
+async def test_a_value_that_cannot_be_stored_is_refused_before_the_node_is_read(
     connection: asyncpg.Connection, value: str
 ) -> None:
     await planted(connection, CHAIN)

@@ -352,7 +352,7 @@ async def test_a_damaged_workflow_is_named_and_left_alone(
 
 
 @pytest.mark.parametrize("policy", ["{}", '{"cases":7}', '[{"required_indices":[0]}]', '{"cases":[{"required":[0]}]}'])
-async def test_a_success_policy_that_nobody_can_read_fails_the_workflow_with_words(
+async def test_a_success_policy_that_cannot_be_read_fails_the_workflow_and_says_why(
     connection: asyncpg.Connection, policy: str
 ) -> None:
     await planted(connection, plan(node(0), success_policy=policy))
