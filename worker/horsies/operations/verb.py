@@ -190,8 +190,6 @@ class TaskVerb(Verb):
     """What the preview says of tasks of workflows."""
     effects: Callable[[TaskFacts], Iterator[str]] = _no_effects
     """More sentences of the preview."""
-    reads: Callable[[asyncpg.Connection, TaskFacts], Awaitable[Sequence[str]]] | None = None
-    """Sentences for which the preview reads more than the tasks."""
     reopens_nodes: bool = False
     """Whether nodes that ended with their tasks wait for them again."""
     guards_against_others: bool = False
