@@ -15,6 +15,7 @@ from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verb import TERMINAL
+from horsies.operations.waiting_tasks import about_queues
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record, value: Any
 
 async def _effects(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> tuple[str, ...]:
     """Sentences, each with the number of rows concerned."""
-    read = () if verb.reads is None or not facts.tasks else await verb.reads(conn, facts)
-    return (*_about_states(verb, facts), *verb.effects(facts), *read, *await _about_workflows(conn, verb, facts))
+    queues = () if verb.gives is None or not facts.tasks else await about_queues(conn, facts)
+    return (*_about_states(verb, facts), *verb.effects(facts), *queues, *await _about_workflows(conn, verb, facts))
 
 
 def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:

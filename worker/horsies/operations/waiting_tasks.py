@@ -17,18 +17,14 @@ if TYPE_CHECKING:
     from horsies.operations.facts import TaskFacts
 
 
-async def about_their_queues(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
-    """Those of the tasks' queues that are paused."""
+async def about_queues(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
+    """The queue that the tasks are moved to, or those of their queues that are paused."""
     async with conn.transaction():
         cluster = await read_cluster(conn)
+    if (queue := facts.options.get("queue")) is not None:
+        return tuple(_new_queue(cluster, facts, queue))
     queues = sorted({task.queue_name for task in facts.tasks} & cluster.paused.keys())
-    return [_paused(cluster, queue) for queue in queues]
-
-
-async def about_a_new_queue(conn: asyncpg.Connection, facts: TaskFacts, queue: str) -> Sequence[str]:
-    async with conn.transaction():
-        cluster = await read_cluster(conn)
-    return tuple(_new_queue(cluster, facts, queue))
+    return [_paused(cluster, paused) for paused in queues]
 
 
 def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
