@@ -169,7 +169,7 @@ def problem_of_syntax(block: Block) -> str | None:
                 ini(block.text)
             case "sh" | "text":
                 list(_all_commands(block))
-            case "dockerfile" | "sql" | "mermaid":
+            case "dockerfile" | "sql":
                 pass
             case _:
                 return f"no language of the pages: {block.language!r}"
