@@ -191,6 +191,7 @@ def _command_options(_of: str) -> Iterator[str]:
         yield f"### horsies {' '.join(path)}"
         yield f"\n`horsies {' '.join(path)}{' ' + arguments if arguments else ''}`"
         yield from ("", inspect.cleandoc(command.help or ""), "")
+        yield from (inspect.cleandoc(command.epilog), "") if command.epilog else ()
         if own:
             yield from (*table("option", "default", "meaning", rows=own), "")
         if shared:
