@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
@@ -88,6 +90,23 @@ def test_each_setting_name_and_variable_in_a_sentence_exists(page: str) -> None:
     assert {name for name in unknown if not re.search(rf"\b{name}\b", SOURCES + blocks)} == set()
     variables = {name for span in named for name in re.findall(r"\bHORSIES_[A-Z_]+", span)}
     assert [name for name in variables if f'"{name}"' not in SOURCES and f'"{name}"' not in _tests()] == []
+
+
+@pages
+def test_each_module_and_name_of_the_package_in_a_sentence_exists(page: str) -> None:
+    named = [span for span in spans(PAGES[page]) if re.fullmatch(r"horsies(\.\w+)+", span)]
+    assert [name for name in named if not _is_there(name)] == []
+    given = {name for span in spans(PAGES[page]) for name in re.findall(r"from horsies import ([\w, ]+)", span)}
+    assert {name for names in given for name in names.split(", ")} <= set(horsies.__all__)
+
+
+def _is_there(name: str) -> bool:
+    """A module, or a name in one."""
+    above, _, last = name.rpartition(".")
+    with suppress(ModuleNotFoundError):  # `above` is no package, or has no such module
+        import_module(name)
+        return True
+    return hasattr(import_module(above), last)
 
 
 def _tests() -> str:
