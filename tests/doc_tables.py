@@ -82,7 +82,7 @@ def made_pages() -> dict[str, str]:
 
 
 def table(*head: str, rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Without columns that are empty in all rows. `a|b` is written `a/b`: forges and mkdocs escape a bar differently."""
+    """Without columns that are empty in all rows. `a|b` is written `a/b`: forges and mkdocs escape bars differently."""
     lines = [tuple(cell.replace("|", "/") for cell in row) for row in rows]
     kept = [place for place in range(len(head)) if any(line[place] for line in lines)]
     yield f"| {' | '.join(head[place] for place in kept)} |"

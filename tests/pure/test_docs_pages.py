@@ -95,7 +95,7 @@ def test_each_setting_name_and_variable_in_a_sentence_exists(page: str) -> None:
 @pages
 def test_each_module_and_name_of_the_package_in_a_sentence_exists(page: str) -> None:
     named = [span for span in spans(PAGES[page]) if re.fullmatch(r"horsies(\.\w+)+", span)]
-    assert [name for name in named if not _is_there(name)] == []
+    assert [name for name in named if f'"{name}"' not in SOURCES and not _is_there(name)] == []  # or one of a span
     given = {name for span in spans(PAGES[page]) for name in re.findall(r"from horsies import ([\w, ]+)", span)}
     assert {name for names in given for name in names.split(", ")} <= set(horsies.__all__)
 
