@@ -142,7 +142,7 @@ class Definition(Generic[T]):
             f"{cls.__qualname__} has no definition_key of its own",
             code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             location=cls._place,
-            help_text=f'give it one that stays: definition_key = "{cls.__module__}.{cls.__name__}"',
+            help_text=f'give it one that never changes: definition_key = "{cls.__module__}.{cls.__name__}"',
         )
 
 
@@ -280,7 +280,7 @@ class SuccessCase:
 
 @dataclass(frozen=True, slots=True)
 class SuccessPolicy:
-    """One case is enough, whatever else failed; `optional` names nodes whose failure is expected."""
+    """One case is enough, even if other nodes failed; `optional` names nodes whose failure is expected."""
 
     cases: Sequence[SuccessCase]
     optional: Sequence[NodeRef] | None = None
