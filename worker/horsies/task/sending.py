@@ -96,7 +96,7 @@ class Sender:
         """A send whose failure is not logged or raised yet; it makes the transaction of the caller fail."""
         sent = self._attempt(args, kwargs, options)
         if isinstance(sent, Err):
-            abort(options.connection, self._app.config)
+            abort(options.connection, self._app.config, sent)
         return sent
 
     async def attempt_async(
@@ -105,7 +105,7 @@ class Sender:
         """`attempt` for a running event loop."""
         sent = await self._attempt_async(args, kwargs, options)
         if isinstance(sent, Err):
-            await abort_async(options.connection, self._app.config)
+            await abort_async(options.connection, self._app.config, sent)
         return sent
 
     def _attempt(
