@@ -16,5 +16,6 @@ from horsies.testing.here import Ran
 from horsies.testing.inline import inline
 from horsies.testing.inline_queue import Inline
 from horsies.testing.inline_task import InlineTask
+from horsies.testing.inline_workflows import InlineWorkflow
 
-__all__ = ["Inline", "InlineTask", "Ran", "drain", "drain_async", "embedded_database", "inline"]
+__all__ = ["Inline", "InlineTask", "InlineWorkflow", "Ran", "drain", "drain_async", "embedded_database", "inline"]
