@@ -28,9 +28,6 @@ from horsies import (
 )
 from horsies.config.url import DatabaseUrl
 from horsies.testing import Ran, drain, drain_async, embedded_database
-from horsies.testing.fixtures import horsies_database
-
-__all__ = ["horsies_database"]
 
 app = Horsies(
     AppConfig(
@@ -267,31 +264,28 @@ def test_inside_the_block_the_application_works_on_it_and_afterwards_on_its_own(
     assert drain(app) == Ran(completed=1)
 
 
-async def test_the_fixture_gives_a_database(horsies_database: str) -> None:
-    connection = await asyncpg.connect(horsies_database)
-    assert await connection.fetchval("SELECT to_regclass('horsies_tasks') IS NOT NULL")
-    await connection.close()
-
-
 SCRIPT = """
+from urllib.parse import parse_qs, urlsplit
 from horsies.testing import embedded_database
-from horsies.testing.embedded import _databases
-with embedded_database():
-    print(_databases()._server._directory)
+with embedded_database() as url:
+    print(parse_qs(urlsplit(url).query)["host"][0])
 """
+
+
+def directory_in(output: str) -> Path:
+    """The directory of the server whose sockets are in the printed one."""
+    return next(path for path in Path(output.strip()).parents if path.name.startswith("horsies-test-"))
 
 
 def test_the_server_and_its_files_are_gone_with_the_process() -> None:
     ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=30)
-    directory = Path(ended.stdout.strip())
-    assert directory.name.startswith("horsies-test-")
-    assert not directory.exists()
+    assert not directory_in(ended.stdout).exists()
 
 
 def test_the_next_process_removes_what_a_killed_one_left_behind() -> None:
     killed_script = f"{SCRIPT}    import os; os.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-uc", killed_script], capture_output=True, text=True, timeout=30)
-    directory = Path(ended.stdout.strip())
+    directory = directory_in(ended.stdout)
     assert (ended.returncode, directory.exists()) == (-9, True)
     hours_ago = (directory.stat().st_mtime - 7200,) * 2
     os.utime(directory, hours_ago)
