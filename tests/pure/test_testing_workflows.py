@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import Any
 
@@ -319,6 +320,17 @@ async def test_in_a_running_loop_async_nodes_run_in_it_and_definitions_outside_o
         assert threading.get_ident() not in heard
         assert await handle.pause_async() == Ok(False)
         assert (await handle.status_async()).unwrap() is queue.started()[0].status
+
+
+def test_workflows_may_be_started_by_many_threads() -> None:
+    def start(value: int) -> int:
+        nodes = [TaskNode(number, kwargs={"value": value}, node_id="one")]
+        nodes.append(TaskNode(add, waits_for=[nodes[0]], args_from={"a": nodes[0]}))
+        return int(flow(*nodes, output=1).start().unwrap().get().unwrap())
+
+    with inline(app) as queue, ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(start, range(40))) == list(range(1, 41))
+        assert [each.status.value for each in queue.started()] == ["COMPLETED"] * 40
 
 
 async def test_a_workflow_may_be_started_in_small_steps_in_a_loop() -> None:

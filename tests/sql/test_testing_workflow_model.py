@@ -139,7 +139,7 @@ def rested(ids: list[str], run: Callable[[], Ran]) -> list[Tree]:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.chaos) for seed in range(1, 41))])
 def test_workflows_end_in_memory_as_on_the_database(server: DatabaseServer, seed: int) -> None:
     rng = Random(seed)
-    plots = [random_flow(rng) for _ in range(30)]
+    plots = [random_flow(rng) for _ in range(15)]
     catalog.clear()
     for number, flow in enumerate(plots):
         catalog.update(catalogue(flow, f"m{number}"))

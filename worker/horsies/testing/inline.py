@@ -149,7 +149,8 @@ class InlineLink:
         self.waiting_for_workflows = self  # the handle of a workflow waits with this part of it
 
     async def use(self, act: Callable[[Any], Awaitable[T]], *, limit_s: float | None = None) -> T:
-        return await act(self._queue.connection)
+        async with self._queue.connection.turn() as connection:
+            return await act(connection)
 
     async def until_final(self, workflow_id: str, timeout_s: float | None) -> WorkflowOutcome | None:
         timeout_ms = None if timeout_s is None else int(timeout_s * 1000)

@@ -44,10 +44,10 @@ class Inline:
         self._raises = raises
         self._sent: dict[str, InlineTask] = {}
         self._open: dict[str, InlineTask] = {}
-        """Those that have not ended, for a quick look."""
+        """Those that have not ended, so that a long test does not look at all of them at each step."""
         self._ahead = timedelta()
         self._lock = threading.RLock()
-        self._workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now), raises=raises)
+        self._workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now, self._lock), raises=raises)
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
     def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
@@ -167,7 +167,6 @@ class Inline:
 
     def _waiting(self) -> list[InlineTask]:
         """A task with a name that this application does not know waits for ever, as in its workers."""
-        self._open = {task_id: task for task_id, task in self._open.items() if not task.is_final}
         return [
             each
             for each in self._open.values()
@@ -182,6 +181,7 @@ class Inline:
             late = [each for each in self._waiting() if (limit := each.request.good_until) is not None and limit <= now]
             for task in late:
                 task.expire(now)
+                self._open.pop(task.task_id)
                 self._workflows.task_ended(task.task_id)
             return Ran(expired=len(late))
 
@@ -222,6 +222,7 @@ class Inline:
             task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
             return Ran(retried=1)
         task.end(ended, now)
+        self._open.pop(task.task_id)
         self._workflows.task_ended(task.task_id)
         if self._raises:
             ended.raise_exception()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.lifecycle.advancing import advance, nodes_started
 from horsies.lifecycle.children import ready_children
@@ -19,6 +18,8 @@ from horsies.testing.memory.connection import MemoryConnection, run_now
 from horsies.workflow.children import BuildFailed, child_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from horsies.app import Horsies
     from horsies.domain.infos import WorkflowTaskInfo
     from horsies.domain.plan import WorkflowPlan
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from horsies.lifecycle.children import ReadyChild
     from horsies.store.workflow_reading import WorkflowOutcome
     from horsies.testing.memory.rows import Rows, Workflow
+
+T = TypeVar("T")
 
 _CHILDREN = 100
 
@@ -91,34 +94,37 @@ class InlineWorkflows:
         return [InlineWorkflow(row, self.connection) for row in self._rows.workflows.values()]
 
     def outcome(self, workflow_id: str) -> WorkflowOutcome | None:
-        return run_now(read_workflow_outcomes(self.connection, [workflow_id])).get(workflow_id)
+        return self._use(partial(read_workflow_outcomes, workflow_ids=[workflow_id])).get(workflow_id)
 
     def is_held(self, task_id: str) -> bool:
         return self._rows.is_held(task_id)
 
     def arguments(self, kwargs_json: str | None) -> str | None:
         """With the results that are too large to be copied from node to node."""
-        return run_now(resolved(self.connection, kwargs_json))
+        return self._use(partial(resolved, kwargs=kwargs_json))
 
     def task_started(self, task_id: str) -> None:
         if self._rows.node_of(task_id) is not None:
-            run_now(nodes_started(self.connection, [task_id]))
+            self._use(partial(nodes_started, task_ids=[task_id]))
 
     def task_ended(self, task_id: str) -> None:
         if self._rows.node_of(task_id) is not None:
-            run_now(advance(self.connection, [task_id]))
+            self._use(partial(advance, task_ids=[task_id]))
 
     def build_children(self) -> bool:
         """Start the child workflows that nodes wait for; returns whether there were any."""
         if not self._rows.workflows:
             return False
-        waiting = run_now(ready_children(self.connection, None, _CHILDREN))
-        turn = partial(nullcontext, self.connection)
+        waiting = self._use(partial(ready_children, workflow_ids=None, limit=_CHILDREN))
         for workflow_id, index in waiting:
-            refused = run_now(build_child(self._app, turn, workflow_id, index, make_plan=_plan_here))
+            refused = run_now(build_child(self._app, self.connection.turn, workflow_id, index, make_plan=_plan_here))
             if self._raises and isinstance(refused, BuildFailed) and refused.__cause__ is not None:
                 raise refused.__cause__
         return bool(waiting)
+
+    def _use(self, act: Callable[[MemoryConnection], Awaitable[T]]) -> T:
+        with self._rows.lock:
+            return run_now(act(self.connection))
 
 
 async def _plan_here(app: Horsies, child: ReadyChild) -> WorkflowPlan:

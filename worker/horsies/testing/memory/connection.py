@@ -56,6 +56,12 @@ class MemoryConnection:
         self.rows = rows
         self._depth = 0
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[MemoryConnection]:
+        """The connection for one use; user code must not run inside."""
+        with self.rows.lock:
+            yield self
+
     async def fetch(self, query: str, *parameters: Any) -> Sequence[Record]:
         answer = ANSWERS.get(query)
         if answer is None:

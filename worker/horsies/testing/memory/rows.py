@@ -12,6 +12,7 @@ from horsies.lifecycle.workflow_rows import TERMINAL_NODES, NodeRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
+    from threading import RLock
 
     from horsies.store.enqueue import EnqueueRequest
     from horsies.testing.inline_task import InlineTask
@@ -100,7 +101,10 @@ class Rows:
         tasks: Mapping[str, InlineTask],
         add_task: Callable[[EnqueueRequest], InlineTask],
         now: Callable[[], datetime],
+        lock: RLock,
     ) -> None:
+        """`lock` is held during each use: tests send from several threads."""
+        self.lock = lock
         self.tasks = tasks
         self.add_task = add_task
         self.now = now
