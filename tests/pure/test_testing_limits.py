@@ -18,7 +18,8 @@ from horsies.testing import Ran, inline
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 heard: list[Any] = []
 FOR_EVER_S = 30.0
-SHORT_MS = 30
+SHORT_MS = 150  # long enough for a busy machine to reach the line that waits
+LONG_MS = 60_000
 
 
 @app.task("sleeps", timeout_ms=SHORT_MS)
@@ -35,6 +36,12 @@ def computes(seconds: float) -> TaskResult[str, TaskError]:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+    return TaskResult(ok="in time")
+
+
+@app.task("lasts", timeout_ms=SHORT_MS)
+def lasts(seconds: float) -> TaskResult[str, TaskError]:
+    time.sleep(seconds)
     return TaskResult(ok="in time")
 
 
@@ -67,7 +74,7 @@ def asks() -> TaskResult[None, TaskError]:
     return TaskResult(ok=waits_long.send().unwrap().get().ok)
 
 
-@app.task("waits_long", timeout_ms=60_000)
+@app.task("waits_long", timeout_ms=LONG_MS)
 def waits_long() -> TaskResult[None, TaskError]:
     heard.append("begun")
     if len(heard) == 1:
@@ -115,21 +122,20 @@ def test_a_task_that_takes_too_long_is_stopped_as_in_a_worker(task: Any) -> None
 def test_code_that_only_computes_is_interrupted_in_the_main_thread() -> None:
     with inline(app):
         assert timed_out(computes.send(FOR_EVER_S).unwrap().get()).startswith("stopped")
-        assert computes.send(0).unwrap().get().unwrap() == "in time"
+        assert computes.with_options(timeout_ms=LONG_MS).send(0).unwrap().get().unwrap() == "in time"
 
 
 async def test_in_a_running_loop_async_tasks_are_cancelled_and_plain_ones_judged_afterwards() -> None:
     with inline(app):
         assert timed_out((await waits.send_async()).unwrap().get(0)).startswith("stopped")
-        for handle in (await computes.send_async(0.06)).unwrap(), computes.send(0.06).unwrap():
+        for handle in (await lasts.send_async(0.2)).unwrap(), lasts.send(0.2).unwrap():
             message = timed_out(await handle.get_async())
             assert message.endswith("it was not stopped, because only the main thread can be interrupted")
 
 
 def test_async_code_that_blocks_its_loop_is_judged_afterwards() -> None:
     with inline(app):
-        assert "never waited" in timed_out(blocks.send(0.06).unwrap().get())
-        assert blocks.send(0).unwrap().get().unwrap() == "in time"
+        assert "never waited" in timed_out(blocks.send(0.2).unwrap().get())
 
 
 def test_a_task_that_ends_with_a_value_although_it_was_told_to_stop_keeps_it_as_in_a_worker() -> None:
@@ -139,7 +145,7 @@ def test_a_task_that_ends_with_a_value_although_it_was_told_to_stop_keeps_it_as_
 
 def test_a_timeout_of_a_send_takes_the_place_of_the_tasks_own() -> None:
     with inline(app):
-        assert blocks.with_options(timeout_ms=60_000).send(0.06).unwrap().get().unwrap() == "in time"
+        assert blocks.with_options(timeout_ms=LONG_MS).send(0.2).unwrap().get().unwrap() == "in time"
 
 
 def test_the_retry_policy_counts_a_timeout_as_an_error() -> None:
@@ -181,5 +187,5 @@ def test_a_debugger_stops_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "gettrace", Debugger)
     with inline(app):
-        assert computes.send(0.06).unwrap().get().unwrap() == "in time"
-        assert blocks.send(0.06).unwrap().get().unwrap() == "in time"
+        assert lasts.send(0.2).unwrap().get().unwrap() == "in time"
+        assert blocks.send(0.2).unwrap().get().unwrap() == "in time"
