@@ -15,7 +15,7 @@ from textual.content import Content
 from horsies.cli.formatting import lasting
 from horsies.domain.errors import HorsiesError
 from horsies.operations.formatting import counted
-from horsies.operations.looking import answer_to, ask_again, close, look_at, why_not
+from horsies.operations.looking import answer_to, ask_again, close, look_at, why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 from horsies_tui.actions import Scope, bindings
@@ -148,7 +148,7 @@ class LookSheet(Sheet[None]):
         elif found is not None and "frames" in found:
             self._take_stack(found, answer)
         if answer.is_last:
-            self._say(why_not(look, answer))
+            self._say(why_no_more(look, answer))
         elif self._kind == "stack" and found is not None:
             self._say(self._about(look, answer, found))
         else:

@@ -275,7 +275,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if self._filter.terms:
             return f"No worker of {number(len(snapshot.rows))} matches. esc clears the filter."
         if snapshot.everyone:
-            return "No worker has ever told of itself here.\nhorsies worker MODULE:APP starts one."
+            return "No worker has written a snapshot here yet.\nhorsies worker MODULE:APP starts one."
         return (
             "No worker was here in the last hour, so nothing that waits will run.\n"
             "horsies worker MODULE:APP starts one; w shows those of before."

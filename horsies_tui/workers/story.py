@@ -148,7 +148,7 @@ class WorkerStory(LineView):
         if shown.points is None or height < 1:
             return []
         if all(point.at is None for point in shown.points):
-            words = f"It told nothing of itself in the last {shown.window}; ] looks further back."
+            words = f"No snapshot of it in the last {shown.window}; ] looks further back."
             return [(Piece(fit(words, width, self._glyphs), width, (Tone.MUTED,)),)]
         every = charts(shown.points, shown.window)
         reading = self._reading(shown.points)

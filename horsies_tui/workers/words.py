@@ -104,7 +104,7 @@ def note(row: WorkerRow, now: datetime) -> str:
         case Liveness.DRAINING:
             return f"empty since it drains{_by(row)}" if row.draining_since is not None else "empty, it stops"
     if row.snapshot is None:
-        return "it has told nothing of itself yet"
+        return "it has written no snapshot yet"
     if _snapshots_are_late(row, now) and row.silent(now).total_seconds() <= LATE_AFTER_S:
         return "its snapshots are late, its tasks beat"
     return " ".join(row.snapshot.queues)

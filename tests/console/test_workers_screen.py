@@ -364,7 +364,7 @@ async def test_what_is_read_while_a_view_freezes_is_not_shown(database: str, con
         await screen.sees("⚠ 1 late")
 
 
-async def test_an_order_that_always_moves_is_kept_while_somebody_works(
+async def test_an_order_that_always_moves_is_kept_while_keys_are_pressed(
     database: str, connection: asyncpg.Connection
 ) -> None:
     for pid in (1, 2):

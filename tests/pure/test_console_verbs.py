@@ -153,7 +153,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=4), st.dictionaries(st.text(max_size=8), JSON, max_size=4))
-def test_arguments_that_nobody_edited_are_sent_as_they_are_stored(args: list[Any], kwargs: dict[str, Any]) -> None:
+def test_arguments_that_were_not_edited_are_sent_as_they_are_stored(args: list[Any], kwargs: dict[str, Any]) -> None:
     draft = Draft(json.dumps(args), json.dumps(kwargs), hidden=("pass*", "a"))
     text = draft.text()
     assert all(char.isprintable() or char == "\n" for char in text)

@@ -52,7 +52,7 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
     )
     mute = a_worker(seen_by="claim", snapshot=None)
     assert evidence(mute, NOON, UTC).endswith("none came yet")
-    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "it has told nothing of itself yet")
+    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "it has written no snapshot yet")
     assert told(mute)["id"] == mute.id
 
 

@@ -29,7 +29,7 @@ class Act(Enum):
     FAIL = "fails"
     HEAL = "fails until its node is opened again"
     FLAKY = "fails twice, and is tried again by its policy"
-    EXPIRE = "is too late before anybody can run it, until its node is opened again"
+    EXPIRE = "is too late before a worker can run it, until its node is opened again"
 
 
 @dataclass(frozen=True)

@@ -298,12 +298,12 @@ def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
     statuses = {str(status) for status in _NODE}
     for node in nodes:
         if lost := [index for index in node.dependencies if index not in known]:
-            raise _damaged(flow, f"node {node.node_id} depends on {lost}, which are no nodes of it")
+            raise _damaged(flow, f"node {node.node_id} depends on {lost}, which do not exist")
         if node.status not in statuses:
-            raise _damaged(flow, f"node {node.node_id} has the status {node.status!r}, which is none")
+            raise _damaged(flow, f"node {node.node_id} has the unknown status {node.status!r}")
         if node.join not in _JOINS:
-            raise _damaged(flow, f"node {node.node_id} has the join {node.join!r}, which is none")
-        if node.child_is_anothers and not node.has_ended:
+            raise _damaged(flow, f"node {node.node_id} has the unknown join {node.join!r}")
+        if node.child_names_another_parent and not node.has_ended:
             raise _damaged(flow, f"node {node.node_id} waits for {node.sub_workflow_id}, which names another parent")
 
 

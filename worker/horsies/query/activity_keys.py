@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from horsies.query.keys import KEYS, TASKS
+from horsies.query.keys import KEYS, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
 
 OPERATION: Final = "operation"
@@ -52,7 +52,8 @@ ACTIVITY: Final = Language(
     {kind: frozenset({kind}) for kind in _KINDS},
     {},
     (
-        *(sentence for sentence in TASKS.grammar if not sentence.startswith(("For has", "A word without"))),
+        *WORDS,
+        WILDCARDS,
         "A word without a key is a part of the reason, of a name or of an error code. An empty filter matches all.",
     ),
     "by:ops verb:requeue kind:operation since:12h",
