@@ -15,7 +15,7 @@ FILES = dict(re.findall(r"^```\w+\n# ([\w.]+)\n(.*?)^```$", PAGE, re.MULTILINE |
 
 
 def test_what_the_page_shows_is_a_project_whose_tests_pass(tmp_path: Path, database: str) -> None:
-    assert {"shop.py", "pytest.ini", "conftest.py"} < FILES.keys()
+    assert {"warehouse.py", "pytest.ini", "conftest.py"} < FILES.keys()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     plugins = ("horsies.pytest_plugin", "pytest_asyncio.plugin", "no:cacheprovider")

@@ -29,7 +29,7 @@ _NODE_COLUMNS = (
 
 
 @answers(_CREATE)
-def plant_workflow(
+def insert_workflow(
     rows: Rows,
     workflow_id: str,
     name: str,
@@ -52,7 +52,7 @@ def plant_workflow(
 
 
 @answers(_CREATE)
-def plant_nodes(rows: Rows, workflow_id: str, *columns: Sequence[Any]) -> None:
+def insert_nodes(rows: Rows, workflow_id: str, *columns: Sequence[Any]) -> None:
     workflow = rows.workflows[workflow_id]
     for values in zip(*columns, strict=True):
         row = dict(zip(_NODE_COLUMNS, values, strict=True))
@@ -160,13 +160,13 @@ def control_resume(rows: Rows, workflow_id: str) -> list[Record]:
 
 
 @answers(_CONTROLLING)
-def control_wake(_rows: Rows, _workflow_ids: object) -> None:
-    """There are no workers to wake."""
+def control_notify_queues(_rows: Rows, _workflow_ids: object) -> None:
+    """There are no workers to notify."""
 
 
 @answers(_CONTROLLING)
-def control_tell(_rows: Rows, _workflow_ids: object) -> None:
-    """As `control_wake`."""
+def control_notify_builders(_rows: Rows, _workflow_ids: object) -> None:
+    """There are no workers to notify."""
 
 
 @answers(_CONTROLLING)
