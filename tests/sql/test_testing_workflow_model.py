@@ -32,6 +32,7 @@ from horsies.testing.seam import database_replaced
 from horsies.workflow import children
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
+CANCELLED = slice(3, None, 5)
 catalog: dict[str, Flow] = {}
 runs: Counter[tuple[str, int]] = Counter()
 
@@ -112,12 +113,19 @@ def counts(node: WorkflowTaskInfo) -> Any:
 
 
 def played(plots: list[Flow], run: Callable[[], Ran]) -> list[Tree]:
-    """Start them, resume what pauses, retry what fails, once; the ends before the retries, and those after them."""
+    """The ends of all, before and after a retry of what has failed.
+
+    Before anything runs, some are paused and some are cancelled; what is paused, also by an error, is resumed later.
+    """
     runs.clear()
     broker = app.get_broker()
     for number, flow in enumerate(plots):
         start_workflow(Spec(plan_of(flow, f"m{number}"), broker), broker, f"w{number}").unwrap()
     ids = [f"w{number}" for number in range(len(plots))]
+    for workflow_id in ids[1::5]:
+        assert WorkflowHandle[Any](workflow_id, broker).pause().unwrap()
+    for workflow_id in ids[CANCELLED]:
+        WorkflowHandle[Any](workflow_id, broker).cancel().unwrap()
     before = rested(ids, run)
     for workflow_id in ids:
         WorkflowHandle[Any](workflow_id, broker).retry().unwrap()
@@ -143,7 +151,7 @@ def test_workflows_end_in_memory_as_on_the_database(server: DatabaseServer, seed
     catalog.clear()
     for number, flow in enumerate(plots):
         catalog.update(catalogue(flow, f"m{number}"))
-    with inline(app) as queue:
+    with inline(app, at_once=False) as queue:
         in_memory = played(plots, lambda: queue.run(100))
     with server.database() as url, database_replaced(app, url):
         on_database = played(plots, lambda: drain(app, seconds=100))
@@ -151,4 +159,5 @@ def test_workflows_end_in_memory_as_on_the_database(server: DatabaseServer, seed
         again = number + len(plots)
         assert in_memory[number] == on_database[number], flow
         assert in_memory[again] == on_database[again], flow
-        in_memory[number].check(expected(flow, Facts(), f"m{number}"))
+        if number not in range(len(plots))[CANCELLED]:
+            in_memory[number].check(expected(flow, Facts(), f"m{number}"))
