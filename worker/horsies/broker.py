@@ -214,7 +214,7 @@ class PostgresBroker:
         try:
             return Ok(on_callers_blocking(connection, work))
         except (CallerConnectionError, ValueError) as error:
-            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error))
 
     async def perform_on_callers_async(
         self, connection: object, work: Callable[[Any], Awaitable[T]]
@@ -223,7 +223,7 @@ class PostgresBroker:
         try:
             return Ok(await on_callers(connection, work))
         except (CallerConnectionError, ValueError) as error:
-            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error))
 
     def close(self) -> BrokerResult[None]:
         """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
@@ -289,13 +289,13 @@ class PostgresBroker:
         try:
             return self._thread.run_sync(work)
         except LoopClosed as error:
-            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+            return Err(explained(BrokerErrorCode.NO_BROKER, error))
 
     async def _awaited(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
         try:
             return await self._thread.run_from_any_loop(work)
         except LoopClosed as error:
-            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+            return Err(explained(BrokerErrorCode.NO_BROKER, error))
 
     # From here on, everything runs on the thread's loop.
 
@@ -310,7 +310,7 @@ class PostgresBroker:
             except (*CONNECTION_ERRORS, ValueError) as error:  # ValueError: a request or a row that makes no sense
                 pause = next(pauses, None)
                 if pause is None or not is_transient(error):
-                    return Err(_explained(code, error))
+                    return Err(explained(code, error))
             await asyncio.sleep(pause)
 
     async def _connected(self) -> Link:
@@ -402,7 +402,7 @@ def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
     return sent
 
 
-def _explained(code: BrokerErrorCode, error: Exception) -> BrokerOperationError:
+def explained(code: BrokerErrorCode, error: Exception) -> BrokerOperationError:
     if isinstance(error, SchemaError):
         code = BrokerErrorCode.SCHEMA_INIT_FAILED
     if isinstance(error, HorsiesError):
