@@ -170,7 +170,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         snapshot = self._snapshot
         self.set_class(snapshot.error is not None, "-old")
         if snapshot.glance is None:
-            self._say(snapshot.error or "looking at the cluster…", "-degraded" if snapshot.error else "")
+            self._say(snapshot.error or "reading the state of the cluster…", "-degraded" if snapshot.error else "")
             return
         glance = replace(snapshot.glance, report=self._report)
         began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}

@@ -17,7 +17,7 @@ from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.schedules.columns import SCHEDULE_COLUMNS, SORT_HELP, SORT_WORDS, ScheduleSort, in_order
-from horsies_tui.schedules.document import RUNS, ScheduleTelling, document, reading, target_of
+from horsies_tui.schedules.document import RUNS, ScheduleContext, document, reading, target_of
 from horsies_tui.schedules.feed import SchedulesFeed, SchedulesSnapshot
 from horsies_tui.schedules.words import empty, schedulers, summary
 from horsies_tui.story.lines import OpenTask, OpenWorkflow, ShowTasks
@@ -363,7 +363,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
             return
         row = next((row for row in self._snapshot.rows if row.name == name), story.row)
         zone = zone_of(utc=self.console.utc)
-        self._story.put(document(ScheduleTelling(story, row, self._now, self._glyphs, zone), width))
+        self._story.put(document(ScheduleContext(story, row, self._now, self._glyphs, zone), width))
 
     def _tick(self) -> None:
         if self.shown and (self.console.link.status.is_up or self._snapshot.found is None):

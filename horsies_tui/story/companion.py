@@ -57,9 +57,9 @@ class Companion(ConsoleView[SnapshotT]):
     def _keep_former(self) -> None:
         """Another story was requested: the present one stays until it is read, or for a moment."""
         if self._slow is None:
-            self._slow = self.set_timer(_PATIENCE_S, self._lose_patience)
+            self._slow = self.set_timer(_PATIENCE_S, self._leave_former)
 
-    def _lose_patience(self) -> None:
+    def _leave_former(self) -> None:
         if self.BESIDE:
             self.add_class("-old")
         else:

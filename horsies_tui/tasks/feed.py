@@ -68,17 +68,17 @@ class _Load:
 class _Fresh:
     """What one refresh of the window read: a page, and by id the rows of the window that the page lacks.
 
-    `untold` are the ids of those rows.
+    `missing` are the ids of those rows.
     """
 
     page: TaskPage
-    untold: tuple[str, ...]
+    missing: tuple[str, ...]
     matching: tuple[TaskRow, ...]
     others: tuple[TaskRow, ...]
 
     def put_into(self, window: RowWindow, part: Slice, *, at_rest: bool) -> None:
         window.refresh(part, self.page)
-        window.renew(self.untold, self.matching, self.others)
+        window.renew(self.missing, self.matching, self.others)
         if at_rest:
             window.replace(part, self.page)
 
@@ -423,11 +423,11 @@ async def _usual(conn: Connection, names: frozenset[str]) -> Mapping[str, Usual]
 async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:
     """Does not change the window."""
     page = await task_page(conn, conditions, sort=window.sort, limit=part.limit, after=part.after)
-    untold = tuple(window.untold(part, page))
-    matching = await _by_ids(conn, conditions, untold)
+    missing = tuple(window.missing_from(part, page))
+    matching = await _by_ids(conn, conditions, missing)
     found = {row.id for row in matching}
-    others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in untold if task_id not in found))
-    return _Fresh(page, untold, matching, others)
+    others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in missing if task_id not in found))
+    return _Fresh(page, missing, matching, others)
 
 
 async def _by_ids(conn: Connection, conditions: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:

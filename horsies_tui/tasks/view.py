@@ -128,10 +128,10 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
     def on_unmount(self) -> None:
         if self.feed is not None:
             self.feed.stop()
-        self._let_go()
+        self._clear_choice()
 
     def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
-        self._let_go()
+        self._clear_choice()
         self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
         self._status_ends = link.on_status(lambda status: cast("None", self.post_message(self.LinkChanged(status))))
         feed = TaskFeed(link, publish)
@@ -255,7 +255,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
 
     def action_jump(self) -> None:
         if self._need.sort is Sort.WAITING:
-            self.console.say_error("these stand in the order of their priorities, not of time; s chooses another order")
+            self.console.say_error("this list is in the order of priorities, not of time; s chooses another order")
             return
 
         prompt = menus.time_prompt(self.console.link.clock.now(), zone_of(utc=self.console.utc), self._glyphs)
@@ -276,7 +276,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._all_that_match = True
         self._note()
         chosen = f"all that match {self._need.filter}, shown or not{before}"
-        self.console.say(f"{already}chosen: {chosen}; esc lets them go")
+        self.console.say(f"{already}chosen: {chosen}; esc clears the choice")
 
     def action_copy(self) -> None:
         """Copy the task's id, or the group's name."""
@@ -437,7 +437,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         if self._values is not None:
             self._values.refresh()
 
-    def _let_go(self) -> None:
+    def _clear_choice(self) -> None:
         if self._values is not None:
             self._values.stop()
         if self._status_ends is not None:

@@ -120,11 +120,11 @@ class RowWindow:
         """Whether the search has reached this place before."""
         return self.after is not None and not self._is_after(self.after, place)
 
-    def untold(self, part: Slice, page: TaskPage) -> list[str]:
+    def missing_from(self, part: Slice, page: TaskPage) -> list[str]:
         """Lines of the slice that the page lacks: changed, deleted, or beyond what the page reached."""
-        told = {row.id for row in page.rows}
+        read = {row.id for row in page.rows}
         lines = self._lines[part.first : part.last]
-        return [line.row.id for line in lines if line.row.id not in told]
+        return [line.row.id for line in lines if line.row.id not in read]
 
     def refresh(self, part: Slice, page: TaskPage) -> None:
         """Update contents from the page of a slice; every row keeps its place."""
@@ -157,7 +157,7 @@ class RowWindow:
 
         A page that ends before the first row does not cover it: rows that were found far back stay.
         """
-        told = {row.id for row in page.rows}
+        read = {row.id for row in page.rows}
         behind = self._behind(part, page.next)
         if page.reached is None and len(behind) in (0, len(self._lines) - part.first):
             # Either nothing follows a full page, or it covers no line and the rows in between are unknown.
@@ -166,9 +166,9 @@ class RowWindow:
             self.after = page.next
         stay = self._staying
         lines = [
-            *(line for line in self._lines[: part.first] if line.row.id not in told and stay(line)),
+            *(line for line in self._lines[: part.first] if line.row.id not in read and stay(line)),
             *(self._line(row) for row in page.rows),
-            *(line for line in behind if line.row.id not in told and stay(line)),
+            *(line for line in behind if line.row.id not in read and stay(line)),
         ]
         self.unsettled = False
         if part.from_start:

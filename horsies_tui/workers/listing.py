@@ -260,7 +260,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:
             self._held_at = now
         replayed = self.console.link.playback is not None
-        unread = "What it held was not recorded." if replayed else "Reading what it holds…"
+        unread = "Its tasks were not recorded." if replayed else "Reading its tasks…"
         empty = unread if known is None else "It holds no task."
         self._held.show(held, now=self._held_at, empty=empty)
         self._held.marks &= {task.id for task in held}
@@ -275,10 +275,10 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if self._filter.terms:
             return f"No worker of {number(len(snapshot.rows))} matches. esc clears the filter."
         if snapshot.everyone:
-            return "No worker has ever told of itself here.\nhorsies worker MODULE:APP starts one."
+            return "No worker has stored a snapshot here yet.\nhorsies worker MODULE:APP starts one."
         return (
-            "No worker was here in the last hour, so nothing that waits will run.\n"
-            "horsies worker MODULE:APP starts one; w shows those of before."
+            "No worker was alive in the last hour, so waiting tasks do not run.\n"
+            "horsies worker MODULE:APP starts one; w shows older ones."
         )
 
     def _tick(self) -> None:

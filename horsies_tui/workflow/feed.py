@@ -39,7 +39,7 @@ _MOST_NODES, _MOST_NODES_BRIEF = 5_000, 300
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTold:
+class NodeDetail:
     """A node with its task, if it has one."""
 
     story: NodeStory
@@ -54,7 +54,7 @@ class WorkflowSnapshot:
     text: str = ""
     story: WorkflowStory | None = None
     ambiguous: Ambiguous | None = None
-    node: NodeTold | None = None
+    node: NodeDetail | None = None
     """None until it is read."""
     times: Mapping[str, TimedStory] | None = None
     """For the timeline: this workflow and the unfolded ones in it, by id. None until they are read."""
@@ -211,9 +211,9 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         story, index = self.snapshot.story, self._index
         return ("", -1) if story is None or index is None else (story.row.id, index)
 
-    def _put_node(self, told: NodeTold) -> dict[str, Any]:
+    def _put_node(self, detail: NodeDetail) -> dict[str, Any]:
         self._told = self._index
-        return {"node": self._same_node(told)}
+        return {"node": self._same_node(detail)}
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:
         """The known object if only the time of the read differs, and likewise each node, to avoid drawing it again."""
@@ -226,29 +226,29 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         nodes = tuple(before[node.index] if before.get(node.index) == node else node for node in story.nodes)
         return replace(story, nodes=nodes)
 
-    def _same_node(self, told: NodeTold) -> NodeTold:
+    def _same_node(self, detail: NodeDetail) -> NodeDetail:
         known = self.snapshot.node
         if known is None:
-            return told
-        task = told.task
+            return detail
+        task = detail.task
         if task is not None and known.task is not None:
             task = replace(task, now=known.task.now)
-        again = NodeTold(replace(told.story, now=known.story.now), task, told.why)
-        return known if again == known else told
+        again = NodeDetail(replace(detail.story, now=known.story.now), task, detail.why)
+        return known if again == known else detail
 
 
-async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeTold | None:
+async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeDetail | None:
     workflow_id, index = node
     story = await node_story(conn, workflow_id, index)
     if story is None:
         return None
     if story.node.task_id is None:
-        return NodeTold(story, None, None)
+        return NodeDetail(story, None, None)
     task = await task_detail(conn, story.node.task_id)
     if not isinstance(task, TaskDetail):
-        return NodeTold(story, None, None)
+        return NodeDetail(story, None, None)
     why = await why_pending(conn, task.row.id) if task.row.status == "PENDING" else None
-    return NodeTold(story, task, why)
+    return NodeDetail(story, task, why)
 
 
 async def _read_times(conn: Connection, request: tuple[str, frozenset[str]]) -> Mapping[str, TimedStory]:

@@ -72,7 +72,7 @@ class TimelinePart(Companion[WorkflowSnapshot]):
         self._gantt.put(shown, zone_of(utc=self.console.utc), self._body.size.height)
 
     @on(GanttView.CursorMoved)
-    def _tell_of_row(self, message: GanttView.CursorMoved) -> None:
+    def _show_details(self, message: GanttView.CursorMoved) -> None:
         """The details are those of nodes of this workflow; a sub-workflow's are on its own screen."""
         message.stop()
         story = self._snapshot.story
