@@ -27,8 +27,8 @@ _MOST_IN_COMMAND: Final = 20
 
 NOTHING_YET: Final = (
     "No operator has acted here yet, and nothing failed in the last day.\n"
-    "This list shows what operators do, with reason and outcome, tasks and workflows that fail,\n"
-    "workers that start, stop or die, and what sweeps recover from them."
+    "This list shows what operators do, with reason and outcome, and which\n"
+    "tasks, workflows and workers fail, start, stop or are recovered."
 )
 
 

@@ -32,7 +32,7 @@ _LONGEST_BAR: Final = 60
 
 
 _LINES_SHOWN: Final = 6
-"""Of the output of the newest attempt, until it is unfolded. A line of text is cut at the width of the screen."""
+"""Lines of the newest attempt's output that are shown before it is unfolded; longer lines are cut at the width."""
 
 
 def head(context: StoryContext, width: int) -> tuple[Line, ...]:

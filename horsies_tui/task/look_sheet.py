@@ -76,7 +76,7 @@ class _Lines(RowTable[LookRow]):
 
 
 class LookSheet(Sheet[None]):
-    """Nothing is asked any more as soon as it is closed."""
+    """The worker is asked only while the sheet is open."""
 
     BINDINGS = bindings(Scope.SHEET)
     AUTO_FOCUS = "RowTable"

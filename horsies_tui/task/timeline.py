@@ -27,7 +27,7 @@ _MOST_ATTEMPTS: Final = 6
 """Older attempts are folded: the newest matter most, and each line takes room from the error below."""
 _NUMBER: Final = 3
 _MOST_WORD_LINES: Final = 3
-"""Below the line of an attempt; all that was said of it is inside."""
+"""Lines below an attempt that are shown before it is unfolded; unfolded, all are shown."""
 _LEAST_BAR: Final = 22
 """The width of the two times of the axis below it."""
 _INDENT: Final = Span(" " * (_NUMBER + 2))

@@ -90,7 +90,7 @@ class RowWindow:
         self._put([self._line(row) for row in page.rows])
         self.before, self.after = page.previous, page.next
         self.unsettled = False
-        self.leave_unseen((), more=False)
+        self.note_unseen((), more=False)
 
     def extend(self, edge: Edge, page: TaskPage) -> None:
         """Add the page beyond an edge; rows that are too far from it on the other side are dropped."""
@@ -138,7 +138,7 @@ class RowWindow:
             else:
                 self.unsettled = True
         if part.from_start:
-            self.leave_unseen(above, more=page.next is not None and len(above) == len(page.rows))
+            self.note_unseen(above, more=page.next is not None and len(above) == len(page.rows))
 
     def renew(self, ids: Iterable[str], matching: Iterable[TaskRow], others: Iterable[TaskRow]) -> None:
         """Update rows that were read by id: those that match the filter, and others that still exist."""
@@ -148,7 +148,7 @@ class RowWindow:
             line = self._lines[self._index[task_id]]
             self._renew(line, exist.get(task_id, line.row), matches=task_id in match)
 
-    def leave_unseen(self, ids: Iterable[str], *, more: bool) -> None:
+    def note_unseen(self, ids: Iterable[str], *, more: bool) -> None:
         """Note rows that precede the first one; `more`: there are others that have not been read."""
         self.unseen, self.more_unseen = frozenset(ids), more
 
@@ -164,7 +164,7 @@ class RowWindow:
             behind, self.after = [], page.next
         elif page.next is None or (self.after is not None and self._is_after(page.next, self.after)):
             self.after = page.next
-        stay = self._staying
+        stay = self._keeps_place
         lines = [
             *(line for line in self._lines[: part.first] if line.row.id not in read and stay(line)),
             *(self._line(row) for row in page.rows),
@@ -172,7 +172,7 @@ class RowWindow:
         ]
         self.unsettled = False
         if part.from_start:
-            self.leave_unseen((), more=False)
+            self.note_unseen((), more=False)
             self._put_first(lines)
         else:
             self._put_last(lines)
@@ -193,7 +193,7 @@ class RowWindow:
         if len(lines) > self._most:
             lines = lines[-self._most :]
             self.before = lines[0].place
-            self.leave_unseen((), more=False)
+            self.note_unseen((), more=False)
         self._put(lines)
 
     def _put(self, lines: list[_Line]) -> None:
@@ -212,9 +212,9 @@ class RowWindow:
         if row != line.row:
             line.row = row
         line.struck = not matches
-        self.unsettled = self.unsettled or not self._staying(line)
+        self.unsettled = self.unsettled or not self._keeps_place(line)
 
-    def _staying(self, line: _Line) -> bool:
+    def _keeps_place(self, line: _Line) -> bool:
         return not line.struck and line.place == cursor_of(line.row, self.sort)
 
     def _is_shown(self, row: TaskRow) -> bool:

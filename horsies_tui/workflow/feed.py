@@ -16,7 +16,7 @@ from horsies.views import (
     workflow_runs,
     workflow_story,
 )
-from horsies_tui.feed.loop import Feed, Read
+from horsies_tui.feed.loop import Read, StoryFeed
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 from horsies_tui.feed.recorded import Part
 from horsies_tui.workflow.gantt import TimedStory
@@ -64,8 +64,8 @@ class WorkflowSnapshot:
     now: datetime | None = None
 
 
-class WorkflowFeed(Feed[WorkflowSnapshot]):
-    """Publishes a snapshot on each change. Reads nothing until a workflow is requested."""
+class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
+    """Publishes a snapshot on each change."""
 
     NAME = "workflow"
 
@@ -75,9 +75,8 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         """`brief`: only whole ids are requested, and of a large workflow the first nodes are enough."""
         super().__init__(link, publish, WorkflowSnapshot())
         self._brief = brief
-        self._text = ""
         self._index: int | None = None
-        self._told: int | None = None
+        self._read_index: int | None = None
         """The index of the node that was read last."""
         self._settings: RecoveryConfig | None = None
         seldom = replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))
@@ -113,21 +112,11 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
 
     def ask(self, text: str) -> None:
         """Read this workflow from now on: an id, or its beginning or end."""
-        self._text, self._index, self._told = text, None, None
+        self._text, self._index, self._read_index = text, None, None
         self._timed = None if self._timed is None else frozenset()
         self._supersede()
         self.refresh()
         self._publish(text=text, story=None, ambiguous=None, node=None, times=None, loading=True)
-
-    def pause(self) -> None:
-        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
-        self._text = ""
-        self._supersede()
-
-    def resume(self, text: str) -> None:
-        """Go on with what was read before the pause."""
-        self._text = text
-        self.refresh()
 
     def choose(self, index: int) -> None:
         """Read this node; it is under the cursor."""
@@ -137,7 +126,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             self._node.pace.renew()
             self._wake.set()
 
-    def time(self, unfolded: frozenset[str] | None) -> None:
+    def read_times(self, unfolded: frozenset[str] | None) -> None:
         """Read the runs of all nodes, also of these sub-workflows; None: no longer."""
         self._timed = unfolded
         self._times.pace.renew()
@@ -152,7 +141,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         fields = ("story", "ambiguous", "settings")
         yield Part("story", fields, (known or self._text,), not now.loading, "this workflow")
         if story is not None and self._index is not None:
-            read = now.node is not None and self._told == self._index
+            read = now.node is not None and self._read_index == self._index
             yield Part("node", ("node",), (story.row.id, str(self._index)), read, "this node")
         if story is not None and self._timed is not None:
             wanted, read = (story.row.id, *sorted(self._timed)), self._timed_last == self._requested_times()
@@ -185,7 +174,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
 
     def _has_all(self) -> bool:
         timed = self._timed is None or self._timed_last == self._requested_times()
-        return super()._has_all() and self._told == self._index and timed
+        return super()._has_all() and self._read_index == self._index and timed
 
     async def _read_flow(self, conn: Connection, text: str) -> tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]:
         found = await workflow_story(
@@ -212,7 +201,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         return ("", -1) if story is None or index is None else (story.row.id, index)
 
     def _put_node(self, detail: NodeDetail) -> dict[str, Any]:
-        self._told = self._index
+        self._read_index = self._index
         return {"node": self._same_node(detail)}
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:

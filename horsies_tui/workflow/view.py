@@ -125,7 +125,7 @@ class WorkflowView(TimelinePart):
         feed = WorkflowFeed(link, publish, brief=self.BESIDE)
         if self._asked:
             feed.ask(self._asked)
-        feed.time(self._unfolded if self.has_class("-timeline") else None)
+        feed.read_times(self._unfolded if self.has_class("-timeline") else None)
         return feed
 
     def draw(self, snapshot: WorkflowSnapshot) -> None:
@@ -169,16 +169,16 @@ class WorkflowView(TimelinePart):
     def leave(self) -> bool:
         """`esc` undoes one step at a time: from the details to the graph, then to the parent workflow."""
         if self._story.has_focus and not self.has_class("-empty"):
-            self._picture.focus()
+            self._drawing_shown.focus()
         elif self._parents:
-            way = self._parents.pop()
-            self._ask(way.workflow_id, way.node)
+            parent = self._parents.pop()
+            self._ask(parent.workflow_id, parent.node)
         else:
             return False
         return True
 
     def take_focus(self) -> None:
-        (self._story if self.has_class("-empty") else self._picture).focus()
+        (self._story if self.has_class("-empty") else self._drawing_shown).focus()
 
     def refresh_now(self) -> None:
         self._workflow_feed.refresh()
@@ -378,16 +378,13 @@ class WorkflowView(TimelinePart):
         if snapshot.story is None:
             if width:
                 self._head.put(())
-                choices = snapshot.ambiguous
-                detail = (
-                    workflow_choices(choices, self._glyphs)
-                    if choices
-                    else workflow_missing(snapshot, width, self._glyphs, existed=self.BESIDE)
-                )
-                self._story.put(detail)
+                if snapshot.ambiguous:
+                    self._story.put(workflow_choices(snapshot.ambiguous, self._glyphs))
+                else:
+                    self._story.put(workflow_missing(snapshot, width, self._glyphs, existed=self.BESIDE))
             return
         now = self._now()
-        path = tuple(way.name for way in self._parents)
+        path = tuple(parent.name for parent in self._parents)
         zone = zone_of(utc=self.console.utc)
         head = flow_head(HeadContext(snapshot.story, now, self._glyphs, zone, path), self.size.width - 1)
         self._head.put((*head, Line("gap", ())) if self.size.height > _ROOMY else head)
