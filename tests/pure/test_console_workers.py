@@ -44,7 +44,7 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
     assert evidence(row, NOON, UTC) == (
         "a heartbeat of a task that it holds was seen 4s ago, though snapshots are missing: the last is 3m20s old"
     )
-    assert note(row, NOON) == "its snapshots are late, its tasks beat"
+    assert note(row, NOON) == "its snapshots are late, heartbeats of its tasks arrive"
     busy = a_worker(seen_by="claim", seen_at=ago(1), told={"at": ago(4)})
     assert (evidence(busy, NOON, UTC), note(busy, NOON)) == (
         "a claim was seen 1s ago, of its snapshots the last is 4s old",
@@ -52,14 +52,14 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
     )
     mute = a_worker(seen_by="claim", snapshot=None)
     assert evidence(mute, NOON, UTC).endswith("none came yet")
-    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "it has written no snapshot yet")
+    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "no snapshot of it yet")
     assert told(mute)["id"] == mute.id
 
 
 def test_only_those_that_left_tasks_behind_are_alarming() -> None:
     assert tone(gone(held=13)) is Tone.BAD
     assert tone(gone()) is Tone.MUTED
-    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("holds 13 tasks", "held nothing")
+    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("holds 13 tasks", "held no task")
     assert note(a_worker(), NOON) == "mail pay"
 
 
@@ -70,8 +70,8 @@ def test_who_drains_says_by_whose_order_and_what_is_left_to_do() -> None:
     assert order(row, NOON) == 'told to drain 3m ago by ops@bastion: "deploy"'
     assert note(row, NOON) == "4 tasks to end first"
     stopping = a_worker(liveness=Liveness.DRAINING, told={"draining": True}, running=0, claimed=0)
-    assert order(stopping, NOON) == "it stops, and claims nothing more"
-    assert note(stopping, NOON) == "empty, it stops"
+    assert order(stopping, NOON) == "it is stopping and claims no more tasks"
+    assert note(stopping, NOON) == "no task left, it is stopping"
     assert order(a_worker(), NOON) == ""
 
 
@@ -89,7 +89,7 @@ def test_the_facts_tell_load_memory_queues_and_process() -> None:
         "check_interval_ms": 30_000,
     }
     assert told(a_worker(told={"recovery_config": settings}))["recovery"] == (
-        "runs are stale after 5m00s, claims after 2m00s, it looks every 30s"
+        "runs are stale after 5m00s, claims after 2m00s, it sweeps every 30s"
     )
     assert told(gone(held=2))["actions"].startswith("recover now: W; otherwise a sweep")
     assert "actions" not in told(gone())
