@@ -33,7 +33,7 @@ from horsies.cli import (
     workflows,
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
-from horsies.cli.options import DebugOption, debugging
+from horsies.cli.options import DebugOption, advice, debugging
 from horsies.domain.errors import HorsiesError, render
 from horsies.domain.masking import mask, mask_word
 
@@ -114,9 +114,10 @@ def root(
 ) -> None:
     """Background tasks and workflows on PostgreSQL.
 
-    Every command finds its database the same way: `--database-url` or `--context`, then `HORSIES_DATABASE_URL`, then
-    `DATABASE_URL`, then the default context of `~/.config/horsies/config.toml`, and last an embedded PostgreSQL in
-    your data directory (`HORSIES_HOME` moves it). `horsies db status` shows which one was chosen and why.
+    Every command finds its database the same way, `worker` and `scheduler` too: `--database-url` or `--context`, then
+    `HORSIES_DATABASE_URL`, then that of the application which `--module` or an argument names, then `DATABASE_URL`,
+    then the default context of `~/.config/horsies/config.toml`, and last an embedded PostgreSQL in your data directory
+    (`HORSIES_HOME` moves it). `horsies db status` shows which one was chosen and why, and which were not.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -131,7 +132,9 @@ def main() -> None:
     except HorsiesError as error:
         if debugging.on:
             raise
-        _fail(render(error, colour=_coloured()))
+        from horsies.config.which_database import advise
+
+        _fail(advise(render(error, colour=_coloured()), advice.options))
     except Exception as error:  # the outermost frame: an exception that gets here is a bug in horsies
         if debugging.on:
             raise

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    choose,
+    debugging,
+    existing,
+)
 
 if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice
@@ -123,6 +131,7 @@ def tui(
     what: _What = None,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     read_only: _ReadOnly = False,
     screen: _Screen = None,
     filter: _Filter = "",  # noqa: A002 - the option is --filter
@@ -161,7 +170,7 @@ def tui(
     if replay is not None and (record or database_url or context):
         raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
     chosen = clusters[0] if clusters else context
-    choice = DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, chosen)
+    choice = DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, chosen, module)
     if serve:
         if record is not None:
             raise typer.BadParameter("--record goes with no --serve: each tab would write the same file")

@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from setproctitle import setproctitle
 
-from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
+from horsies.cli.options import (
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    LogLevel,
+    ModuleArgument,
+    ModuleOption,
+    app_at_work,
+    only_module,
+)
 
 if TYPE_CHECKING:
     import asyncio
 
     from horsies.cli.status_line import StatusLine
+    from horsies.config.contexts import DatabaseChoice
     from horsies.run.settings import WorkerSettings
     from horsies.run.worker import Worker
 
@@ -115,13 +125,16 @@ def worker(
     metrics_host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run the tasks of an application until SIGTERM or ctrl+c.
 
-    The worker uses the database that the application configures. On the first signal it claims no more tasks, releases
-    those that have not started, and lets running tasks finish; on the second it stops them at once. The exit code is 0
-    after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these tasks.
+    The worker uses the database that the application configures, unless `--database-url`, `--context` or
+    `HORSIES_DATABASE_URL` names another one; what its tasks send goes there, too. On the first signal it claims no more
+    tasks, releases those that have not started, and lets running tasks finish; on the second it stops them at once. The
+    exit code is 0 after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these.
     """
     from horsies.run.settings import WorkerSettings
 
@@ -140,24 +153,26 @@ def worker(
         metrics_port=metrics_port,
         metrics_host=metrics_host,
     )
-    if _lost_outcomes(settings, loglevel, log_format):
+    if _lost_outcomes(settings, database_url, context, loglevel, log_format):
         raise typer.Exit(1)
 
 
-def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: LogFormat) -> list[str]:
+def _lost_outcomes(
+    settings: WorkerSettings, database_url: str | None, context: str | None, loglevel: LogLevel, log_format: LogFormat
+) -> list[str]:
     """Work until stopped; returns the ids of tasks whose outcomes could not be stored."""
     import asyncio
 
     from horsies.cli.status_line import StatusLine
-    from horsies.locate import checked_app
     from horsies.run.events import Events, configure_logging
     from horsies.run.worker import Worker
 
     line = StatusLine(sys.stderr)
     configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
     setproctitle(f"horsies: worker {settings.locator}")
-    app = checked_app(settings.locator)
+    app = app_at_work(settings.locator, database_url, context)
     running = Worker(app, settings, Events())
+    running.events.other_databases(app.database)
     asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
     return running.lost
 
@@ -182,6 +197,12 @@ async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
         task.cancel()
 
 
+def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
+    """For a banner: why this database, if another one might be expected."""
+    others = "; ".join(f"{other.url}, {other.reason}" for other in choice.passed_over)
+    return {"chosen": choice.reason, "not used": others} if others else {}
+
+
 def _banner(running: Worker) -> None:
     """Print the worker's settings once, on stdout."""
     config, settings = running.app.config, running.settings
@@ -195,6 +216,7 @@ def _banner(running: Worker) -> None:
     lines = {
         "app": f"{settings.locator}, {len(running.app.tasks)} tasks",
         "database": f"{running.database.label}, {running.connections} connections",
+        **chosen_lines(running.app.database),
         "queues": queues,
         "children": children,
         "limits": ", ".join(caps) or "none beyond the children",

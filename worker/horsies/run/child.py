@@ -255,7 +255,7 @@ class Child:
         spec = self.spec
         self._control.send(
             (
-                *(spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency),
+                *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
                 *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms)),
             )
         )

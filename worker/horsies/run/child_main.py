@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from setproctitle import setproctitle
 
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.url import DatabaseUrl
 from horsies.discovery import LOGGER
 from horsies.domain.codec import clean_text
 from horsies.domain.errors import HorsiesError
@@ -105,7 +107,7 @@ def _serve(
     async_channel: socket.socket,
 ) -> None:
     parent = Parent(control)
-    (locator, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
+    (locator, database_url, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
     setproctitle(title)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
@@ -116,7 +118,7 @@ def _serve(
     _take_sigterm(plain)
 
     sys.path[:] = path
-    tasks, tracing = _load(locator, parent)
+    tasks, tracing = _load(locator, database_url, parent)
     logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
     # Again: modules of the application may have replaced our handlers with their own.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -164,11 +166,13 @@ def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) 
         return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
-def _load(locator: str, parent: Parent) -> tuple[Tasks, Tracing | None]:
+def _load(locator: str, database_url: str | None, parent: Parent) -> tuple[Tasks, Tracing | None]:
     """The application's tasks, and its tracing; if it cannot be imported, the parent gets the reason, and this ends."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
+            if database_url is not None:
+                app.use_database(DatabaseChoice(DatabaseUrl.parse(database_url), "that of the worker"))
             app.import_task_modules()
         return dict(app.tasks), app.tracing
     except HorsiesError as error:

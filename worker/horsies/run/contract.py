@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from horsies.domain.codes import StopCode
@@ -79,6 +79,8 @@ class ChildSpec:
     title: str
     log_level: str
     terms: LeaseTerms
+    database_url: str | None = field(default=None, repr=False)
+    """The worker's, for what tasks send; None leaves the application its own."""
     start_timeout_s: float = 60.0
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from horsies.config.contexts import DatabaseChoice
     from horsies.domain.errors import HorsiesError
     from horsies.hooks import Event
     from horsies.lifecycle.finishing import Outcome
@@ -245,6 +246,13 @@ class Events:
         words = why or mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         fields = {"hook": hook, "of": event, "error": words}
         self._logger.log(logging.ERROR, "hook failed", extra={"fields": fields}, exc_info=None if why else error)
+
+    def other_databases(self, choice: DatabaseChoice) -> None:
+        """What else could be meant: a send of a process that has the application's own URL goes there."""
+        for other in choice.passed_over:
+            level = logging.WARNING if other.by_application else logging.INFO
+            used, told = f"{choice.url} ({choice.reason})", f"{other.url} ({other.reason})"
+            self._log(level, "one of two databases", used=used, not_used=told)
 
     def note(self, text: str, **fields: Any) -> None:
         self._log(logging.INFO, text, **fields)

@@ -52,6 +52,7 @@ class Slots:
         terms: LeaseTerms,
         events: Events,
         *,
+        database_url: str,
         title: str,
         outputs: OutputRings,
         progress: ProgressBook,
@@ -65,6 +66,7 @@ class Slots:
         self._terms = terms
         self._guard: Guard | None = None
         self._events = events
+        self._database_url = database_url
         self._title = title
         self._outputs = outputs
         self._progress = progress
@@ -177,6 +179,7 @@ class Slots:
     async def _start_child(self, slot: Slot) -> None:
         spec = ChildSpec(
             locator=self._settings.locator,
+            database_url=self._database_url,
             index=slot.index,
             async_concurrency=self._settings.async_concurrency,
             max_tasks=self._settings.max_tasks_per_child,

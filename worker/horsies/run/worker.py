@@ -86,7 +86,7 @@ class Worker:
         """Wait for the database, check its schema, start the children, then the loops."""
         if self.probes is not None:
             await self.probes.start(self._resources)
-        self.database = await wait_for_database(self.app.config, self.events, self._resources)
+        self.database = await wait_for_database(self.app, self.events, self._resources)
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
         self._resources.push_async_callback(self.slots.close, 0.0)
@@ -187,6 +187,7 @@ class Worker:
             config.prefetch_buffer,
             LeaseTerms.of(config.recovery),
             events,
+            database_url=config.broker.database_url,
             title=self.identity.worker_id,
             outputs=self.outputs,
             progress=self.progress,
