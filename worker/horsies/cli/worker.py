@@ -113,6 +113,14 @@ def worker(
     with_scheduler: Annotated[
         bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
     ] = False,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload",
+            help="For development: replace the children when Python files of the project change.",
+            show_default=False,
+        ),
+    ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -150,6 +158,7 @@ def worker(
         shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
         scheduler=with_scheduler,
+        reload=reload,
         metrics_port=metrics_port,
         metrics_host=metrics_host,
     )

@@ -85,6 +85,15 @@ class ChildSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What a worker has to know of a task to claim and run it; all else is known to its children alone."""
+
+    is_async: bool
+    timeout_ms: int | None
+    requeue_on_interrupt: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One execution of one task. `timeout_ms` counts from the start of the user's code.
 
