@@ -21,6 +21,7 @@ from horsies.cli import (
     demo,
     doctor,
     metrics,
+    new,
     queues,
     recovery,
     scheduler,
@@ -90,6 +91,7 @@ app.command()(metrics.metrics)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
+app.command()(new.new)
 app.command()(status.status)
 app.command()(doctor.doctor)
 
@@ -102,8 +104,8 @@ def _show_version(value: bool) -> None:
 
 @app.callback(
     invoke_without_command=True,
-    epilog="To try everything: `horsies demo`. To begin: `horsies db init`, then `horsies db status`. Where no "
-    "database is configured, both use the embedded one.",
+    epilog="To try everything: `horsies demo`. For a project of your own: `horsies new shop`. To begin: "
+    "`horsies db init`, then `horsies db status`. Where no database is configured, both use the embedded one.",
 )
 def root(
     context: typer.Context,
