@@ -26,6 +26,9 @@ class LogLevel(StrEnum):
     CRITICAL = "CRITICAL"
 
 
+LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False)]
+
+
 @dataclass(slots=True)
 class Debugging:
     """Whether a failure shows its traceback; set while options are parsed."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from setproctitle import setproctitle
 
 from horsies.cli.options import (
@@ -14,12 +13,13 @@ from horsies.cli.options import (
     DatabaseUrlOption,
     DebugOption,
     LogLevel,
+    LogLevelOption,
     ModuleArgument,
     ModuleOption,
     app_at_work,
     only_module,
 )
-from horsies.cli.worker import LogFormat, chosen_lines
+from horsies.cli.worker import LogFormat, LogFormatOption, chosen_lines
 
 if TYPE_CHECKING:
     from horsies.run.scheduler import Scheduler
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def scheduler(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    loglevel: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.HUMAN,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
     debug: DebugOption = False,

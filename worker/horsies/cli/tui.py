@@ -34,7 +34,13 @@ _What = Annotated[
     typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False),
 ]
 _ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Refuse every change; the database enforces it.", show_default=False)
+    bool,
+    typer.Option(
+        "--read-only",
+        envvar="HORSIES_READ_ONLY",
+        help="Refuse every change; the database enforces it.",
+        show_default=False,
+    ),
 ]
 _Screen = Annotated[
     str | None,

@@ -15,6 +15,7 @@ from horsies.cli.options import (
     DatabaseUrlOption,
     DebugOption,
     LogLevel,
+    LogLevelOption,
     ModuleArgument,
     ModuleOption,
     app_at_work,
@@ -53,6 +54,11 @@ def _grace(text: str) -> float | None:
     return seconds
 
 
+LogFormatOption = Annotated[
+    LogFormat, typer.Option(envvar="HORSIES_LOG_FORMAT", help="`json` prints one object per line.")
+]
+
+
 def _names(given: list[str] | None) -> tuple[str, ...]:
     """`-Q mail,default -Q bulk`: three names."""
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
@@ -61,6 +67,7 @@ def _names(given: list[str] | None) -> tuple[str, ...]:
 GraceOption = Annotated[
     float | None,
     typer.Option(
+        envvar="HORSIES_SHUTDOWN_GRACE",
         parser=_grace,
         metavar="auto|SECONDS",
         show_default="auto",
@@ -71,6 +78,7 @@ GraceOption = Annotated[
 UnknownTasksOption = Annotated[
     UnknownTasks | None,
     typer.Option(
+        envvar="HORSIES_UNKNOWN_TASKS",
         help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
         "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
         show_default=False,
@@ -81,6 +89,7 @@ QueueOption = Annotated[
     typer.Option(
         "--queue",
         "-Q",
+        envvar="HORSIES_QUEUE",
         metavar="NAME[,NAME]",
         help="Serve only these queues of the application. May be repeated. Without it: all of them.",
         show_default=False,
@@ -88,35 +97,66 @@ QueueOption = Annotated[
 ]
 ExceptOption = Annotated[
     list[str] | None,
-    typer.Option("--except", metavar="NAME[,NAME]", help="Serve all queues but these.", show_default=False),
+    typer.Option(
+        "--except",
+        envvar="HORSIES_EXCEPT",
+        metavar="NAME[,NAME]",
+        help="Serve all queues but these.",
+        show_default=False,
+    ),
 ]
 
 
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    processes: Annotated[int, typer.Option(min=1, help="Child processes; each runs one sync task at a time.")] = 1,
+    processes: Annotated[
+        int, typer.Option(envvar="HORSIES_PROCESSES", min=1, help="Child processes; each runs one sync task at a time.")
+    ] = 1,
     async_concurrency: Annotated[
-        int, typer.Option(min=1, help="How many `async def` tasks one child runs at once.")
+        int,
+        typer.Option(
+            envvar="HORSIES_ASYNC_CONCURRENCY", min=1, help="How many `async def` tasks one child runs at once."
+        ),
     ] = 100,
     queue: QueueOption = None,
     except_queue: ExceptOption = None,
-    max_claim_batch: Annotated[int, typer.Option(min=0, help="The most tasks to claim at once; 0: all that fit.")] = 0,
+    max_claim_batch: Annotated[
+        int,
+        typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit."),
+    ] = 0,
     max_claim_per_worker: Annotated[
-        int, typer.Option(min=0, help="The most tasks to keep claimed and not started; 0: as many as fit.")
+        int,
+        typer.Option(
+            envvar="HORSIES_MAX_CLAIM_PER_WORKER",
+            min=0,
+            help="The most tasks to keep claimed and not started; 0: as many as fit.",
+        ),
     ] = 0,
     max_tasks_per_child: Annotated[
-        int | None, typer.Option(min=1, help="Replace a child after this many tasks, for tasks that leak memory.")
+        int | None,
+        typer.Option(
+            envvar="HORSIES_MAX_TASKS_PER_CHILD",
+            min=1,
+            help="Replace a child after this many tasks, for tasks that leak memory.",
+        ),
     ] = None,
     shutdown_grace: GraceOption = None,
     unknown_tasks: UnknownTasksOption = None,
     with_scheduler: Annotated[
-        bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
+        bool,
+        typer.Option(
+            "--with-scheduler",
+            envvar="HORSIES_WITH_SCHEDULER",
+            help="Send the tasks of schedules, too.",
+            show_default=False,
+        ),
     ] = False,
     reload: Annotated[
         bool,
         typer.Option(
             "--reload",
+            envvar="HORSIES_RELOAD",
             help="For development: replace the children when Python files of the project change.",
             show_default=False,
         ),
@@ -131,8 +171,8 @@ def worker(
         ),
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    loglevel: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.HUMAN,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
     debug: DebugOption = False,
