@@ -84,10 +84,12 @@ async def test_every_command_takes_the_database_of_the_application_that_is_named
         ["db", "status"],
         ["doctor"],
         ["db", "prune", "--dry-run"],
-        ["tasks", "requeue", "--filter", "status:failed", "--dry-run"],
+        ["tasks", "requeue", "no-such-id", "--dry-run"],
     ):
         answer = await horsies(*words, "--json", "--module", locator)
         assert isinstance(answer.json, dict), words  # what the module prints is not part of it
+        if words[1:2] == ["requeue"]:
+            assert answer.json["command"] == f"horsies tasks requeue --module {locator} no-such-id"
     status = (await horsies("db", "status", "--json", "--module", locator)).json
     assert status["reason"] == f"the application {locator} is configured so"
     monkeypatch.setenv("HORSIES_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/elsewhere")

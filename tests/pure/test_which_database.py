@@ -116,3 +116,12 @@ def test_advice_names_the_database_that_it_is_about(environ: dict[str, str]) -> 
     by_option = choose_database("postgresql://u:hunter2@h/zero", None, environ)
     assert "`horsies db init --database-url 'postgresql://u:***@h/zero'`" in advise(text, by_option.options)
     assert advise(text, choose_database(None, None, environ | ALL).options) == text
+
+
+def test_other_commands_get_a_module_or_a_context_and_never_a_masked_url(environ: dict[str, str]) -> None:
+    undo = "horsies audit undo 7f3a"
+    by_context = choose_database(None, "prod", environ)
+    assert advise(undo, by_context.options) == "horsies audit undo --context prod 7f3a"
+    assert advise(undo, choose_database("postgresql://u:hunter2@h/d", None, environ).options) == undo
+    already = "horsies workflows complete 7f3a paid --module shop:app"
+    assert advise(already, by_context.options) == already

@@ -34,7 +34,7 @@ from horsies.cli import (
     workflows,
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
-from horsies.cli.options import DebugOption, advice, debugging
+from horsies.cli.options import DebugOption, advised, debugging
 from horsies.domain.errors import HorsiesError, render
 from horsies.domain.masking import mask, mask_word
 
@@ -134,9 +134,7 @@ def main() -> None:
     except HorsiesError as error:
         if debugging.on:
             raise
-        from horsies.config.which_database import advise
-
-        _fail(advise(render(error, colour=_coloured()), advice.options))
+        _fail(advised(render(error, colour=_coloured())))
     except Exception as error:  # the outermost frame: an exception that gets here is a bug in horsies
         if debugging.on:
             raise

@@ -49,6 +49,13 @@ class Advice:
 advice = Advice()
 
 
+def advised(text: str) -> str:
+    """`text` with its commands made to work on the database of this one."""
+    from horsies.config.which_database import advise
+
+    return advise(text, advice.options)
+
+
 def _set_debugging(value: bool) -> bool:
     debugging.on = debugging.on or value
     return value

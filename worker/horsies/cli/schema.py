@@ -67,6 +67,8 @@ async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> Non
     from horsies.store.connect import open_database
     from horsies.store.schema import creatable, create, script, upgradable, upgrade
 
+    if choice.url is None:
+        typer.echo(f"note: {choice.reason};\n      --module shop.tasks:app is the database of an application", err=True)
     async with open_database(choice) as database:
         async with database.connected(f"db {command}") as connection:
             if dry_run:

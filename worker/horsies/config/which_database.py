@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from horsies.config.contexts import Context, DatabaseChoice, PassedOver, config_path, read_config_file
@@ -29,7 +30,10 @@ ORDER: Final = (
 So does the default context, which a person sets for the console: a worker must not leave its producers for it.
 """
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_ADVICE: Final = re.compile(r"horsies db (?:init|upgrade|status)\b(?! --)")
+_ADVICE: Final = re.compile(
+    r"horsies (db|tasks|workflows|workers|queues|schedules|audit|recovery) [a-z][a-z-]*[a-z]\b"
+    r"(?!.* --(?:module|context|database-url)\b)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,16 @@ def choose_database(
 
 
 def advise(text: str, options: str) -> str:
-    """`text` with its commands `horsies db …` made to work on the database that it is about."""
-    return _ADVICE.sub(lambda command: f"{command[0]} {options}", text) if options else text
+    """`text` with its commands made to work on the database that it is about.
+
+    A URL is added to `horsies db` alone: its password is masked, so a person has to complete the line anyway.
+    """
+
+    def add(command: re.Match[str]) -> str:
+        left = options.startswith("--database-url") and command[1] != "db"
+        return command[0] if left else f"{command[0]} {options}"
+
+    return _ADVICE.sub(add, text) if options else text
 
 
 def _sources(
@@ -79,11 +91,13 @@ def _sources(
     elif context is not None:
         one = file.context(context)
         reason = f"context {one.shown_name!r}, given by --context"
-        yield DatabaseChoice(one.url, reason, one, options=f"--context {one.shown_name}")
+        yield DatabaseChoice(one.url, reason, one, options=f"--context {quote(one.shown_name)}")
     yield from _variable(environ, "HORSIES_DATABASE_URL")
     if application is not None:
         where = mask_word(application.locator)
-        yield DatabaseChoice(application.url, f"the application {where} is configured so", options=f"--module {where}")
+        yield DatabaseChoice(
+            application.url, f"the application {where} is configured so", options=f"--module {quote(where)}"
+        )
     yield from _variable(environ, "DATABASE_URL")
     if file.default_context is not None:
         one = file.context(file.default_context)
