@@ -14,7 +14,7 @@ from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import zone_of
-from horsies_tui.widgets.steady_order import as_before
+from horsies_tui.widgets.steady_order import SteadyOrder
 from horsies_tui.workers.order import WorkerSort, by_host, in_order
 from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 
@@ -161,8 +161,12 @@ WORKERS = st.lists(st.integers(1, 30), unique=True).map(lambda numbers: [a_worke
 def test_who_was_there_keeps_its_place_and_who_is_new_stands_below(
     before: list[WorkerRow], now: list[WorkerRow]
 ) -> None:
+    order = SteadyOrder()
+    order.arranged(before, [], lambda rows: in_order(rows, WorkerSort.NAME), 0.0, busy=False, moves=False)
+    order.touch(9.0)
     places = [row.id for row in before]
-    found = [row.id for row in as_before(now, places, lambda new: in_order(new, WorkerSort.NAME))]
+    arranged = order.arranged(now, before, lambda new: in_order(new, WorkerSort.NAME), 10.0, busy=False, moves=False)
+    found = [row.id for row in arranged]
     kept = [worker_id for worker_id in places if worker_id in found]
     assert sorted(found) == sorted(row.id for row in now)
     assert found[: len(kept)] == kept

@@ -112,7 +112,7 @@ class InlineBroker(PostgresBroker):
         try:
             done: BrokerResult[T] = Ok(run_now(act(link)))
         except (HorsiesError, ValueError) as error:
-            done = Err(explained(code, error))
+            done = Err(explained(code, error, self.config))
         self._queue.run_if_at_once()
         return done
 
@@ -123,7 +123,7 @@ class InlineBroker(PostgresBroker):
         try:
             done: BrokerResult[T] = Ok(await act(link))
         except (HorsiesError, ValueError) as error:
-            done = Err(explained(code, error))
+            done = Err(explained(code, error, self.config))
         await self._queue.run_if_at_once_async()
         return done
 
