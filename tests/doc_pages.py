@@ -27,6 +27,7 @@ import yaml
 
 from horsies.cli.main import app
 from horsies.cli.options import debugging
+from horsies.query import FilterError, parse, parse_schedules, parse_workers, parse_workflows
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -168,7 +169,7 @@ def problem_of_syntax(block: Block) -> str | None:
                 ini(block.text)
             case "sh" | "text":
                 list(_all_commands(block))
-            case "dockerfile" | "sql" | "mermaid":
+            case "dockerfile" | "sql":
                 pass
             case _:
                 return f"no language of the pages: {block.language!r}"
@@ -194,7 +195,8 @@ def problem_of_command(words: list[str], *, whole: bool = True) -> str | None:
                 context = command.context_class(command, info_name=name, parent=context)
         if hasattr(command, "resolve_command") and not whole:
             return None
-        command.make_context(words[-1], [word for word in rest if word != "…"])
+        context = command.make_context(words[-1], [word for word in rest if word != "…"])
+        return problem_of_filter(words[1], context.params)
     except typer.Exit:
         return None
     except UsageError as error:
@@ -203,6 +205,25 @@ def problem_of_command(words: list[str], *, whole: bool = True) -> str | None:
         return f"{' '.join(words)}: {error.format_message()}"  # type: ignore[attr-defined]
     finally:
         debugging.on = debug
+
+
+READERS = {
+    "tasks": parse,
+    "tui": parse,
+    "workflows": parse_workflows,
+    "workers": parse_workers,
+    "schedules": parse_schedules,
+}
+
+
+def problem_of_filter(group: str, given: dict[str, Any]) -> str | None:
+    """Of a command's arguments: `--filter`, or the words of a list."""
+    text = given.get("filter") or " ".join(given.get("words") or ())
+    try:
+        if text:
+            READERS[group](text)
+    except FilterError as error:
+        return str(error)
     return None
 
 

@@ -82,8 +82,8 @@ def made_pages() -> dict[str, str]:
 
 
 def table(*head: str, rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Without columns that are empty in all rows."""
-    lines = [tuple(cell.replace("|", r"\|") for cell in row) for row in rows]
+    """Without columns that are empty in all rows. `a|b` is written `a/b`: forges and mkdocs escape bars differently."""
+    lines = [tuple(cell.replace("|", "/") for cell in row) for row in rows]
     kept = [place for place in range(len(head)) if any(line[place] for line in lines)]
     yield f"| {' | '.join(head[place] for place in kept)} |"
     yield "|" + "---|" * len(kept)
@@ -191,6 +191,7 @@ def _command_options(_of: str) -> Iterator[str]:
         yield f"### horsies {' '.join(path)}"
         yield f"\n`horsies {' '.join(path)}{' ' + arguments if arguments else ''}`"
         yield from ("", inspect.cleandoc(command.help or ""), "")
+        yield from (inspect.cleandoc(command.epilog), "") if command.epilog else ()
         if own:
             yield from (*table("option", "default", "meaning", rows=own), "")
         if shared:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
@@ -33,7 +35,9 @@ from horsies.handle import BrokerErrorCode, TaskSendErrorCode
 from horsies.operations.diagnose import searches
 from horsies.workflow.handle import HandleErrorCode
 from horsies.workflow.starting import WorkflowStartErrorCode
-from horsies_tui.actions import Scope
+from horsies_tui.actions import ACTIONS, Scope
+from horsies_tui.command.grammar import parse_command
+from horsies_tui.keys import key_name
 
 NOT_OURS = {"--help"}
 """Options of other programs, or of none."""
@@ -48,6 +52,8 @@ CODES = {
     "Of definitions and settings": (ErrorCode,),
 }
 BY_OPERATORS = set(re.findall(r'"(OPERATOR_[A-Z]+)"', SOURCES))
+NAMED = {"↵": "enter", "←": "left", "→": "right", "↑": "up", "↓": "down", "shift+↓": "shift+down"}
+"""Keys by the signs that the pages and the console show."""
 
 pages = pytest.mark.parametrize("page", PAGES)
 
@@ -84,6 +90,23 @@ def test_each_setting_name_and_variable_in_a_sentence_exists(page: str) -> None:
     assert {name for name in unknown if not re.search(rf"\b{name}\b", SOURCES + blocks)} == set()
     variables = {name for span in named for name in re.findall(r"\bHORSIES_[A-Z_]+", span)}
     assert [name for name in variables if f'"{name}"' not in SOURCES and f'"{name}"' not in _tests()] == []
+
+
+@pages
+def test_each_module_and_name_of_the_package_in_a_sentence_exists(page: str) -> None:
+    named = [span for span in spans(PAGES[page]) if re.fullmatch(r"horsies(\.\w+)+", span)]
+    assert [name for name in named if f'"{name}"' not in SOURCES and not _is_there(name)] == []  # or one of a span
+    given = {name for span in spans(PAGES[page]) for name in re.findall(r"from horsies import ([\w, ]+)", span)}
+    assert {name for names in given for name in names.split(", ")} <= set(horsies.__all__)
+
+
+def _is_there(name: str) -> bool:
+    """A module, or a name in one."""
+    above, _, last = name.rpartition(".")
+    with suppress(ModuleNotFoundError):  # `above` is no package, or has no such module
+        import_module(name)
+        return True
+    return hasattr(import_module(above), last)
 
 
 def _tests() -> str:
@@ -162,3 +185,13 @@ def test_each_page_is_in_the_navigation_of_the_site() -> None:
     listed = re.findall(r"^ *- (?:[\w ]+: )?(\S+\.md)$", (DOCS / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     assert set(listed) == pages | LATER
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/console/")])
+def test_each_key_and_command_in_a_sentence_about_the_console_exists(page: str) -> None:
+    named = spans(re.sub(r"<!-- made: .*?<!-- end -->", "", PAGES[page], flags=re.DOTALL))
+    keys = {key for action in ACTIONS for key in action.keys} | {"tab", "enter", "escape"}
+    pressed = {span for span in named if len(span) == 1 or re.match(r"(ctrl|shift)\+", span)}
+    assert {key for key in pressed if key_name(NAMED.get(key, key)) not in keys} == set()
+    typed = [re.sub(r" \[[A-Z]+\]", "", span[1:]) for span in named if re.match(r":[a-z]", span)]
+    assert [text for text in typed if parse_command(text) is None] == []  # CommandError says what is wrong

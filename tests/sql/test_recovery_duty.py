@@ -66,7 +66,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_the_sweeps(connection: as
     assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
 
 
-@pytest.mark.parametrize("before", ["nobody has swept yet", "it is due again"])
+@pytest.mark.parametrize("before", ["no worker has swept yet", "it is due again"])
 async def test_of_many_who_ask_at_once_one_has_the_duty(
     database: str, connection: asyncpg.Connection, before: str
 ) -> None:
