@@ -35,9 +35,11 @@ from horsies import (
     WorkflowHandle,
     WorkflowSpec,
 )
+from horsies.domain.errors import HorsiesError
 from horsies.store.statements import statement
 from horsies.testing import Ran, inline
 from horsies.testing.memory.connection import ANSWERS
+from horsies.workflow.recovery import recover_stuck_workflows
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 heard: list[Any] = []
@@ -307,6 +309,11 @@ def test_a_workflow_that_is_not_there() -> None:
         for answer in (handle.status(), handle.cancel(), handle.retry(), handle.tasks()):
             assert isinstance(answer, Err)
             assert answer.err_value.code is HandleErrorCode.WORKFLOW_NOT_FOUND
+
+
+async def test_what_only_a_database_has_says_so() -> None:
+    with inline(app), pytest.raises(HorsiesError, match="there is no database"):
+        await recover_stuck_workflows(app.get_broker())
 
 
 async def test_in_a_running_loop_async_nodes_run_in_it_and_definitions_outside_of_it() -> None:

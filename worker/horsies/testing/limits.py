@@ -91,7 +91,8 @@ class _Alarm:
         self.is_armed = False
         self._timer.cancel()
         self._timer.join()  # after that no signal of this alarm comes any more
-        signal.signal(signal.SIGALRM, self._before)
+        # None: a handler of C code, which Python cannot put back.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if self._before is None else self._before)
 
     def _ring(self) -> None:
         self._due = not _is_debugged()
