@@ -80,12 +80,12 @@ deed AS MATERIALIZED (
              FROM jsonb_populate_record(NULL::horsies_tasks, trace.before_state)) before ON true
 ), present AS (
     SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count,
-           max_retries, enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
+           max_retries, enqueued_at, next_retry_at, good_until, error_code, task_name, unique_key, is_workflow_task
       FROM horsies_tasks
      WHERE id = ANY ($8)
      /* lock */
 ), compared AS MATERIALIZED (
-    SELECT deed.*, present.unique_key,
+    SELECT deed.*, present.task_name, present.unique_key,
            CASE WHEN deed.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN deed.old_status
                 ELSE 'PENDING' END AS new_status,
            CASE WHEN deed.verb IS NULL THEN 'its audit row is gone'
@@ -127,7 +127,8 @@ deed AS MATERIALIZED (
                 WHEN new_status = 'PENDING' AND unique_key IS NOT NULL THEN
                      (SELECT 'its unique key is held by the live task ' || other.id
                         FROM horsies_tasks other
-                       WHERE other.unique_key = compared.unique_key AND other.id <> compared.target_id
+                       WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
+                         AND other.id <> compared.target_id
                          AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING'))
            END AS refusal
       FROM compared
