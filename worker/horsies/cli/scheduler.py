@@ -49,8 +49,10 @@ def scheduler(
 
 
 def _banner(running: Scheduler, locator: str) -> None:
+    from horsies.cli.formatting import rows
+
     print("horsies scheduler")
-    print(f"  app        {locator}, {len(running.app.tasks)} tasks")
+    print(f"  app        {locator}, {rows(len(running.app.tasks), 'task')}")
     print(f"  database   {running.database.label}")
     for one in running.schedules:
         schedule = one.schedule

@@ -14,6 +14,7 @@ from horsies.failed_sends import or_raise
 from horsies.task.bulk import TaskCall
 from horsies.task.calls import Judge
 from horsies.task.options import PLAIN, TaskSendOptions
+from horsies.waits_in_tasks import running_here
 from horsies.workflow.nodes import NodeFactory
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         if isinstance(call, TaskResult):
             return call
         try:
-            return self.promise.to_stored(self._judge.call(self._original_fn, *call))
+            with running_here(self.task_name, is_async=False):
+                result = self._judge.call(self._original_fn, *call)
+            return self.promise.to_stored(result)
         except KeyboardInterrupt as error:
             return self._judge.failure(error)
 
@@ -108,7 +111,9 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         if isinstance(call, TaskResult):
             return call
         try:
-            return self.promise.to_stored(await self._judge.call_async(self._original_fn, *call))
+            with running_here(self.task_name, is_async=True):
+                result = await self._judge.call_async(self._original_fn, *call)
+            return self.promise.to_stored(result)
         except KeyboardInterrupt as error:
             return self._judge.failure(error)
 
