@@ -156,14 +156,10 @@ class TaskHandle(Generic[T]):
         task_id: str,
         broker: ResultSource | None = None,
         restore: Callable[[TaskResult[Any, Any]], TaskResult[Any, Any]] | None = None,
-        *,
-        duplicate: bool = False,
-        arguments_differ: bool = False,
     ) -> None:
         """`restore` makes a value of the task's declared type of one that was read; a send gives that of its task."""
         self.task_id = task_id
-        self.duplicate = duplicate
-        self.arguments_differ = arguments_differ
+        self.duplicate = self.arguments_differ = False
         self._source = broker
         self._restore = restore
         self._outcome: TaskResult[T, TaskError] | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok, Result
 from horsies.failed_sends import abort, abort_async, answers, tell_of_other_arguments
+from horsies.store.enqueue import EnqueueOutcome
 from horsies.task.sending import Sender, invalid, no_broker, not_stored
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class _Batch:
             return self.in_place([not_stored(request, answer.err_value) for request in self.requests])
         stored = zip(self._senders, self.requests, answer.ok_value, strict=True)
         sent = [sender.read_stored(request, broker, enqueued) for sender, request, enqueued in stored]
-        tell_of_other_arguments(zip(self.requests, sent, strict=True))
+        if any(enqueued.outcome is EnqueueOutcome.LIVE_DUPLICATE for enqueued in answer.ok_value):
+            tell_of_other_arguments(zip(self.requests, sent, strict=True))
         return self.in_place(sent)
 
     def in_place(self, results: Iterable[TaskSendResult[TaskHandle[Any]]]) -> list[TaskSendResult[TaskHandle[Any]]]:

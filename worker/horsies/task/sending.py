@@ -293,7 +293,8 @@ class Sender:
         if isinstance(answer, Err):
             return not_stored(request, answer.err_value)
         sent = self.read_stored(request, broker, answer.ok_value)
-        tell_of_other_arguments([(request, sent)])
+        if answer.ok_value.outcome is EnqueueOutcome.LIVE_DUPLICATE:
+            tell_of_other_arguments([(request, sent)])
         return sent
 
     def read_stored(
@@ -302,16 +303,10 @@ class Sender:
         if stored.outcome is EnqueueOutcome.MISMATCH:
             message = f"task {request.task_id} exists already and was sent with something else"
             return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
-        duplicate = stored.outcome is EnqueueOutcome.LIVE_DUPLICATE
-        return Ok(
-            TaskHandle(
-                stored.task_id,
-                broker,
-                self.promise.from_stored,
-                duplicate=duplicate,
-                arguments_differ=duplicate and not self._is_same_call(request, stored),
-            )
-        )
+        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.promise.from_stored)
+        if stored.outcome is EnqueueOutcome.LIVE_DUPLICATE:
+            handle.duplicate, handle.arguments_differ = True, not self._is_same_call(request, stored)
+        return Ok(handle)
 
     def _is_same_call(self, request: EnqueueRequest, stored: Enqueued) -> bool:
         """By value: the order of a dict's keys does not matter, nor whether an argument is given by name."""
