@@ -206,6 +206,9 @@ def _links(context: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
         yield "rerun as", shown(copy), OpenTask(copy)
     if row.unique_key is not None:
         yield "unique", shown(row.unique_key), ShowTasks(f"unique:{quoted(row.unique_key)}")
+    if row.duplicates is not None:
+        since = f", the last {ticking(context.detail.now - row.duplicates.last_at)} ago"
+        yield "swallowed", (*shown(row.duplicates.words), *shown(since, Tone.MUTED)), ShowTasks("dup:>0")
     same_name = f"name:{quoted(row.name)}"
     if row.error_code is not None:
         yield (

@@ -27,6 +27,7 @@ from horsies.store.pulse import write_pulse
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
 from horsies.store.steps import drive
+from horsies.waits_in_tasks import waited_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -123,7 +124,7 @@ class PostgresBroker:
 
     def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
         """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end."""
-        return _result_in(self._blocking(self._outcome(task_id, timeout_ms)))
+        return waited_for(lambda limit_ms: _result_in(self._blocking(self._outcome(task_id, limit_ms))), timeout_ms)
 
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
         """`get_result` for a running event loop."""

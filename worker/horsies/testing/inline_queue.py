@@ -139,9 +139,11 @@ class Inline:
             same = known.request.enqueue_sha == request.enqueue_sha
             return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
         if request.unique_key is not None:
+            wanted = request.task_name, request.unique_key
             for other in self._open.values():
-                if other.request.unique_key == request.unique_key and not other.is_final:
-                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE)
+                live = other.request
+                if (live.task_name, live.unique_key) == wanted and not other.is_final:
+                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE, live.args_json, live.kwargs_json)
         self._add_new(request)
         return Enqueued(request.task_id, EnqueueOutcome.CREATED)
 

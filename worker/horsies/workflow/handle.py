@@ -18,6 +18,7 @@ from horsies.lifecycle import controlling
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
+from horsies.waits_in_tasks import waited_for
 from horsies.workflow.nodes import id_of, restored
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class WorkflowHandle(Generic[T]):
 
         Waits at most `timeout_ms`; 0 reads once, None waits without end. WORKFLOW_PAUSED ends the wait too.
         """
-        return restored(self._output, self._ended(self._ask(self._until_final(timeout_ms)), timeout_ms))
+        found = waited_for(lambda limit: self._ended(self._ask(self._until_final(limit)), limit), timeout_ms)
+        return restored(self._output, found)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """`get` for any running event loop; it raises only on cancellation."""
