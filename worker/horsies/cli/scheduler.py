@@ -31,7 +31,8 @@ def scheduler(
     import asyncio
 
     from horsies.locate import checked_app
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.scheduler import Scheduler
     from horsies.run.serve import serve
 

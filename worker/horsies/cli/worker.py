@@ -150,7 +150,8 @@ def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: Log
 
     from horsies.cli.status_line import StatusLine
     from horsies.locate import checked_app
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.worker import Worker
 
     line = StatusLine(sys.stderr)

@@ -25,7 +25,9 @@ from horsies.domain.codec import clean_text
 from horsies.domain.errors import HorsiesError
 from horsies.locate import locate_app
 from horsies.run.async_runner import AsyncRunner, current_key
+from horsies.run.child_hooks import ChildHooks
 from horsies.run.child_leases import ChildLeases, end_with_guard
+from horsies.run.child_logs import RecordSender
 from horsies.run.child_stack import dump_on_signal
 from horsies.run.contract import LeaseTerms
 from horsies.run.die_with_parent import die_with
@@ -35,13 +37,14 @@ from horsies.run.outcomes import TaskStopped
 from horsies.run.progress_table import ProgressTable
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
-from horsies.task.progress import forget_runs
+from horsies.task.current import forget_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from horsies.domain.trace import Tracing
+    from horsies.app import Horsies
     from horsies.run.child_stack import Stack
+    from horsies.run.contract import LogRecord
     from horsies.run.execute import Tasks
 
 _REASON_LIMIT: Final = 32_000
@@ -54,9 +57,11 @@ class Parent:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._frames = FrameReader()
+        self._saying = threading.Lock()
 
     def say(self, *message: Any) -> None:
-        self._control.sendall(pack([message]))
+        with self._saying:
+            self._control.sendall(pack([message]))
 
     def messages(self) -> list[Any]:
         """Wait for the next messages."""
@@ -109,15 +114,27 @@ def _serve(
     setproctitle(title)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
-    plain = SyncRunner(sync_channel, flush_output)
+
+    def send_record(record: LogRecord) -> None:
+        with plain.shielded():
+            parent.say("log", current_key.get() or plain.current_key, record)
+
+    logs = RecordSender(log_level, send_record)
+
+    def flush() -> bool:
+        flush_output()
+        return logs.take_sent()
+
+    plain = SyncRunner(sync_channel, flush)
     runners.append(plain)
     listener = threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True)
     listener.start()
     _take_sigterm(plain)
 
     sys.path[:] = path
-    tasks, tracing = _load(locator, parent)
-    logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
+    app = _load(locator, parent)
+    tasks: Tasks = dict(app.tasks)
+    logs.install()
     # Again: modules of the application may have replaced our handlers with their own.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _take_sigterm(plain)
@@ -130,16 +147,23 @@ def _serve(
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     threads = [threading.get_native_id()]
-    if coroutines:
-        many = AsyncRunner(async_channel, tasks, limit, leases, progress, tracing, flush_output)
+    many: AsyncRunner | None = None
+    hooks: ChildHooks | None = None
+    if coroutines or app.hooks.of_child():
+        many = AsyncRunner(async_channel, tasks, limit, leases, progress, app.tracing, flush)
         runners.append(many)
         threads.append(many.start())
+        if app.hooks.of_child():
+            hooks = many.hooks = ChildHooks(app.hooks.of_child(), many)
+            hooks.child_started()
     leases.start()
     parent.say("ready", list(tasks), coroutines, listener.native_id, threads)
-    plain.run(tasks, leases, progress, tracing)
-    if coroutines:
+    plain.run(tasks, leases, progress, app.tracing, hooks)
+    if many is not None:
         many.join()
-    flush_output()
+    if hooks is not None:
+        hooks.child_stopped()
+    flush()
 
 
 def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
@@ -164,13 +188,13 @@ def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) 
         return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
-def _load(locator: str, parent: Parent) -> tuple[Tasks, Tracing | None]:
-    """The application's tasks, and its tracing; if it cannot be imported, the parent gets the reason, and this ends."""
+def _load(locator: str, parent: Parent) -> Horsies:
+    """The application with its tasks; if it cannot be imported, the parent gets the reason, and this ends."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
             app.import_task_modules()
-        return dict(app.tasks), app.tracing
+        return app
     except HorsiesError as error:
         reason = str(error)
     except BaseException:  # noqa: BLE001 - the user's modules run in here

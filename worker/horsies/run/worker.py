@@ -92,7 +92,7 @@ class Worker:
         self._resources.push_async_callback(self.slots.close, 0.0)
         await self.slots.start()
         await self._listen()
-        if self.app.hooks:
+        if self.app.hooks.of_worker():
             self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]

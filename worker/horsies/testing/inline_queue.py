@@ -175,7 +175,9 @@ class Inline:
             task = next(steps)
             while True:
                 with _inside(task):
-                    ended = run_here(self._tasks[task.task_name], task.request.args_json, task.request.kwargs_json)
+                    request = task.request
+                    function, current = self._tasks[task.task_name], task.current()
+                    ended = run_here(function, request.args_json, request.kwargs_json, current)
                 task = steps.send(ended)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
@@ -186,7 +188,8 @@ class Inline:
             while True:
                 with _inside(task):
                     request = task.request
-                    ended = await run_here_async(self._tasks[task.task_name], request.args_json, request.kwargs_json)
+                    function, current = self._tasks[task.task_name], task.current()
+                    ended = await run_here_async(function, request.args_json, request.kwargs_json, current)
                 task = steps.send(ended)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]

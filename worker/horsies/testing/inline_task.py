@@ -10,6 +10,8 @@ from horsies.domain.codes import OutcomeCode
 from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.store.reading import Outcome
+from horsies.task.current import CurrentTask
+from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -65,6 +67,12 @@ class InlineTask:
     def result(self) -> TaskResult[Any, TaskError] | None:
         """None before its end."""
         return self._outcome().result() if self.is_final else None
+
+    def current(self) -> CurrentTask:
+        """What `current_task()` returns in its next run."""
+        request, attempt = self.request, self.retry_count + 1
+        times, place = (request.sent_at, request.good_until), meta_in(request.kwargs_json)
+        return CurrentTask(self.task_id, self.task_name, attempt, self.queue_name, *times, place)
 
     def start(self, now: datetime) -> None:
         self.status, self.started_at = TaskStatus.RUNNING, now
