@@ -144,7 +144,7 @@ def order(row: WorkerRow, now: datetime) -> str:
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
-    if row.snapshot is not None and row.snapshot.draining:
+    if row.snapshot is not None and row.snapshot.draining and not row.snapshot.stopped:
         return "it stops, and claims nothing more" if row.lives else "it was about to stop"
     return ""
 
@@ -157,6 +157,8 @@ def in_flight(row: WorkerRow) -> str:
     """`7 running, 3 claimed; it has 8 processes`."""
     text = f"{number(row.running)} running, {number(row.claimed)} claimed"
     if row.snapshot is None:
+        return text
+    if row.snapshot.stopped:
         return text
     processes = row.snapshot.processes
     has = "had" if not row.lives else "has"
@@ -191,7 +193,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
         Fact(
             "process",
             f"{told.hostname} pid {told.pid}, horsies {told.version or 'unknown'}, "
-            f"since {moment_text(told.started_at, now, zone)} ({age(now - told.started_at)})",
+            f"since {moment_text(told.started_at, now, zone)} ({age(row.up_until(now) - told.started_at)})",
         )
     )
     claims = f"at most {number(told.max_claim_per_worker)} tasks, {number(told.max_claim_batch)} at once"

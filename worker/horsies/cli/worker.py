@@ -117,7 +117,7 @@ def worker(
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
     debug: DebugOption = False,
 ) -> None:
-    """Run the tasks of an application until SIGTERM or ctrl+c.
+    """Run the tasks of an application until SIGTERM, SIGHUP or ctrl+c.
 
     The worker uses the database that the application configures. On the first signal it claims no more tasks, releases
     those that have not started, and lets running tasks finish; on the second it stops them at once. The exit code is 0

@@ -34,7 +34,7 @@ class RecordSender(logging.Handler):
     def __init__(self, level: str, send: Callable[[LogRecord], None]) -> None:
         super().__init__(level)
         self._send = send
-        self._budget = Budget()
+        self._budget, self._budget_of_errors = Budget(), Budget()  # a flood of others costs no error
         self._dropped = 0
         self._has_sent = False
 
@@ -87,7 +87,8 @@ class RecordSender(logging.Handler):
     def _pass_on(
         self, record: logging.LogRecord, text: str, traceback: str | None, extra: dict[str, Any] | None
     ) -> None:
-        if not (self._budget.refill() and self._budget.take(len(text))):
+        budget = self._budget_of_errors if record.levelno >= logging.ERROR else self._budget
+        if not (budget.refill() and budget.take(len(text))):
             self._dropped += 1
             return
         try:

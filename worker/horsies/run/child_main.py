@@ -86,8 +86,7 @@ def main() -> None:
     os.close(table_fd)
     progress = ProgressTable(progress_fd)
     os.close(progress_fd)
-    # Ctrl+c in a terminal reaches the whole process group; the parent decides what happens to the tasks.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_terminal()
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for each in sockets:
         each.set_inheritable(False)
@@ -136,7 +135,7 @@ def _serve(
     tasks: Tasks = dict(app.tasks)
     logs.install()
     # Again: modules of the application may have replaced our handlers with their own.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_terminal()
     _take_sigterm(plain)
 
     leases = ChildLeases(
@@ -223,10 +222,16 @@ def _discovery_logs() -> Iterator[None]:
         LOGGER.propagate = propagate
 
 
+def _ignore_terminal() -> None:
+    """Ctrl+c and the end of a terminal reach the whole process group; the parent decides what happens to the tasks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def _take_sigterm(runner: SyncRunner) -> None:
     signal.signal(signal.SIGTERM, runner.on_sigterm)
-    # The parent starts this process with both signals blocked, so that none arrives before this line.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    # The parent starts this process with these signals blocked, so that none arrives before this line.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 class _ForkGuard(threading.local):
