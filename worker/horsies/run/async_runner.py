@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from horsies.domain.trace import Tracing
     from horsies.run.child_hooks import ChildHooks
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.child_logs import RecordSender
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
@@ -41,7 +42,8 @@ class AsyncRunner:
         leases: ChildLeases,
         progress: ProgressTable,
         tracing: Tracing | None,
-        flush_output: Callable[[], bool],
+        flush_output: Callable[[], None],
+        logs: RecordSender,
     ) -> None:
         self._channel = channel
         self._leases = leases
@@ -51,6 +53,7 @@ class AsyncRunner:
         self._tasks = tasks
         self._limit = limit
         self._flush_output = flush_output
+        self._logs = logs
         self._frames = FrameReader()
         self._active: dict[int, tuple[Run, asyncio.Task[None] | None]] = {}
         self._waiting: deque[Message] = deque()
@@ -125,7 +128,7 @@ class AsyncRunner:
     def _start_waiting(self) -> None:
         while self._waiting and len(self._active) < self._limit:
             job = self._waiting.popleft()
-            run = Run.of(job, self._leases, self._progress)
+            run = Run(job[0], job[-1], job, self._leases, self._progress)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
         if self._no_more and not self._active:
@@ -141,7 +144,8 @@ class AsyncRunner:
             outcome = run.stop.outcome(run.stop)
         del self._active[run.number]
         duration_s = perf_counter() - begin
-        logged = self._flush_output()
+        self._flush_output()
+        logged = self._logs.used and self._logs.take()
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
         run.let_go()

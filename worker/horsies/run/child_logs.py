@@ -36,7 +36,8 @@ class RecordSender(logging.Handler):
         self._send = send
         self._budget, self._budget_of_errors = Budget(), Budget()  # a flood of others costs no error
         self._dropped = 0
-        self._has_sent = False
+        self.used = False
+        """Something was logged since the last `take`."""
 
     def install(self) -> None:
         """Called after the import of the application. Where that has configured logging, its configuration stays: what
@@ -60,12 +61,12 @@ class RecordSender(logging.Handler):
         except Exception:  # noqa: BLE001 - a format that does not fit its arguments
             self.handleError(record)
 
-    def take_sent(self) -> bool:
-        """Called after each job: whether anything was sent since the last call."""
+    def take(self) -> bool:
+        """At the end of a job: report what was left out. Returns True, as there are records before its result."""
         if self._dropped:
             self._report_dropped()
-        sent, self._has_sent = self._has_sent, False
-        return sent
+        self.used = False
+        return True
 
     def _report_dropped(self) -> None:
         count, self._dropped = self._dropped, 0
@@ -87,6 +88,7 @@ class RecordSender(logging.Handler):
     def _pass_on(
         self, record: logging.LogRecord, text: str, traceback: str | None, extra: dict[str, Any] | None
     ) -> None:
+        self.used = True
         budget = self._budget_of_errors if record.levelno >= logging.ERROR else self._budget
         if not (budget.refill() and budget.take(len(text))):
             self._dropped += 1
@@ -94,7 +96,6 @@ class RecordSender(logging.Handler):
         try:
             if self._dropped:
                 self._report_dropped()
-            self._has_sent = True
             self._send((record.levelno, record.name, text, traceback, extra or {}, extra is None))
         except OSError:
             line = text if extra is None else f"{record.levelname} {record.name}: {text}"

@@ -120,11 +120,7 @@ def _serve(
 
     logs = RecordSender(log_level, send_record)
 
-    def flush() -> bool:
-        flush_output()
-        return logs.take_sent()
-
-    plain = SyncRunner(sync_channel, flush)
+    plain = SyncRunner(sync_channel, flush_output, logs)
     runners.append(plain)
     listener = threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True)
     listener.start()
@@ -149,7 +145,7 @@ def _serve(
     many: AsyncRunner | None = None
     hooks: ChildHooks | None = None
     if coroutines or app.hooks.of_child():
-        many = AsyncRunner(async_channel, tasks, limit, leases, progress, app.tracing, flush)
+        many = AsyncRunner(async_channel, tasks, limit, leases, progress, app.tracing, flush_output, logs)
         runners.append(many)
         threads.append(many.start())
         if app.hooks.of_child():
@@ -162,7 +158,7 @@ def _serve(
         many.join()
     if hooks is not None:
         hooks.child_stopped()
-    flush()
+    flush_output()
 
 
 def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:

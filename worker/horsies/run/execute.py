@@ -58,10 +58,6 @@ class Run:
     task: CurrentTask | None = None
     """Set when it is asked for."""
 
-    @classmethod
-    def of(cls, job: Message, leases: ChildLeases, progress: ProgressTable) -> Run:
-        return cls(job[0], job[-1], job, leases, progress)
-
     def begin(self) -> None:
         """Mark the start in memory that the parent can read after a death; TaskStopped without a lease."""
         self.leases.begin(self.slot, self.number)

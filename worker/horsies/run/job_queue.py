@@ -115,8 +115,9 @@ class JobQueue:
         slot = self._free.pop()
         flight = self._flights[number] = self._by_key[job.key] = RunningJob(number, job, slot)
         self._table.assign(slot, number, confirmed_at)
-        times = job.sent_at, job.good_until
-        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs, job.context, *times, slot))
+        self.channel.send(
+            (number, job.key, job.task_name, job.args, job.kwargs, job.context, job.sent_at, job.good_until, slot)
+        )
         if self._begun < self.limit:
             self._begin(flight)
         else:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from horsies.domain.trace import Tracing
     from horsies.run.child_hooks import ChildHooks
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.child_logs import RecordSender
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
@@ -37,9 +38,10 @@ _HEARD_AFTER_S: Final = 0.05
 class SyncRunner:
     """`run` belongs to the main thread, `stop` to the thread that listens to the parent."""
 
-    def __init__(self, channel: socket.socket, flush_output: Callable[[], bool]) -> None:
+    def __init__(self, channel: socket.socket, flush_output: Callable[[], None], logs: RecordSender) -> None:
         self._channel = channel
         self._flush_output = flush_output
+        self._logs = logs
         self.current_key: str | None = None  # the job of the prints
         self._tasks: Tasks = {}
         self._leases: ChildLeases
@@ -120,7 +122,7 @@ class SyncRunner:
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
-        run = self._current = Run.of(job, self._leases, self._progress)
+        run = self._current = Run(number, job[-1], job, self._leases, self._progress)
         begin = perf_counter()
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)
@@ -128,7 +130,8 @@ class SyncRunner:
             outcome = execute(self._tasks, job, run, self._tracing, self._hooks)
         self._current = None
         duration_s = perf_counter() - begin
-        logged = self._flush_output()  # still under its key, but no longer open to a stop
+        self._flush_output()  # still under its key, but no longer open to a stop
+        logged = self._logs.used and self._logs.take()
         self.current_key = None
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes

@@ -127,8 +127,6 @@ def end_run(run: Run) -> None:
     """Its user code has ended. What it has left running reports nothing any more."""
     _running.discard(run)
     run.report = ignore_report
-    if _here.get() is run:
-        _here.set(None)
 
 
 @contextmanager
