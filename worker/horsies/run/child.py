@@ -19,6 +19,7 @@ from horsies.run.contract import (
     ChildResult,
     ChildSpec,
     Job,
+    LogRecord,
     Stream,
     TaskFacts,
 )
@@ -57,6 +58,7 @@ class Child:
         guard: Guard,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
+        on_log: Callable[[Child, str | None, LogRecord], None],
         on_progress: Callable[[str, Reading], None],
     ) -> None:
         self.spec = spec
@@ -68,6 +70,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._on_result = on_result
         self._on_output = on_output
+        self._on_log = on_log
         self._on_progress = on_progress
         self._on_exit: Callable[[Child, ChildExit], None] | None = None  # set when it is ready
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -107,6 +110,7 @@ class Child:
         *,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
+        on_log: Callable[[Child, str | None, LogRecord], None],
         on_progress: Callable[[str, Reading], None],
         on_exit: Callable[[Child, ChildExit], None],
     ) -> Child:
@@ -116,7 +120,7 @@ class Child:
         and with read_progress(). on_exit is the last one, called exactly once,
         after every result that the child had sent, also after close() and kill().
         """
-        child = cls(spec, guard, on_result, on_output, on_progress)
+        child = cls(spec, guard, on_result, on_output, on_log, on_progress)
         try:
             async with asyncio.timeout(spec.start_timeout_s):
                 await child._ready
@@ -226,6 +230,7 @@ class Child:
             ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
             on_begin=self._title.begun,
             before_results=self._read_outputs,
+            read_logs=self._control.drain,
             on_progress=self._on_progress,
             on_result=self._result,
             on_end=self._lost,
@@ -303,6 +308,11 @@ class Child:
             if kind == "stack":
                 self._stacks.heard(*rest)
                 continue
+            if kind == "log":
+                key, record = rest
+                self._last_words.append(record[2])
+                self._on_log(self, key or self._only_key(), record)
+                continue
             if self._ready.done():
                 return
             if kind == "failed":
@@ -338,6 +348,7 @@ class Child:
 
     def _exited(self, returncode: int) -> None:
         self._finishing = True
+        self._control.drain()
         plain, many = (track.on_child_exit() for track in self._tracks)
         self._table.close()
         self._progress.close()

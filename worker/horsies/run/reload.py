@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from horsies.run.contract import ChildFailed
-from horsies.run.events import Seconds
+from horsies.run.log_format import Seconds
 from horsies.run.metrics.probes import Phase
 from horsies.run.watcher import Watcher, project_roots
 from horsies.workflow.definition import find_definition, known_definitions
