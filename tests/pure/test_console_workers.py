@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,7 +15,7 @@ from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import zone_of
-from horsies_tui.widgets.steady_order import as_before
+from horsies_tui.widgets.steady_order import SteadyOrder
 from horsies_tui.workers.order import WorkerSort, by_host, in_order
 from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 
@@ -161,8 +162,10 @@ WORKERS = st.lists(st.integers(1, 30), unique=True).map(lambda numbers: [a_worke
 def test_who_was_there_keeps_its_place_and_who_is_new_stands_below(
     before: list[WorkerRow], now: list[WorkerRow]
 ) -> None:
+    order, by_name = SteadyOrder(), partial(in_order, sort=WorkerSort.NAME)
+    order.arranged(before, (), by_name, 0.0, busy=False, moves=False)
     places = [row.id for row in before]
-    found = [row.id for row in as_before(now, places, lambda new: in_order(new, WorkerSort.NAME))]
+    found = [row.id for row in order.arranged(now, before, by_name, 9.0, busy=True, moves=False)]
     kept = [worker_id for worker_id in places if worker_id in found]
     assert sorted(found) == sorted(row.id for row in now)
     assert found[: len(kept)] == kept
