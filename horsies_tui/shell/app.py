@@ -134,7 +134,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     async def on_mount(self) -> None:
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
-        self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
+        self.app_resume_signal.subscribe(self, lambda _app: self.screen.refresh(layout=True))
         self.app_suspend_signal.subscribe(self, lambda _app: self.attention.give_back(), immediate=True)
         if self.options.clusters:
             self._pick(forced=True)
@@ -255,7 +255,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.options = replace(self.options, filter=filter_text, task_id=None, clusters=())
         self.footer.message_over()
         await self._session.stop()
-        self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
+        options = f"--context {context.shown_name}"
+        self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context, options))
         self._session.start()
         await self.stage.use(self.link)
 

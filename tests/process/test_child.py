@@ -179,7 +179,7 @@ async def test_a_task_runs_with_its_arguments_and_its_result_is_ready_to_be_stor
     assert 0 <= result.duration_s < 1
     watched.child.submit(Job("named", "echo", '["a"]', '{"b":1}'), clock())
     assert ok_of(await watched.result_of("named")) == [["a"], {"b": 1}]
-    assert watched.child.task_names >= {"add", "nothing", "nothing_async"}
+    assert watched.child.facts.keys() >= {"add", "nothing", "nothing_async"}
 
 
 async def test_a_returned_error_keeps_its_code(watched: Watched) -> None:

@@ -119,6 +119,7 @@ def test_a_fresh_machine_goes_from_nothing_to_ready(environ: dict[str, str], sho
     made = run(environ, "db", "init")
     assert made.returncode == 0, made.stderr
     assert "is ready" in made.stdout
+    assert "note: nothing else is configured" in made.stderr
     assert "nothing to do" in run(environ, "db", "init").stdout
     after = run(environ, "db", "status")
     assert after.returncode == 0
@@ -352,7 +353,7 @@ async def test_trouble_with_tls_is_named(answer: bytes, says: str) -> None:
     assert "sslmode" in (error.help_text or "")
 
 
-async def test_an_embedded_server_that_nobody_waits_for_any_more_is_let_go(
+async def test_an_embedded_server_that_is_no_longer_waited_for_is_released(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, has_it, may_return = Place(short_directory), threading.Event(), threading.Event()

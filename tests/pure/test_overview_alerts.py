@@ -190,7 +190,7 @@ def test_a_queue_grows_when_more_comes_than_goes() -> None:
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
 
 
-def test_of_a_queue_that_nobody_serves_only_the_report_tells() -> None:
+def test_a_queue_without_a_worker_is_only_in_the_report() -> None:
     queue = a_queue(due=1204, oldest_due_at=ago(900), workers=0)
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 0)})) == ()
 
@@ -243,7 +243,7 @@ def test_clocks_and_settings_that_differ_are_told_with_the_workers() -> None:
     assert parse_workers(alert.workers or "").text == "-status:lost,died,stopped"
 
 
-def test_a_sweep_that_nobody_runs_hurts_as_long_as_somebody_could() -> None:
+def test_a_sweep_that_is_not_run_is_an_alert_while_a_worker_lives() -> None:
     late = SweepState(ago(200), "web-1", 30_000, 0.0)
     alert = only(a_glance(report=a_report(sweep=late)))
     assert (alert.level, alert.evidence) == (Level.CRITICAL, "last recovery sweep 3m ago, due every 30s")

@@ -311,7 +311,7 @@ async def test_an_async_task_runs_in_the_loop_of_the_test() -> None:
     assert heard == [asyncio.get_running_loop()]
 
 
-async def test_a_plain_task_finds_no_running_loop_whoever_sends_it() -> None:
+async def test_a_plain_task_finds_no_running_loop_however_it_is_sent() -> None:
     with inline(app) as queue:
         handles = [loop_of_its_own.send().unwrap(), (await loop_of_its_own.send_async()).unwrap()]
         await loop_of_its_own.schedule_async(60)

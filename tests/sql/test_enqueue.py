@@ -192,7 +192,7 @@ async def test_a_repeated_send_with_a_key_is_the_same_send_not_a_duplicate(broke
 
 
 @pytest.mark.parametrize(("end", "expected"), [("COMMIT", LIVE_DUPLICATE), ("ROLLBACK", CREATED)])
-async def test_a_key_in_an_open_transaction_is_waited_for_and_nobody_else_waits_with_it(
+async def test_a_key_in_an_open_transaction_makes_only_the_send_of_the_same_key_wait(
     broker: PostgresBroker,
     connection: asyncpg.Connection,
     other: asyncpg.Connection,

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.queues import DEFAULT_QUEUE
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, raise_collected
 from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
 from horsies.task import bulk, define, suppression
-from horsies.task.checks import DEFAULT_QUEUE, queue_problem
+from horsies.task.checks import queue_problem
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.spec import WorkflowSpec
 
@@ -68,6 +70,7 @@ class Horsies:
         self._tracing: Tracing | None = None
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
+        self._database: DatabaseChoice | None = None
 
     @overload
     def task(self, task_name: str, func: None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
@@ -256,6 +259,22 @@ class Horsies:
                 if self._broker is None:
                     self._broker = self._make_broker()
         return self._broker
+
+    @property
+    def database(self) -> DatabaseChoice:
+        """The database of this application, and why it is that one."""
+        return self._database or DatabaseChoice(self.config.broker.url, "configured as PostgresConfig.database_url")
+
+    def use_database(self, choice: DatabaseChoice) -> None:
+        """From now on it is this one, for sends, too: the command line of a worker may name another than the code."""
+        assert choice.url is not None, "an application is configured with one"
+        self._database = choice
+        if choice.url.secret_text == self.config.broker.url.secret_text:
+            return
+        broker = self.config.broker.model_copy(update={"database_url": choice.url.secret_text})
+        self.config = self.config.model_copy(update={"broker": broker})
+        if self._broker is not None:
+            self._broker.config = broker
 
     def _make_broker(self) -> PostgresBroker:
         try:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.config.which_database import advise
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
@@ -215,7 +216,7 @@ class PostgresBroker:
         try:
             return Ok(on_callers_blocking(connection, work))
         except (CallerConnectionError, ValueError) as error:
-            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
 
     async def perform_on_callers_async(
         self, connection: object, work: Callable[[Any], Awaitable[T]]
@@ -224,7 +225,7 @@ class PostgresBroker:
         try:
             return Ok(await on_callers(connection, work))
         except (CallerConnectionError, ValueError) as error:
-            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
 
     def close(self) -> BrokerResult[None]:
         """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
@@ -290,13 +291,13 @@ class PostgresBroker:
         try:
             return self._thread.run_sync(work)
         except LoopClosed as error:
-            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+            return Err(explained(BrokerErrorCode.NO_BROKER, error, self.config))
 
     async def _awaited(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
         try:
             return await self._thread.run_from_any_loop(work)
         except LoopClosed as error:
-            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+            return Err(explained(BrokerErrorCode.NO_BROKER, error, self.config))
 
     # From here on, everything runs on the thread's loop.
 
@@ -311,7 +312,7 @@ class PostgresBroker:
             except (*CONNECTION_ERRORS, ValueError) as error:  # ValueError: a request or a row that makes no sense
                 pause = next(pauses, None)
                 if pause is None or not is_transient(error):
-                    return Err(_explained(code, error))
+                    return Err(explained(code, error, self.config))
             await asyncio.sleep(pause)
 
     async def _connected(self) -> Link:
@@ -403,11 +404,12 @@ def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
     return sent
 
 
-def _explained(code: BrokerErrorCode, error: Exception) -> BrokerOperationError:
+def explained(code: BrokerErrorCode, error: Exception, config: PostgresConfig) -> BrokerOperationError:
     if isinstance(error, SchemaError):
         code = BrokerErrorCode.SCHEMA_INIT_FAILED
     if isinstance(error, HorsiesError):
-        text = error.message + (f"; {error.help_text}" if error.help_text else "")
+        help_text = advise(error.help_text or "", f"--database-url '{config.url}'")
+        text = error.message + (f"; {help_text}" if help_text else "")
     else:
         text = str(error) or type(error).__name__
     return BrokerOperationError(code, mask(text), retryable=is_transient(error), exception=error)

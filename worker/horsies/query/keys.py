@@ -224,13 +224,15 @@ KEYS: Final = keyed(
     ),
 )
 
-_GRAMMAR: Final = (
+WORDS: Final = (
     "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
     "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
-    "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
-    "* matches any text, ? any character. Quotes, or a backslash, take what follows literally.",
-    "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all.",
 )
+WILDCARDS: Final = "* matches any text, ? any character. Quotes, or a backslash, take what follows literally."
+NAME_OR_ID: Final = (
+    "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all."
+)
+"""Sentences for the grammar of several languages."""
 
 
 _STATES_ELSEWHERE: Final = {
@@ -249,7 +251,12 @@ TASKS: Final = Language(
     KEYS,
     STATES,
     _STATES_ELSEWHERE,
-    _GRAMMAR,
+    (
+        *WORDS,
+        "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
+        WILDCARDS,
+        NAME_OR_ID,
+    ),
     "status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",
     _STATUSES,
     BareWords("task_name", "task.id"),

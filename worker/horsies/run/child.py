@@ -12,7 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.run.channel import Channel
-from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
+from horsies.run.contract import (
+    TASK_INTERRUPTED,
+    ChildExit,
+    ChildFailed,
+    ChildResult,
+    ChildSpec,
+    Job,
+    Stream,
+    TaskFacts,
+)
 from horsies.run.guard import LeaseTable, clock
 from horsies.run.job_queue import JobQueue, LostJobs
 from horsies.run.leases import memory_for, shared_memory
@@ -52,7 +61,9 @@ class Child:
     ) -> None:
         self.spec = spec
         self.guard = guard
-        self.task_names: frozenset[str] = frozenset()
+        self.facts: dict[str, TaskFacts] = {}
+        self.config_text = ""
+        """The configuration that it has imported, to be compared with that of another child."""
         self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
         self._loop = asyncio.get_running_loop()
         self._on_result = on_result
@@ -193,6 +204,10 @@ class Child:
         """SIGKILL."""
         self._process.kill()
 
+    def retire(self) -> None:
+        """Take no more jobs; the process ends after those that it has."""
+        self._finish()
+
     async def close(self, grace_s: float) -> None:
         """Send no more jobs; wait until the submitted ones and the child have ended, or kill it after `grace_s`."""
         self._finish()
@@ -255,7 +270,7 @@ class Child:
         spec = self.spec
         self._control.send(
             (
-                *(spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency),
+                *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
                 *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms)),
             )
         )
@@ -293,8 +308,9 @@ class Child:
             if kind == "failed":
                 self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
             else:
-                names, coroutines, self._stacks.listener, self._stacks.threads = rest
-                self.task_names, self._coroutines = frozenset(names), frozenset(coroutines)
+                facts, self.config_text, self._stacks.listener, self._stacks.threads = rest
+                self.facts = {name: TaskFacts(*each) for name, *each in facts}
+                self._coroutines = frozenset(name for name, task in self.facts.items() if task.is_async)
                 self._ready.set_result(None)
 
     def _lost(self) -> None:

@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from setproctitle import setproctitle
 
+from horsies import discovery
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.url import DatabaseUrl
 from horsies.discovery import LOGGER
 from horsies.domain.codec import clean_text
-from horsies.domain.errors import HorsiesError
+from horsies.domain.errors import HorsiesError, flatten
 from horsies.locate import locate_app
 from horsies.run.async_runner import AsyncRunner, current_key
 from horsies.run.child_leases import ChildLeases, end_with_guard
@@ -105,7 +108,7 @@ def _serve(
     async_channel: socket.socket,
 ) -> None:
     parent = Parent(control)
-    (locator, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
+    (locator, database_url, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
     setproctitle(title)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
@@ -116,7 +119,7 @@ def _serve(
     _take_sigterm(plain)
 
     sys.path[:] = path
-    tasks, tracing = _load(locator, parent)
+    tasks, tracing, config = _load(locator, database_url, parent)
     logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
     # Again: modules of the application may have replaced our handlers with their own.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -135,7 +138,8 @@ def _serve(
         runners.append(many)
         threads.append(many.start())
     leases.start()
-    parent.say("ready", list(tasks), coroutines, listener.native_id, threads)
+    facts = [(name, task.is_async, task.timeout_ms, task.requeue_on_interrupt) for name, task in tasks.items()]
+    parent.say("ready", facts, config, listener.native_id, threads)
     plain.run(tasks, leases, progress, tracing)
     if coroutines:
         many.join()
@@ -164,19 +168,40 @@ def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) 
         return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
-def _load(locator: str, parent: Parent) -> tuple[Tasks, Tracing | None]:
-    """The application's tasks, and its tracing; if it cannot be imported, the parent gets the reason, and this ends."""
+def _load(locator: str, database_url: str | None, parent: Parent) -> tuple[Tasks, Tracing | None, str]:
+    """The application's tasks, its tracing, its configuration as text.
+
+    If it cannot be imported, the parent gets the reason, and this process ends.
+    """
     try:
         with _discovery_logs():
             app = locate_app(locator)
+            if database_url is not None:
+                app.use_database(DatabaseChoice(DatabaseUrl.parse(database_url), "that of the worker"))
             app.import_task_modules()
-        return dict(app.tasks), app.tracing
+        return dict(app.tasks), app.tracing, repr(app.config)
     except HorsiesError as error:
-        reason = str(error)
+        reason = "\n".join([str(error), *map(_cause, flatten([error]))]).rstrip()
     except BaseException:  # noqa: BLE001 - the user's modules run in here
         reason = traceback.format_exc()
     parent.say("failed", clean_text(reason, _REASON_LIMIT))
     os._exit(1)
+
+
+def _cause(error: HorsiesError) -> str:
+    """The traceback of what a module raised when it was imported; without it, only the place is known."""
+    cause = error.__cause__
+    if cause is None:
+        return ""
+    frames = cause.__traceback__
+    while frames is not None and _imports(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(cause), cause, frames))
+
+
+def _imports(filename: str) -> bool:
+    """Whether it is a file of what imports modules: a reader looks for the line in their own."""
+    return filename == discovery.__file__ or "importlib" in filename
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from horsies.domain.codes import StopCode
@@ -79,7 +79,18 @@ class ChildSpec:
     title: str
     log_level: str
     terms: LeaseTerms
+    database_url: str | None = field(default=None, repr=False)
+    """The worker's, for what tasks send; None leaves the application its own."""
     start_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What a worker has to know of a task to claim and run it; all else is known to its children alone."""
+
+    is_async: bool
+    timeout_ms: int | None
+    requeue_on_interrupt: bool | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from horsies.config.contexts import DatabaseChoice
     from horsies.domain.errors import HorsiesError
     from horsies.hooks import Event
     from horsies.lifecycle.finishing import Outcome
@@ -246,6 +247,19 @@ class Events:
         fields = {"hook": hook, "of": event, "error": words}
         self._logger.log(logging.ERROR, "hook failed", extra={"fields": fields}, exc_info=None if why else error)
 
+    def not_reloaded(self, files: str, reason: str, traceback: str) -> None:
+        """Files of the project have changed and cannot be imported."""
+        fields = {"traceback": traceback} if traceback else {"reason": reason}
+        now = "the code of before goes on until the next change"
+        self._log(logging.ERROR, f"not reloaded {files}", now=now, **fields)
+
+    def other_databases(self, choice: DatabaseChoice) -> None:
+        """What else could be meant: a send of a process that has the application's own URL goes there."""
+        for other in choice.passed_over:
+            level = logging.WARNING if other.by_application else logging.INFO
+            used, told = f"{choice.url} ({choice.reason})", f"{other.url} ({other.reason})"
+            self._log(level, "one of two databases", used=used, not_used=told)
+
     def note(self, text: str, **fields: Any) -> None:
         self._log(logging.INFO, text, **fields)
 
@@ -290,7 +304,9 @@ class HumanFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         event = record.getMessage()
         rest = {
-            name: value for name, value in fields.items() if value is not None and name not in ("task", "id", "line")
+            name: value
+            for name, value in fields.items()
+            if value is not None and name not in ("task", "id", "line", "traceback")
         }
         words = [fields.get("task"), *(f"{name}={value}" for name, value in rest.items()), fields.get("id")]
         label = f"{event:<11}"
@@ -301,6 +317,8 @@ class HumanFormatter(logging.Formatter):
         text = " ".join([clock, label, *(str(word) for word in words if word)])
         if "line" in fields:
             text += f" | {fields['line']}"
+        if "traceback" in fields:
+            text += f"\n{fields['traceback']}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         return text

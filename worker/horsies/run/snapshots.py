@@ -62,6 +62,11 @@ class Snapshots:
         self._process.cpu_percent()  # the first call only sets the start of the next measurement
         self.memory_mb = 0.0
 
+    def learn(self, task_names: Iterable[str]) -> None:
+        """Other tasks than before; the next row has them."""
+        self._task_names = sorted(task_names)
+        self._written = 0
+
     async def step(self) -> None:
         snapshot = self._take()
         async with self.lane.turn() as connection:

@@ -93,7 +93,7 @@ class Sender:
     def attempt(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
-        """A send of whose failure nothing is said yet. It makes the transaction of the caller fail."""
+        """A send whose failure is not logged or raised yet; it makes the transaction of the caller fail."""
         sent = self._attempt(args, kwargs, options)
         if isinstance(sent, Err):
             abort(options.connection, self._app.config)

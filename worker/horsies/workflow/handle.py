@@ -216,7 +216,8 @@ class WorkflowHandle(Generic[T]):
             return self._failure(RetrievalCode.WORKFLOW_NOT_FOUND, _NO_WORKFLOW)
         if outcome.is_final:
             return outcome.result()
-        message = f"the workflow was still {outcome.status} after {timeout_ms} ms"
+        waited = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
+        message = f"the workflow was still {outcome.status} {waited}"
         return self._failure(RetrievalCode.WAIT_TIMEOUT, message, timeout_ms=timeout_ms)
 
     def _node_ended(self, answer: BrokerResult[NodeOutcome | None], node_id: str) -> TaskResult[Any, TaskError]:

@@ -27,9 +27,9 @@ from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, Tas
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A level takes up to seven frames of Python's default 1 000 here, and the caller has a stack of its own.
+# A level takes up to seven frames of Python's default 1,000 here, and the caller has a stack of its own.
 MAX_DEPTH: Final = 100
-# 4 214 digits. Python refuses to read integers of more than 4 300 from text.
+# 4,214 digits. Python refuses to read integers of more than 4,300 from text.
 MAX_INTEGER_BITS: Final = 14_000
 
 _WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
@@ -94,7 +94,7 @@ class _Writer:
 
     def integer(self, value: int) -> int:
         if value.bit_length() > MAX_INTEGER_BITS:
-            raise self.refusal("the integer has more than 4 214 digits; send it as a string")
+            raise self.refusal("the integer has more than 4,214 digits; send it as a string")
         return value
 
     def number(self, value: float) -> float:
