@@ -162,7 +162,7 @@ def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
     if eligible:
         lines += [Fact("" if place else "effect", text) for place, text in enumerate(preview.consequences)]
     if preview.filter is not None:
-        everything = preview.filter or "everything, it is empty"
+        everything = preview.filter or "empty, so everything"
         lines.append(Fact("filter", f"{everything}   (these {len(eligible) + len(refused):,}, and none sent later)"))
     lines.append(Fact("same from the CLI", preview.command, Tone.MUTED))
     return lines

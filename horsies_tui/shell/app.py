@@ -134,7 +134,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     async def on_mount(self) -> None:
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
-        self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
+        self.app_resume_signal.subscribe(self, lambda _app: self.screen.refresh(layout=True))
         self.app_suspend_signal.subscribe(self, lambda _app: self.attention.give_back(), immediate=True)
         if self.options.clusters:
             self._pick(forced=True)

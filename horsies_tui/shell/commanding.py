@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from horsies_tui.options import ConsoleOptions
     from horsies_tui.shell.operation_flow import OperationFlow
     from horsies_tui.shell.stage import Stage
-    from horsies_tui.view import ConsoleView
+    from horsies_tui.view import Console, ConsoleView
 
 _KINDS: Final[Mapping[str, TargetKind]] = {
     "overview": "queue",
@@ -319,7 +319,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         elif why := why_not_here(self):
             self.say_error(f"{why}: the file would be on the server")
         else:
-            self.export_line.start(self, export, form, path)
+            self.export_line.start(cast("Console", self), export, form, path)
 
     def _use_theme(self, name: str) -> None:
         if name in themes.THEMES:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from horsies.cli.exporting import Export
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.shell.commanding import CommandingApp
+    from horsies_tui.view import Console
 
-_TOLD_EVERY_S: Final = 0.5
+_SHOWN_EVERY_S: Final = 0.5
 _PAUSE_S: Final = 0.001
 """A key takes several steps of the loop; each would wait for some rows of the export."""
 
@@ -38,21 +38,22 @@ class ExportLine(LineCell):
         super().__init__(id="export")
         self._glyphs = glyphs
         self._writing: Worker[None] | None = None
-        self._told_at = 0.0
+        self._shown_at = 0.0
 
     @property
     def is_running(self) -> bool:
         return self._writing is not None and not self._writing.is_finished
 
-    def start(self, app: CommandingApp, export: Export[Any], form: Format, path: str) -> None:
+    def start(self, console: Console, export: Export[Any], form: Format, path: str) -> None:
+        link = console.link
         if self.is_running:
-            app.say_error("an export is running already; esc stops it")
+            console.say_error("an export is running already; esc stops it")
             return
-        at = app.link.clock.now()
+        at = link.clock.now()
         wanted = path or f"horsies-{export.name}-{at:%Y%m%dT%H%M%SZ}.{form}"
-        self._told_at = 0.0
-        work = self._write(app, app.link, export, form, Path(wanted).expanduser())
-        self._writing = app.run_worker(work, group="export", exit_on_error=True)
+        self._shown_at = 0.0
+        work = self._write(console, link, export, form, Path(wanted).expanduser())
+        self._writing = self.run_worker(work, group="export", exit_on_error=True)
 
     def stop(self) -> bool:
         """False if there is nothing to stop."""
@@ -61,35 +62,35 @@ class ExportLine(LineCell):
         self._writing.cancel()
         return True
 
-    async def _write(self, app: CommandingApp, link: Link, export: Export[Any], form: Format, path: Path) -> None:
+    async def _write(self, console: Console, link: Link, export: Export[Any], form: Format, path: Path) -> None:
         began, done = link.clock.monotonic(), 0
 
-        def tell(rows: int) -> None:
+        def show(rows: int) -> None:
             nonlocal done
             done = rows
             now = link.clock.monotonic()
-            if now - self._told_at >= _TOLD_EVERY_S:
-                self._told_at = now
+            if now - self._shown_at >= _SHOWN_EVERY_S:
+                self._shown_at = now
                 self._show(f"exporting to {path}: {number(rows)} {export.name}, {stop} stops")
 
-        stop = key_for("app.back", app.screen, self._glyphs)
+        stop = key_for("app.back", self.app.screen, self._glyphs)
         self._show(f"exporting to {path}, {stop} stops")
         try:
             with new_file(path) as out:
                 async with link.connected("console export") as conn:
-                    rows = await export_rows(conn, export, form, out, tell, pause_s=_PAUSE_S)
+                    rows = await export_rows(conn, export, form, out, show, pause_s=_PAUSE_S)
                     written = out.tell()
         except HorsiesError as error:
-            app.say_error(error.message)
+            console.say_error(error.message)
         except CONNECTION_ERRORS as error:
-            app.say_error(f"the export stopped after {number(done)} rows, nothing was written: {sentence(error)}")
+            console.say_error(f"the export stopped after {number(done)} rows, nothing was written: {sentence(error)}")
         except BaseException:
-            if app.is_running:
-                app.say(f"the export was stopped after {number(done)} rows; nothing was written")
+            if self.app.is_running:
+                console.say(f"the export was stopped after {number(done)} rows; nothing was written")
             raise
         else:
             took = ticking(timedelta(seconds=link.clock.monotonic() - began))
-            app.say(f"{number(rows)} {export.name} in {path}, {size(written)} in {took}")
+            console.say(f"{number(rows)} {export.name} in {path}, {size(written)} in {took}")
         finally:
             self._show("")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.command import Hits
 
     from horsies_tui.actions import Action
-    from horsies_tui.shell.app import ConsoleApp
+    from horsies_tui.shell.commanding import CommandingApp
     from horsies_tui.shell.tabs import Tab
     from horsies_tui.view import Console
 
@@ -87,7 +87,7 @@ class ActionCommands(Provider):
         return key_label(action.keys[0], ascii_only=cast("Console", self.app).options.ascii)
 
     async def _run(self, action: Action, tab: Tab | None) -> None:
-        console, app, key = cast("Console", self.app), cast("ConsoleApp", self.app), self._key(action)
+        console, app, key = cast("Console", self.app), cast("CommandingApp", self.app), self._key(action)
         if tab is None:
             console.say(f"{key} {action.label}: {action.help} It works where that is open: {TITLES[action.scope]}.")
             return
@@ -127,7 +127,7 @@ class NamedFilters(Provider):
                 yield Hit(score, matcher.highlight(words), run, help=text)
 
     def _filters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
-        app = cast("ConsoleApp", self.app)
+        app = cast("CommandingApp", self.app)
         for tab in TABS:
             for name, text in app.options.config.filters_of(tab.name).items():
                 place = "" if tab.name == "tasks" else f"  {tab.name}"

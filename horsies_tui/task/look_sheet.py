@@ -15,7 +15,7 @@ from textual.content import Content
 from horsies.cli.formatting import lasting
 from horsies.domain.errors import HorsiesError
 from horsies.operations.formatting import counted
-from horsies.operations.looking import answer_to, ask_again, close, look_at, why_not
+from horsies.operations.looking import answer_to, ask_again, close, look_at, why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 from horsies_tui.actions import Scope, bindings
@@ -76,7 +76,7 @@ class _Lines(RowTable[LookRow]):
 
 
 class LookSheet(Sheet[None]):
-    """Nothing is asked any more as soon as it is closed."""
+    """The worker is asked only while the sheet is open."""
 
     BINDINGS = bindings(Scope.SHEET)
     AUTO_FOCUS = "RowTable"
@@ -148,13 +148,11 @@ class LookSheet(Sheet[None]):
         elif found is not None and "frames" in found:
             self._take_stack(found, answer)
         if answer.is_last:
-            self._say(why_not(look, answer))
+            self._say(why_no_more(look, answer))
         elif self._kind == "stack" and found is not None:
             self._say(self._about(look, answer, found))
         else:
-            self._say(
-                f"{counted(len(self._output), 'line')}; it is followed" if self._output else "nothing written yet"
-            )
+            self._say(f"{counted(len(self._output), 'line')}; following" if self._output else "nothing written yet")
 
     def _take_output(self, found: Mapping[str, Any], now: datetime) -> None:
         """The newest line stays in view while the cursor is on it."""

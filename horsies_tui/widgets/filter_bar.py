@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual import on
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.widget import Widget
-from textual.widgets import Input
 
 from horsies.query import Completion, FilterError, Problem, completions, parse
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.filter_input import FilterInput
 from horsies_tui.widgets.suggestions import Suggestions
+from horsies_tui.widgets.typed_line import TypedLine, repairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +28,7 @@ PLACEHOLDER: Final = "filter, as in status:failed queue:mail name:send_* since:1
 MOST_REMEMBERED: Final = 50
 
 
-class FilterBar(Widget):
+class FilterBar(TypedLine):
     """An invalid filter is never applied: the bar stays open and marks the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.FILTER)]
@@ -82,11 +80,10 @@ class FilterBar(Widget):
         """The saved filters, offered while the bar is empty."""
         self._applied = ""
         self._remembered: list[str] = []
-        self._back = 0
         self._open = False
 
     def compose(self) -> ComposeResult:
-        self._field = FilterInput(placeholder=self._placeholder)
+        self._field = FilterInput(id="filter-text", placeholder=self._placeholder)
         self._suggestions = Suggestions()
         prompt = LineCell()
         prompt.put("/")
@@ -139,17 +136,6 @@ class FilterBar(Widget):
         if self._open and self.screen.is_active and self.app.app_focus:
             self._close(None)
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self._open:
-            self._suggest()
-
-    @on(Suggestions.Taken)
-    def _clicked(self, message: Suggestions.Taken) -> None:
-        message.stop()
-        self._take(message.offer)
-
     def action_apply(self) -> None:
         """Apply the filter; if a suggestion is selected, take that first."""
         if (chosen := self._suggestions.chosen) is not None:
@@ -166,22 +152,6 @@ class FilterBar(Widget):
     def action_leave(self) -> None:
         self._close(None)
 
-    def action_complete(self) -> None:
-        offer = self._suggestions.chosen or self._suggestions.first
-        if offer is not None:
-            self._take(offer)
-
-    def action_below(self) -> None:
-        if self._back:
-            self._recall(-1)
-        else:
-            self._suggestions.move(1)
-
-    def action_above(self) -> None:
-        """Move up in the suggestions; above the first one, recall earlier filters."""
-        if not self._suggestions.move(-1):
-            self._recall(1)
-
     def _begin(self) -> None:
         if not self._open:
             self._open, self._back = True, 0
@@ -197,10 +167,6 @@ class FilterBar(Widget):
         self._write(self._applied)
         self.post_message(self.Closed(self, understood))
 
-    def _write(self, text: str) -> None:
-        self._field.value = text
-        self._field.cursor_position = len(text)
-
     def _suggest(self) -> None:
         """An error in the word at the cursor is not reported while suggestions could still complete it."""
         text, cursor = self.text, self._field.cursor_position
@@ -208,7 +174,7 @@ class FilterBar(Widget):
         offers += [each for each in completions(text, cursor, self.values, self._language) if _says_more(each, text)]
         problems = [each for each in self._problems(text) if not (offers and each.start <= cursor <= each.end)]
         self._field.mark(problems)
-        self._suggestions.show(str(problems[0]) if problems else "", offers or _repairs(problems))
+        self._suggestions.show(str(problems[0]) if problems else "", offers or repairs(problems[:1]))
 
     def _problems(self, text: str) -> list[Problem]:
         try:
@@ -221,35 +187,17 @@ class FilterBar(Widget):
         """Enter on an invalid filter: mark every error, and move the cursor to the first one."""
         self._field.cursor_position = problems[0].end
         self._field.mark(problems)
-        self._suggestions.show(str(problems[0]), _repairs(problems))
+        self._suggestions.show(str(problems[0]), repairs(problems[:1]))
 
     def _named(self) -> list[Completion]:
         return [Completion(0, len(self.text), text, name) for name, text in self.named().items()]
-
-    def _take(self, offer: Completion) -> None:
-        text = self.text
-        self._field.value = text[: offer.start] + offer.text + text[offer.end :]
-        self._field.cursor_position = offer.start + len(offer.text)
-        self._suggest()
 
     def _remember(self, text: str) -> None:
         if text:
             self._remembered = [text, *(other for other in self._remembered if other != text)][:MOST_REMEMBERED]
 
-    def _recall(self, step: int) -> None:
-        back = min(self._back + step, len(self._remembered))
-        if back != self._back:
-            self._back = back
-            self._write(self._remembered[back - 1] if back else self._applied)
-
-
-def _repairs(problems: Sequence[Problem]) -> list[Completion]:
-    """Suggested corrections for the first error."""
-    return [
-        Completion(each.start, each.end, each.suggestion, "tab puts it there")
-        for each in problems[:1]
-        if each.suggestion is not None
-    ]
+    def _earlier(self) -> Sequence[str]:
+        return self._remembered
 
 
 def _says_more(offer: Completion, text: str) -> bool:

@@ -76,7 +76,7 @@ async def start(connection: asyncpg.Connection, ledger: Path, label: str, size: 
     return workflow_id
 
 
-async def test_a_worker_stopped_in_the_middle_of_an_advance_halts_nobody(database: str, tmp_path: Path) -> None:
+async def test_a_worker_stopped_in_the_middle_of_an_advance_stops_no_other(database: str, tmp_path: Path) -> None:
     async with scene(
         database, tmp_path, "a worker stopped while it advances", TEST_STALE_MS="4000", TEST_BEAT_MS="1000"
     ) as cluster:

@@ -55,7 +55,7 @@ def fill(place: Path) -> Path:
 
 
 @pytest.mark.chaos
-async def test_a_full_disk_loses_nothing_and_buries_nobody(
+async def test_a_full_disk_loses_no_task_and_counts_no_living_run_as_crashed(
     embedded_server: EmbeddedServer, embedded_database: str, small_disk: Path, tmp_path: Path
 ) -> None:
     quick = {"TEST_STALE_MS": "3000", "TEST_BEAT_MS": "1000"}

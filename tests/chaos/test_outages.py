@@ -52,7 +52,7 @@ async def kill(cluster: Scene, number: int) -> None:
     await asyncio.to_thread(worker.wait)
 
 
-async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
+async def test_a_new_worker_after_an_outage_counts_no_living_run_as_crashed(tmp_path: Path) -> None:
     """15 s without a server, then a new worker and a manual sweep at once: 60 of 60 runs were counted as crashed."""
     async with (
         own_server() as server,
@@ -118,7 +118,7 @@ async def locked(connection: asyncpg.Connection, table: str, seconds: float) -> 
 
 
 @pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks", "horsies_pulse"])
-async def test_a_locked_table_buries_nobody(database: str, tmp_path: Path, table: str) -> None:
+async def test_a_locked_table_makes_no_living_run_count_as_crashed(database: str, tmp_path: Path, table: str) -> None:
     async with scene(database, tmp_path, f"{table} locked for 12 s") as cluster:
         await cluster.worker("--processes", "8")
         labels = await cluster.send("work", 8, 25.0)

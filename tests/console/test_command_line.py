@@ -20,10 +20,11 @@ from verb_steps import until
 from horsies.config.contexts import DatabaseChoice, read_config_file
 from horsies.config.url import DatabaseUrl
 from horsies_tui.actions import live_actions
-from horsies_tui.command.line import CommandInput, CommandLine
+from horsies_tui.command.line import CommandLine
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.preview_sheet import PreviewSheet
+from horsies_tui.widgets.typed_line import TypedInput
 
 ONE = "019a7c2e-9999-7000-8000-0000feedf00d"
 
@@ -31,8 +32,8 @@ ONE = "019a7c2e-9999-7000-8000-0000feedf00d"
 class Commanded(Screen):
     async def command(self, text: str) -> None:
         await self.press("colon")
-        await until(self.pilot, lambda: isinstance(self.app.focused, CommandInput), "opened")
-        self.app.query_one(CommandInput).value = text
+        await until(self.pilot, lambda: isinstance(self.app.focused, TypedInput), "opened")
+        self.app.query_one("#command-text", TypedInput).value = text
         await self.press("end", "enter")
 
     @property
@@ -126,9 +127,9 @@ async def _wrong_lines_and_history(screen: Commanded) -> None:
     await screen.press("tab", "escape")
     await until(screen.pilot, lambda: not screen.app.query_one(CommandLine).display, "left")
     await screen.press("colon", "up")
-    assert screen.app.query_one(CommandInput).value == "undo"
+    assert screen.app.query_one("#command-text", TypedInput).value == "undo"
     await screen.press("up", "up", "down")
-    assert screen.app.query_one(CommandInput).value == "drain"
+    assert screen.app.query_one("#command-text", TypedInput).value == "drain"
     await screen.press("escape", "j")
     assert screen.cursor
 

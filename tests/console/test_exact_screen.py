@@ -1,4 +1,4 @@
-"""Partial updates work at every colour depth that a terminal may have."""
+"""Only changes are sent, at every colour depth that a terminal may have, and below a sheet and in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
-from table_app import NOW, TableApp, Terminal, painted, rows
+from table_app import COLUMNS, NOW, Row, TableApp, Terminal, painted, rows
+from textual.app import ComposeResult
+from textual.pilot import Pilot
+
+from horsies_tui.textual_internals import CrashKeepingApp
+from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.sheet import Sheet
 
 
 @pytest.mark.parametrize("colours", [*COLOR_SYSTEMS.values(), None])
@@ -29,3 +35,61 @@ async def test_a_changed_row_is_painted_in_every_colour_system(colours: ColorSys
         assert "another" in written
         assert len(written) < 400
         assert ("38;2;" in written) is (colours in (ColorSystem.TRUECOLOR, None))
+
+
+class SheetApp(TableApp, CrashKeepingApp[None]):
+    """The same table below a sheet."""
+
+
+class RowsSheet(Sheet[None]):
+    """A sheet with a table of its own."""
+
+    DEFAULT_CSS = "RowsSheet > #sheet { height: 60vh; }"
+
+    def compose(self) -> ComposeResult:
+        yield RowTable(COLUMNS, id="sheet")
+
+    @property
+    def table(self) -> RowTable[Row]:
+        return self.query_one(RowTable)
+
+
+async def at_rest(app: SheetApp, pilot: Pilot[None], terminal: Terminal) -> None:
+    """Wait until a sheet that was opened is laid out, and nothing more is written."""
+    while True:
+        terminal.feed(app.written)
+        await painted(app, pilot)
+        await painted(app, pilot)
+        if not app.written:
+            return
+
+
+async def test_below_a_sheet_and_in_it_only_changes_are_sent() -> None:
+    """The screen below was sent whole at each of its changes, 10 kB: a watched output filled a link of 30 kB/s."""
+    below, above = rows(30), rows(30, first=100)
+    app, terminal = SheetApp(), Terminal(120, 40)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.table.show(below, now=NOW)
+        sheet = RowsSheet()
+        await app.push_screen(sheet)
+        sheet.table.show(above, now=NOW)
+        await at_rest(app, pilot, terminal)
+        # With the first change below comes the whole repaint that Textual asked for when the sheet was opened.
+        app.table.show((replace(below[0], name="none"), *below[1:]), now=NOW)
+        await at_rest(app, pilot, terminal)
+        sizes = []
+        for name in ("one", "two", "three"):
+            app.table.show((replace(below[0], name=name), *below[1:]), now=NOW)
+            sheet.table.show((replace(above[0], name=name), *above[1:]), now=NOW)
+            await painted(app, pilot)
+            sizes.append(len("".join(app.written)))
+            terminal.feed(app.written)
+            assert terminal.lines() == app.lines()
+        assert max(sizes) < 300
+
+        await sheet.dismiss(None)
+        await at_rest(app, pilot, terminal)
+        assert terminal.lines() == app.lines()
+        app.refresh(layout=True)  # as Textual does once more, later, when the sheet's widgets are gone
+        await painted(app, pilot)
+        assert app.written == []

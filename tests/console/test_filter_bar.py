@@ -179,14 +179,16 @@ async def test_a_long_explanation_is_shown_whole() -> None:
         assert f"it is one of {states}, live, done" in shown
 
 
-async def test_up_brings_back_the_filters_of_before() -> None:
+async def test_up_brings_back_the_filters_of_before_and_down_what_was_typed() -> None:
     async with LineApp().run_test() as pilot:
         app = await begin(pilot, "", "queue:pay", "enter")
-        await begin(pilot, "queue:pay", ",mail", "enter")
-        await begin(pilot, "queue:pay,mail", "", "up", "up")
+        await begin(pilot, "queue:pay", "name:charge", "enter")
+        await begin(pilot, "status:failed", "id:7f", "up", "up")
         assert app.bar.text == "queue:pay"
         await pilot.press("down")
-        assert app.bar.text == "queue:pay,mail"
+        assert app.bar.text == "queue:pay name:charge"
+        await pilot.press("down")
+        assert app.bar.text == "status:failed id:7f"
 
 
 async def test_named_filters_are_offered_while_nothing_is_written() -> None:

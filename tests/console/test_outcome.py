@@ -146,7 +146,7 @@ async def test_a_role_that_may_not_write_is_told_before_it_confirms(
     async with app.run_test(size=WIDE) as pilot:
         await connected(pilot)
         await pilot.press("R")
-        await ready(pilot, "no place for the audit", "run `horsies db", "upgrade`")
+        await ready(pilot, "no tables for operator actions", "run `horsies db", "upgrade`")
         await pilot.press("ctrl+y")
     assert await connection.fetchval("SELECT status FROM horsies_tasks") == "FAILED"
 

@@ -17,9 +17,11 @@ from flow_steps import MONTH_END, month_end, node, workflow
 from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from textual.widgets import TextArea
+from typer.testing import CliRunner
 from verb_steps import until
 from worker_steps import hold, tell
 
+from horsies.cli.main import app
 from horsies_tui.actions import ACTIONS, action_of
 from horsies_tui.keys import key_name
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
@@ -42,6 +44,15 @@ async def killed(conn: asyncpg.Connection) -> None:
 async def stopped(conn: asyncpg.Connection) -> None:
     await send(conn, "stopped")
     await conn.execute("UPDATE horsies_tasks SET status = 'FAILED', error_code = 'TASK_INTERRUPTED', failed_at = now()")
+
+
+async def crashed(conn: asyncpg.Connection) -> None:
+    await tell(conn, "web-1", 1)
+    await send(conn, "burnt")
+    await conn.execute(
+        "UPDATE horsies_tasks SET status = 'FAILED', error_code = 'WORKER_CRASHED', started_at = now(),"
+        " failed_at = now()"
+    )
 
 
 async def hangs(conn: asyncpg.Connection) -> None:
@@ -134,6 +145,7 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     "a worker was killed (kill -9, out of memory, a lost host)": (
         killed, "web-3:88", TASKS, '{"ran": "FAILED", "claimed": "PENDING"}', 3,
     ),
+    "a task crashed its process (a segfault, out of memory)": (crashed, "crashed", TASKS, '{"burnt": "PENDING"}', 3),
     "a deploy stopped tasks in the middle": (stopped, "interrupted", TASKS, '{"stopped": "PENDING"}', 3),
     "a task hangs": (hangs, "hung", TASKS, '{"hung": "FAILED"}', 2),
     "a burst of failures with one cause, which is mended now": (
@@ -209,6 +221,38 @@ async def test_the_keys_of_the_runbook_repair_it(database: str, connection: asyn
         await press(screen, keys, seen)
         wanted = await connection.fetchval("SELECT $1::jsonb::text", answer) if answer.startswith("{") else answer
         await repaired(screen, connection, question, wanted)
+
+
+ID = {
+    "a task hangs": "hung",
+    "one task has arguments that can never work": "bad",
+    "a workflow is paused by a node that failed": MONTH_END,
+    "a workflow is inconsistent with its tasks": MONTH_END,
+}
+"""What stands for `ID` in the command of a section."""
+
+
+NOT_ALONE = {"the last action was wrong", "a host is to be restarted"}
+"""Their commands name an operation that was just made, or are followed by others."""
+
+
+def command_of(section: str) -> list[str]:
+    """The last command of the line `From a shell`, which is the one that repairs."""
+    (line,) = re.findall(r"^From a shell: (.+)$", section, re.MULTILINE)
+    return shlex.split(re.findall(r"`horsies ([^`]+)`", line)[-1])
+
+
+@pytest.mark.parametrize("heading", [heading for heading in PLAYED if heading not in NOT_ALONE])
+async def test_the_command_of_the_runbook_repairs_it_too(
+    database: str, connection: asyncpg.Connection, heading: str
+) -> None:
+    scene, _, question, answer, _ = PLAYED[heading]
+    await scene(connection)
+    words = [ID[heading] if word == "ID" else word for word in command_of(SECTIONS[heading])]
+    done = await asyncio.to_thread(CliRunner().invoke, app, [*words, "--yes", "--database-url", database])
+    assert done.exit_code == 0, done.output
+    wanted = await connection.fetchval("SELECT $1::jsonb::text", answer) if answer.startswith("{") else answer
+    assert str(await connection.fetchval(question)) == wanted
 
 
 async def press(screen: Screen, keys: list[str], seen: str) -> None:

@@ -41,7 +41,7 @@ def test_every_screen_is_in_a_picture() -> None:
     assert screens - shown == set(), "these screens are in no picture: add a shot to horsies_tui/shots/shots.py"
 
 
-def test_there_is_no_picture_that_nobody_takes() -> None:
+def test_each_stored_picture_belongs_to_a_shot() -> None:
     assert {path.name for path in SCREENSHOTS.glob("*.svg")} == {shot.file_name for shot in SHOTS}, AGAIN
 
 

@@ -113,7 +113,7 @@ async def test_a_broker_first_used_in_a_loop_that_ended_serves_the_next(broker: 
     assert await wait == TaskResult(ok=42)
 
 
-def test_a_caller_whose_loop_ends_with_him_hurts_nobody(broker: PostgresBroker) -> None:
+def test_waits_whose_loop_ended_disturb_no_later_wait(broker: PostgresBroker) -> None:
     async def give_up() -> None:
         waits = [asyncio.create_task(broker.get_result_async(task_id)) for _ in range(3)]
         await asyncio.wait(waits, timeout=0.01)

@@ -92,7 +92,7 @@ async def test_one_interrupt_ends_the_question(environ: dict[str, str], connecti
     assert await statuses(connection) == {"t": "FAILED"}
 
 
-async def test_what_moved_on_while_somebody_thought_is_refused(
+async def test_what_moved_on_before_the_answer_is_refused(
     environ: dict[str, str], connection: asyncpg.Connection
 ) -> None:
     """The preview is frozen, and so is the guard: a later task is not touched, and a changed one is reported."""
@@ -246,7 +246,9 @@ def first_line_only(environ: dict[str, str], *words: str) -> tuple[bytes, bytes]
         return line, command.stderr.read()
 
 
-async def test_nobody_has_to_read_to_the_end(environ: dict[str, str], connection: asyncpg.Connection) -> None:
+async def test_a_reader_that_closes_the_pipe_early_is_no_error(
+    environ: dict[str, str], connection: asyncpg.Connection
+) -> None:
     await insert(connection, *(f"t{number}" for number in range(3_000)))
     line, complaint = await asyncio.to_thread(first_line_only, environ, "tasks", "ls", "--limit", "3000")
     assert line.startswith(b"STATE")

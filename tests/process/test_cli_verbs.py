@@ -198,7 +198,7 @@ async def test_an_undo_finds_its_operation_by_the_end_of_its_id(connection: asyn
 
 
 @pytest.mark.parametrize("operation", ["nonsense", "z" * 36, "019a7c2e-0000-7000-8000-00000000dead"])
-async def test_an_operation_that_nobody_did_cannot_be_undone(operation: str) -> None:
+async def test_an_operation_that_is_not_in_the_audit_cannot_be_undone(operation: str) -> None:
     said = await horsies("audit", "undo", operation, "--yes")
     assert said.code == 1
     assert "horsies audit ls" in said.err
@@ -264,7 +264,7 @@ async def test_a_role_that_may_only_read_is_told_what_it_lacks(
     assert await statuses(connection) == {"t": "PENDING"}
 
 
-async def test_a_production_context_is_only_written_with_yes_where_nobody_is_asked(
+async def test_a_production_context_without_a_terminal_is_only_written_with_yes(
     connection: asyncpg.Connection, database: str, tmp_path: Path
 ) -> None:
     await failed(connection, "t")

@@ -353,7 +353,7 @@ async def test_trouble_with_tls_is_named(answer: bytes, says: str) -> None:
     assert "sslmode" in (error.help_text or "")
 
 
-async def test_an_embedded_server_that_nobody_waits_for_any_more_is_let_go(
+async def test_an_embedded_server_that_is_no_longer_waited_for_is_released(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, has_it, may_return = Place(short_directory), threading.Event(), threading.Event()

@@ -294,7 +294,7 @@ def test_a_directory_that_is_a_file_says_what_to_do(short_directory: Path) -> No
     assert "HORSIES_HOME" in said
 
 
-def test_a_directory_of_somebody_else_names_its_owner() -> None:
+def test_a_directory_of_another_user_names_its_owner() -> None:
     """Root may write everywhere, so root's run drops to `nobody` in a fork first."""
     pid = os.fork()
     if pid == 0:
@@ -510,7 +510,7 @@ def test_root_is_told_whose_directory_is_closed(place: Place) -> None:
         acquire(place)
 
 
-def test_root_on_data_of_somebody_else_names_the_owner(fresh: Place) -> None:
+def test_root_on_data_of_another_user_names_the_owner(fresh: Place) -> None:
     """In the namespace the test is root, and so is the owner of the data; the server would be another user."""
     fresh.prepare()
     fresh.data.mkdir()

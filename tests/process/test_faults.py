@@ -110,7 +110,7 @@ async def test_what_died_with_the_worker_and_its_session_is_done_again(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", ["claim", "finish", "beat"])
-async def test_the_dead_keep_no_place_under_a_cap_and_nobody_goes_beyond_it(scene: Scene, name: str) -> None:
+async def test_dead_workers_keep_no_place_under_a_cap_and_it_is_never_exceeded(scene: Scene, name: str) -> None:
     step = STEPS[name]
     async with fault(scene.connection, step.point, FaultAction.BLOCK) as blocked:
         worker = await caught(scene, step, blocked, TEST_CLUSTER_CAP="1")

@@ -92,7 +92,7 @@ async def test_a_crash_is_told_of_the_child_and_of_the_task(served: Served) -> N
     assert "exit code 7" in failed["message"]
 
 
-async def test_a_claim_that_somebody_else_has_by_now_is_lost(
+async def test_a_claim_that_another_worker_has_by_now_is_lost(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
     worker = start()

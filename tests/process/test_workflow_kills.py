@@ -36,8 +36,8 @@ POINTS = {
     "advance_wave ready": FaultPoint(NODES, "UPDATE", "OLD.status = 'PENDING' AND NEW.status = 'READY'"),
     "advance_wave skipped": FaultPoint(NODES, "UPDATE", "OLD.status = 'PENDING' AND NEW.status = 'SKIPPED'"),
     "advance_enqueue": FaultPoint(TASKS, "INSERT", "NEW.kwargs LIKE '%n6%'"),
-    "plant_workflow": FaultPoint(WORKFLOWS, "INSERT", "NEW.parent_workflow_id IS NOT NULL"),
-    "plant_nodes": FaultPoint(NODES, "INSERT", "NEW.node_id = 'item:1'"),
+    "insert_workflow": FaultPoint(WORKFLOWS, "INSERT", "NEW.parent_workflow_id IS NOT NULL"),
+    "insert_nodes": FaultPoint(NODES, "INSERT", "NEW.node_id = 'item:1'"),
     "child_link": FaultPoint(NODES, "UPDATE", "OLD.sub_workflow_id IS NULL AND NEW.sub_workflow_id IS NOT NULL"),
     "advance_finish child": FaultPoint(WORKFLOWS, "UPDATE", "NEW.status = 'COMPLETED' AND NEW.depth = 1"),
     "advance_end_nodes": FaultPoint(NODES, "UPDATE", "NEW.status = 'COMPLETED' AND NEW.sub_workflow_id IS NOT NULL"),
@@ -108,7 +108,7 @@ async def shop(table: Table, start: Callable[..., Worker], tmp_path: Path) -> Sh
     return Shop(table, start, tmp_path)
 
 
-DEFAULT = [("advance_ends", True), ("plant_nodes", True), ("finish", False)]
+DEFAULT = [("advance_ends", True), ("insert_nodes", True), ("finish", False)]
 
 
 @pytest.mark.parametrize(

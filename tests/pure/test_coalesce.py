@@ -50,7 +50,7 @@ async def test_a_lone_caller_is_answered_in_his_own_task() -> None:
     assert seen == {caller}
 
 
-async def test_whoever_comes_during_a_run_shares_the_next() -> None:
+async def test_calls_during_a_run_share_the_next() -> None:
     doubling = Doubling()
     assert await asyncio.gather(*(doubling.coalescer.ask(number) for number in range(1, 5))) == [2, 4, 6, 8]
     assert doubling.batches == [[1], [2, 3, 4]]
@@ -74,7 +74,7 @@ async def test_a_refused_item_fails_alone_and_a_failed_run_fails_all_of_it() -> 
     assert await doubling.coalescer.ask(7) == 14
 
 
-async def test_callers_who_go_away_hold_up_nobody() -> None:
+async def test_cancelled_callers_hold_up_no_other() -> None:
     doubling = Doubling()
     doubling.gate.clear()
     first, second, third = (asyncio.create_task(doubling.coalescer.ask(number)) for number in (1, 2, 3))

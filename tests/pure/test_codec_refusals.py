@@ -43,7 +43,7 @@ from horsies.domain.task_result import TaskError, TaskResult
         (float("nan"), "nan is not JSON"),
         (float("inf"), "inf is not JSON"),
         (float("-inf"), "-inf is not JSON"),
-        (10**5000, "more than 4 214 digits"),
+        (10**5000, "more than 4,214 digits"),
         ("ab\ud800", r"the lone surrogate '\ud800' at position 2"),
         ({"\udfff": 1}, r"the lone surrogate '\udfff' at position 0"),
         ({1: "a", "1": "b"}, "two keys are both written as '1'"),

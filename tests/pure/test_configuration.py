@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -328,42 +324,3 @@ def test_a_run_that_is_spared_ends_before_a_sweep_may_count_it_as_stale(threshol
     killed_at_ms = terms.spared_from(moment) / 1_000_000 + terms.kill_ms
     assert killed_at_ms <= threshold_ms
     assert terms.spared_from(moment) / 1_000_000 + terms.stop_ms > moment / 1_000_000 + 500
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
-DESCRIBED = (AppConfig, PostgresConfig, CustomQueueConfig, RecoveryConfig, WorkerResilienceConfig)
-
-
-def meanings(config: type[Any]) -> dict[str, str]:
-    """The docstrings of the fields."""
-    (described,) = ast.parse(inspect.getsource(config)).body
-    assert isinstance(described, ast.ClassDef)
-    found: dict[str, str] = {}
-    for field, text in zip(described.body, described.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            assert isinstance(field.target, ast.Name)
-            found[field.target.id] = " ".join(str(text.value.value).split())
-    return found
-
-
-def lines_of(config: type[Any]) -> Iterator[str]:
-    """A line of the page for each field: its name, default, bounds and meaning."""
-    words = meanings(config)
-    for name, field in config.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        simple = isinstance(default, bool | int | str | None) and not field.is_required()
-        shown = f"{default:,}" if type(default) is int else repr(getattr(default, "value", default))
-        low, high = (
-            next((f"{getattr(bound, side):,}" for bound in field.metadata if hasattr(bound, side)), "")
-            for side in ("ge", "le")
-        )
-        bounds = f"{low} to {high}" if high else f"from {low}" if low else ""
-        yield f"| `{name}` | {f'`{shown}`' if simple else ''} | {bounds} | {words.get(name, 'no docstring')} |"
-
-
-@pytest.mark.parametrize("config", DESCRIBED)
-def test_the_page_of_settings_says_of_each_what_its_class_says(config: type[Any]) -> None:
-    section = PAGE.read_text("utf-8").partition(f"## {config.__name__}\n")[2].partition("\n## ")[0]
-    expected = list(lines_of(config))
-    assert not [line for line in expected if "no docstring" in line]
-    assert [line for line in section.splitlines() if line.startswith("| `")] == expected, "\n".join(expected)

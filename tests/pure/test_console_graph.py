@@ -70,9 +70,7 @@ def followed_out_of(lines: tuple[str, ...], x: int, y: int) -> Iterator[tuple[in
 
 @settings(deadline=None, max_examples=150)
 @given(graphs(), st.sampled_from(SCALES))
-def test_whoever_follows_the_lines_finds_what_waits_for_what_and_nothing_else(
-    vertices: list[Vertex], scale: Scale
-) -> None:
+def test_the_drawn_lines_are_the_dependencies_and_nothing_else(vertices: list[Vertex], scale: Scale) -> None:
     assert read(drawn(vertices, scale)) == lines_of(vertices)
 
 

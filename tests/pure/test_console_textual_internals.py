@@ -11,11 +11,12 @@ from queue import Queue
 
 import pytest
 from textual import __version__
-from textual._compositor import ChopsUpdate, Compositor
+from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual.app import App
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
+from textual.widget import Widget
 
 from horsies_tui import textual_internals
 
@@ -36,7 +37,8 @@ def test_no_other_module_names_anything_private_of_textual(path):
 def test_every_name_that_is_used_is_listed_with_its_reason():
     tree = ast.parse(HOME.read_text("utf-8"))
     made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    ours = {name for name in made if not any(hasattr(base, name) for base in (App, Screen, Compositor, ChopsUpdate))}
+    bases = (App, Screen, Compositor, ChopsUpdate, LayoutUpdate)
+    ours = {name for name in made if not any(hasattr(base, name) for base in bases)}
     used = made | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     private = {name for name in used - ours if name.startswith("_") and not name.startswith("__")}
     assert private, "nothing private is used: the module and the bound in pyproject.toml can go"
@@ -62,6 +64,22 @@ def test_a_partial_update_names_its_chops_and_spans():
 def test_textual_still_sends_a_line_from_the_left_edge_on():
     """Once this fails ExactUpdate is not needed any longer."""
     assert "# TODO: crop to x extents" in inspect.getsource(ChopsUpdate)
+
+
+def test_a_full_update_names_its_strips_and_its_region():
+    assert list(inspect.signature(LayoutUpdate).parameters) == ["strips", "region"]
+    assert list(inspect.signature(LayoutUpdate.render_segments).parameters) == ["self", "console"]
+    assert list(inspect.signature(Compositor.render_full_update).parameters) == ["self", "simplify"]
+
+
+def test_textual_still_keeps_the_changed_regions_of_a_screen_below_a_sheet():
+    """Once this fails PacedScreen._compositor_refresh is not needed any longer."""
+    source = inspect.getsource(Screen._compositor_refresh)
+    assert "self._set_dirty(*self._compositor._dirty_regions)" in source
+    assert "self._repaint_required = True" in source
+    assert "self._dirty_widgets.clear()" in source
+    assert "self._dirty_widgets.add(widget)" in inspect.getsource(Screen._on_update)
+    assert list(inspect.signature(Widget._set_dirty).parameters) == ["self", "regions"]
 
 
 def test_a_screen_draws_by_its_compositor_from_the_timer_and_nowhere_else():

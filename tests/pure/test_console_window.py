@@ -117,10 +117,10 @@ class Table:
             window.replace(part, page)
 
     def tell(self, window: RowWindow, part: Slice, page: TaskPage) -> None:
-        untold = window.untold(part, page)
-        known = [self.rows[task_id] for task_id in untold if task_id in self.rows]
+        missing_from = window.missing_from(part, page)
+        known = [self.rows[task_id] for task_id in missing_from if task_id in self.rows]
         window.refresh(part, page)
-        window.renew(untold, [task for task in known if task.status == "PENDING"], known)
+        window.renew(missing_from, [task for task in known if task.status == "PENDING"], known)
 
 
 def ids(window: RowWindow) -> list[str]:
@@ -299,7 +299,7 @@ steps = st.lists(
 
 @settings(deadline=None, max_examples=200)
 @given(start=st.sets(st.integers(0, 400), max_size=80), sort=st.sampled_from([Sort.NEWEST, Sort.WAITING]), steps=steps)
-def test_rows_keep_still_while_somebody_works_and_are_right_once_all_is_read_at_rest(
+def test_rows_keep_still_while_keys_are_pressed_and_are_right_once_all_is_read_at_rest(
     start: set[int], sort: Sort, steps: list[tuple[str, int]]
 ) -> None:
     table = Table(sort=sort)

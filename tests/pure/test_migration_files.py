@@ -25,8 +25,8 @@ def code(sql: str) -> str:
 
 
 def test_versions_count_from_that_of_the_schema_without_a_gap() -> None:
-    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (12, "schema")
-    assert [migration.version for migration in MIGRATIONS] == list(range(12, 12 + len(MIGRATIONS)))
+    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (13, "schema")
+    assert [migration.version for migration in MIGRATIONS] == list(range(13, 13 + len(MIGRATIONS)))
 
 
 def test_each_file_of_the_schema_is_a_part_of_it() -> None:
@@ -55,7 +55,7 @@ def test_the_first_line_says_what_the_file_does_and_who_runs_it(name: str) -> No
 
 
 @by_name
-def test_a_migration_leaves_the_transaction_to_whoever_runs_it(migration: Migration) -> None:
+def test_a_migration_leaves_the_transaction_to_its_caller(migration: Migration) -> None:
     outside_functions = re.sub(r"\$\$.*?\$\$", "", code(migration.sql), flags=re.DOTALL)
     assert not re.search(r"\b(BEGIN|COMMIT|ROLLBACK|CONCURRENTLY|VACUUM)\b", outside_functions, re.IGNORECASE)
 
@@ -92,7 +92,7 @@ def test_an_old_server_is_named_with_the_oldest_that_will_do() -> None:
     require_server(140000)
 
 
-def test_whoever_queues_up_behind_a_waiting_migration_does_so_for_five_seconds_at_most() -> None:
+def test_a_migration_waits_for_a_lock_for_five_seconds_at_most() -> None:
     assert "SET LOCAL lock_timeout = '5000ms';" in script(MIGRATIONS, "public")
 
 

@@ -137,6 +137,24 @@ def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> Non
     assert alerts(a_glance(workers=())) == ()
 
 
+def test_until_the_first_worker_has_had_time_to_start_its_absence_is_no_alert() -> None:
+    finding = a_finding(
+        QUEUE_WITHOUT_WORKER, "mail", 7, severity=Severity.NOTE, target_kind="queue", in_seconds=None,
+        queue_name="mail", worker_id=None,
+    )  # fmt: skip
+
+    def glance(*, waits_s: float, had_workers: bool) -> Glance:
+        queues = (
+            a_queue(due=7, oldest_due_at=ago(waits_s)),
+            a_queue("old", 1, oldest_due_at=ago(99), paused_at=ago(99)),
+        )
+        return a_glance(finding, queues=queues, workers=(), had_workers=had_workers)
+
+    assert alerts(glance(waits_s=9, had_workers=False)) == ()
+    for late in (glance(waits_s=11, had_workers=False), glance(waits_s=9, had_workers=True)):
+        assert [alert.id for alert in alerts(late)] == [NO_WORKER]
+
+
 def test_a_paused_queue_with_due_tasks_is_noted_and_shows_those_that_are_due() -> None:
     paused = a_finding(
         PAUSED_QUEUE, "mail", 15, severity=Severity.NOTE, target_kind="queue", ids=("mail",),
@@ -172,7 +190,7 @@ def test_a_queue_grows_when_more_comes_than_goes() -> None:
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
 
 
-def test_of_a_queue_that_nobody_serves_only_the_report_tells() -> None:
+def test_a_queue_without_a_worker_is_only_in_the_report() -> None:
     queue = a_queue(due=1204, oldest_due_at=ago(900), workers=0)
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 0)})) == ()
 
@@ -225,7 +243,7 @@ def test_clocks_and_settings_that_differ_are_told_with_the_workers() -> None:
     assert parse_workers(alert.workers or "").text == "-status:lost,died,stopped"
 
 
-def test_a_sweep_that_nobody_runs_hurts_as_long_as_somebody_could() -> None:
+def test_a_sweep_that_is_not_run_is_an_alert_while_a_worker_lives() -> None:
     late = SweepState(ago(200), "web-1", 30_000, 0.0)
     alert = only(a_glance(report=a_report(sweep=late)))
     assert (alert.level, alert.evidence) == (Level.CRITICAL, "last recovery sweep 3m ago, due every 30s")

@@ -179,7 +179,7 @@ def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why
 @pytest.mark.parametrize(
     "head", [b"[]", b"{", b'{"names":{"1":["a"]},"on":[],"off":[]}', b'{"names":{},"on":[3],"off":[]}', b"[" * 9_000]
 )
-def test_whole_frames_that_nobody_recorded_are_refused(path: Path, head: bytes) -> None:
+def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) -> None:
     Writer(path).write(Frame(True, T0_MS, head, b"{}"))
     with pytest.raises(RecordingError, match="is not what this release of horsies records"):
         Player(Reader(path))

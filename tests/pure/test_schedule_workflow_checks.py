@@ -74,7 +74,7 @@ def refusal(schedule: WorkflowSchedule) -> ConfigurationError:
     return raised.value
 
 
-def test_a_slot_starts_the_workflow_under_an_id_of_its_own_whoever_starts_it() -> None:
+def test_a_slot_starts_the_workflow_under_the_same_id_in_every_process() -> None:
     one = planned(reporting(catch_up_missed=True))
     run = one.run_of(DueSchedule("r", NOON - MINUTE, one.hash, NOON))
     assert [use.slot for use in run.uses] == [NOON - MINUTE, NOON]

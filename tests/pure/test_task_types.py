@@ -27,6 +27,7 @@ from horsies.domain.codec import dump_args, dump_kwargs, load_task_result
 from horsies.domain.codec.conversion import Fidelity, fidelity
 from horsies.run.execute import Run, execute
 from horsies.task.options import PLAIN
+from horsies.task.parameters import Parameters
 
 T = TypeVar("T")
 
@@ -226,6 +227,20 @@ def test_a_value_arrives_as_its_annotation_says_and_comes_back_so(name: str, dat
     assert {type(got), type(rest[0]), type(more["named"])} == {type(value)}
     assert type(result.ok) is type(value)
     assert result.ok == value
+
+
+def test_a_parameter_that_plain_json_is_enough_for_has_not_the_type_of_the_named_rest() -> None:
+    def named(count: int, **more: Decimal) -> None: ...
+
+    def by_position(key: UUID, /, **more: Decimal) -> None: ...
+
+    parameters = Parameters(named)
+    _, kwargs = parameters.to_stored((), {"count": 1, "price": Decimal("1.5")})
+    assert kwargs["count"] == 1
+    assert parameters.from_stored((), {"count": 1, "price": "1.5"}) == ([], {"count": 1, "price": Decimal("1.5")})
+
+    args, kwargs = Parameters(by_position).from_stored([str(UUID(int=1))], {"key": "1.5"})
+    assert (args, kwargs) == ([UUID(int=1)], {"key": Decimal("1.5")})
 
 
 KEPT = [int, list[dict[str, float]], datetime, Order, list[Order], Box, int | str | None, Page[int], Any, SecretStr]

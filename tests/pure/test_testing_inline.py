@@ -251,6 +251,8 @@ def test_a_live_unique_key_gives_the_handle_of_the_task_that_has_it() -> None:
     with inline(app, at_once=False) as queue:
         first, second = (add.with_options(unique_key="daily").send(1, number).unwrap() for number in (1, 2))
         assert (second.task_id, len(queue.sent())) == (first.task_id, 1)
+        assert (first.duplicate, second.duplicate, second.arguments_differ) == (False, True, True)
+        assert not child.with_options(unique_key="daily").send().unwrap().duplicate
         queue.run()
         assert add.with_options(unique_key="daily").send(1, 3).unwrap().task_id != first.task_id
 
@@ -309,7 +311,7 @@ async def test_an_async_task_runs_in_the_loop_of_the_test() -> None:
     assert heard == [asyncio.get_running_loop()]
 
 
-async def test_a_plain_task_finds_no_running_loop_whoever_sends_it() -> None:
+async def test_a_plain_task_finds_no_running_loop_however_it_is_sent() -> None:
     with inline(app) as queue:
         handles = [loop_of_its_own.send().unwrap(), (await loop_of_its_own.send_async()).unwrap()]
         await loop_of_its_own.schedule_async(60)

@@ -1,8 +1,7 @@
-"""The records of the manual verbs: complete, in their places, and what the commands and the README are made of."""
+"""The records of the manual verbs: complete, in their places, and what the commands are made of."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,11 @@ import typer
 import horsies
 from horsies.cli.main import app
 from horsies.domain.states import TASK_TRANSITIONS, TaskStatus
-from horsies.operations.target import AuditedAction, OperationError
+from horsies.operations.target import OperationError
 from horsies.operations.verb import COMMAND_GROUPS, TaskVerb, Verb, WorkflowVerb
 from horsies.operations.verbs import VERBS, verbs_for
 from horsies.store.statements import statement
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 PLACES = Path(horsies.__file__).parent / "operations" / "verbs"
 ALL = list(VERBS.values())
 
@@ -32,17 +30,6 @@ def command_of(verb: Verb) -> Any:
     context = root.context_class(root)
     _, group, _ = root.resolve_command(context, [COMMAND_GROUPS[verb.kind]])
     return group.commands[verb.name]
-
-
-def can_be_undone(verb: Verb) -> str:
-    waiting = AuditedAction(1, verb.name, verb.kind, "t", "PENDING")
-    return "yes" if verb.why_not_undone(waiting) is None else "no"
-
-
-def line_of_readme(verb: Verb) -> str:
-    summary = verb.help.partition("\n")[0]
-    key = f"`{verb.key}`" if verb.key else ""
-    return f"| `horsies {COMMAND_GROUPS[verb.kind]} {verb.name}` | {key} | {summary} | {can_be_undone(verb)} |"
 
 
 @pytest.mark.parametrize("verb", ALL, ids=ids)
@@ -76,12 +63,6 @@ def test_the_command_has_the_help_of_the_record_and_its_options(verb: Verb) -> N
     spelled = {flag for parameter in command.params for flag in parameter.opts}
     assert {flag for option in verb.options for flag in option.spelled} <= spelled
     assert {"--dry-run", "--yes", "--reason", "--json", "--context"} <= spelled
-
-
-def test_the_table_of_the_readme_is_that_of_the_records() -> None:
-    lines = [line_of_readme(verb) for kind in COMMAND_GROUPS for verb in verbs_for(kind)]
-    found = re.findall(r"^\| `horsies [^|]*\|[^|]*\|[^|]*\|[^|]*\|$", README, re.MULTILINE)
-    assert found == lines, "\n".join(["the table should be:", *lines])
 
 
 @pytest.mark.parametrize("verb", verbs_for("task"), ids=ids)

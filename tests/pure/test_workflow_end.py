@@ -49,7 +49,7 @@ def test_the_output_is_passed_on_to_the_letter() -> None:
     assert ended(nodes, {0: '{"ok": 1.0e3}', 1: ok(2)}, output_index=0).result == '{"ok": 1.0e3}'
 
 
-def test_without_an_output_it_is_what_nobody_waits_for_and_null_for_what_was_skipped() -> None:
+def test_without_an_output_it_is_the_last_nodes_and_null_for_those_skipped() -> None:
     nodes = [
         EndedNode(0, "a", "COMPLETED", ()),
         EndedNode(1, "b", "COMPLETED", (0,)),

@@ -68,7 +68,7 @@ def test_the_copies_refer_to_each_other_and_not_to_the_nodes_of_the_user() -> No
     assert not set(map(id, copies)) & set(map(id, (a, b, listing, mapped)))
 
 
-def test_values_are_copied_so_that_nobody_changes_them_later() -> None:
+def test_values_are_copied_so_that_later_changes_do_not_reach_them() -> None:
     item, sizes = Item(sku="a"), {"weights": [1, 2]}
     node = TaskNode(pack_all, kwargs={"item": item, "sizes": sizes})
     spec = make(node)

@@ -138,7 +138,9 @@ async def test_more_rows_than_are_read_are_counted_and_hide_no_other_name(connec
     assert (lines["demo.add"].count, len(lines["demo.add"].ids)) == (700, 499)
 
 
-async def test_a_lease_that_ran_out_is_taken_over_by_whoever_may_run_it(connection: asyncpg.Connection) -> None:
+async def test_a_claim_whose_lease_ran_out_is_claimed_again_by_a_worker_that_knows_the_task(
+    connection: asyncpg.Connection,
+) -> None:
     await worker(connection, names=NAMES)
     await claimed(connection, "c-1", seconds=100, claim_expires_at=ago(40))
     finding = await the_only(connection, LEASE_RAN_OUT)
@@ -178,7 +180,9 @@ async def test_an_outcome_that_waits_to_be_stored_is_spared_until_its_mark_is_ol
     assert finding.prediction.in_seconds == pytest.approx(110, abs=2)
 
 
-async def test_an_old_mark_on_what_still_beats_needs_somebody(connection: asyncpg.Connection) -> None:
+async def test_a_run_that_still_beats_long_after_its_user_code_ended_needs_an_operator(
+    connection: asyncpg.Connection,
+) -> None:
     await worker(connection, names=NAMES)
     await running(connection, "r-1", seconds=900, finalizing_at=ago(600))
     await beat(connection, "r-1", 5)
@@ -253,7 +257,7 @@ async def test_names_are_taken_from_the_last_snapshot_that_has_them(connection: 
     assert (await the_only(connection, UNKNOWN_NAME)).name == "resize_v2"
 
 
-async def test_a_queue_that_nobody_serves_is_one_line_for_all_of_its_tasks(connection: asyncpg.Connection) -> None:
+async def test_a_queue_without_a_worker_is_one_line_for_all_of_its_tasks(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await insert(connection, "m-1", "m-2", queue_name="'mail'", enqueued_at=ago(70))
     await insert(connection, "m-3", queue_name="'mail'", task_name="'demo.other'")
@@ -263,6 +267,33 @@ async def test_a_queue_that_nobody_serves_is_one_line_for_all_of_its_tasks(conne
     assert finding.evidence == "no living worker serves it, 3 tasks due"
     assert dict(verbs(finding)) == {"cancel": "task", "fail": "task"}
     assert set(finding.remedies[0].ids) == {"m-1", "m-2", "m-3"}
+
+
+@pytest.mark.parametrize(
+    ("trace", "waits_s", "severity"),
+    [
+        ("nothing", 2, Severity.NOTE),
+        ("nothing", 11, Severity.NEEDS_ACTION),
+        ("a snapshot", 2, Severity.NEEDS_ACTION),
+        ("an attempt", 2, Severity.NEEDS_ACTION),
+        ("a claim", 2, Severity.NEEDS_ACTION),
+    ],
+)
+async def test_a_cluster_in_which_no_worker_has_ever_been_has_some_seconds_until_that_is_urgent(
+    connection: asyncpg.Connection, trace: str, waits_s: float, severity: Severity
+) -> None:
+    await insert(connection, "p-1", enqueued_at=ago(waits_s))
+    if trace == "a snapshot":
+        await worker(connection, seconds=600)
+    elif trace == "an attempt":
+        await connection.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
+            " VALUES ('p-1', 1, 'FAILED', now(), now())"
+        )
+    elif trace == "a claim":
+        await insert(connection, "c-1", status="'CLAIMED'", claimed_by_worker_id="'w'", claimed_at="now()")
+    found = [one for one in (await diagnose(connection)).findings if one.kind is QUEUE_WITHOUT_WORKER]
+    assert [(one.prediction.severity, one.count) for one in found] == [(severity, 1)]
 
 
 async def test_a_queue_whose_workers_all_drain_has_none(connection: asyncpg.Connection) -> None:
@@ -393,7 +424,7 @@ async def test_settings_that_were_given_go_before_those_of_workers(connection: a
 
 
 @pytest.mark.parametrize("stored", ['"no object"', "[]", '{"check_interval_ms": "soon"}', '{"unknown": 1}'])
-async def test_settings_that_nobody_can_read_are_the_defaults(connection: asyncpg.Connection, stored: str) -> None:
+async def test_settings_that_cannot_be_read_are_the_defaults(connection: asyncpg.Connection, stored: str) -> None:
     await worker(connection)
     await connection.execute("UPDATE horsies_worker_states SET recovery_config = $1", stored)
     assert (await diagnose(connection)).settings == RecoveryConfig()
@@ -406,7 +437,7 @@ async def test_a_sweep_that_is_due_comes_at_once(connection: asyncpg.Connection)
     assert (await the_only(connection, STALE_CLAIM)).prediction.in_seconds == 0
 
 
-async def test_before_any_sweep_nobody_can_say_when(connection: asyncpg.Connection) -> None:
+async def test_before_the_first_sweep_there_is_no_time_of_the_next(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await claimed(connection, "c-1", seconds=900)
     finding = await the_only(connection, STALE_CLAIM)

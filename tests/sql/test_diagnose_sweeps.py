@@ -47,7 +47,9 @@ async def test_each_rule_tells_who_sweeps_it_when_and_for_how_many(connection: a
     assert report.settings_differ
 
 
-async def test_a_rule_that_a_worker_has_on_and_nobody_applies_needs_a_person(connection: asyncpg.Connection) -> None:
+async def test_a_rule_that_a_worker_has_on_and_no_sweep_applies_needs_an_operator(
+    connection: asyncpg.Connection,
+) -> None:
     await worker(connection, "w-1", names=["demo.add"])
     await swept(connection, 5)
     await swept_rule(connection, "claims 120000", 5)

@@ -40,12 +40,12 @@ def test_the_sweep_that_acts_is_the_first_one_after_the_moment(
     assert known.sweep_in() == next_in_s
 
 
-def test_without_a_sweep_or_a_living_worker_nobody_can_say_when() -> None:
+def test_without_a_sweep_or_a_living_worker_there_is_no_time_of_the_next() -> None:
     assert cluster().sweep_in(NOW) is None
     assert cluster(sweeps=(SweepState(NOW, "w-1", 30_000, None),)).sweep_in(NOW) is None
 
 
-def test_a_name_may_run_where_somebody_claims_it_or_does_not_tell() -> None:
+def test_a_name_may_run_where_a_worker_reports_it_or_reports_no_names() -> None:
     known = cluster(
         group("default", "mail", names=frozenset({"a"})),
         group("mail"),

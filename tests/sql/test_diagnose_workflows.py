@@ -76,12 +76,12 @@ async def test_the_sweep_comes_after_the_grace(connection: asyncpg.Connection) -
     assert finding.prediction.in_seconds == pytest.approx(31, abs=1)
 
 
-async def test_what_ended_a_moment_ago_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
+async def test_what_ended_a_moment_ago_is_not_reported(connection: asyncpg.Connection) -> None:
     await out_of_step(connection, seconds=1)
     assert await told(connection) == []
 
 
-async def test_without_a_living_worker_nobody_repairs_and_it_needs_you(connection: asyncpg.Connection) -> None:
+async def test_without_a_living_worker_the_repair_needs_an_operator(connection: asyncpg.Connection) -> None:
     await out_of_step(connection)
     finding = await the_only(connection, KINDS["inconsistent"])
     assert (finding.prediction.severity, finding.prediction.in_seconds) == (Severity.NEEDS_ACTION, None)
@@ -103,7 +103,7 @@ async def test_nothing_left_to_run_but_not_finished(connection: asyncpg.Connecti
     assert finding.evidence == "all of its nodes have ended"
 
 
-async def test_a_pending_node_that_nobody_has_judged(connection: asyncpg.Connection) -> None:
+async def test_a_pending_node_whose_dependencies_have_ended(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED' WHERE task_index = 0")
     finding = await the_only(connection, KINDS["stalled workflow"])
@@ -199,7 +199,7 @@ async def test_a_parents_node_whose_child_failed_and_that_was_completed_by_hand_
     assert (finding.name, [remedy.verb for remedy in finding.remedies]) == ("parent", ["resume", "cancel"])
 
 
-async def test_a_workflow_that_a_person_has_paused_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
+async def test_a_workflow_that_an_operator_has_paused_is_not_reported(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0), on_error="pause"))
     await pause(connection, "w1")
     assert await told(connection) == []
@@ -244,7 +244,7 @@ async def test_a_damaged_workflow_is_a_line_that_needs_you(
     assert [remedy.verb for remedy in finding.remedies] == ["cancel"]
 
 
-async def test_a_child_that_names_another_node_is_a_line_that_needs_you_and_stops_nobody(
+async def test_a_child_that_names_another_node_is_a_line_that_needs_you_and_the_repairs_go_on(
     connection: asyncpg.Connection,
 ) -> None:
     await planted(connection, WITH_CHILD, "p")

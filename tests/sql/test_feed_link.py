@@ -242,7 +242,7 @@ async def test_the_reader_cannot_write_though_the_operator_can(database: str, co
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 0
 
 
-async def test_nobody_acts_without_a_link(database: str) -> None:
+async def test_an_action_without_a_link_is_refused(database: str) -> None:
     link = Link(choice(database), read_only=False, actor=ACTOR, clock=DatabaseClock())
     with pytest.raises(LinkDown, match="no connection"):
         await link.act(one)

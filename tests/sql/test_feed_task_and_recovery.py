@@ -55,7 +55,7 @@ async def test_other_tasks_do_not_make_it_read_again(database: str, connection: 
         assert published.last.detail is not None
 
 
-async def test_an_end_of_an_id_that_several_have_and_one_that_nobody_has(
+async def test_an_end_of_an_id_that_several_tasks_have_and_one_that_no_task_has(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await send(connection, "task-a", "task-b")

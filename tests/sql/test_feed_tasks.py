@@ -235,7 +235,7 @@ async def test_the_newest_need_wins(database: str, connection: asyncpg.Connectio
         assert shown == {("c", "b", "a"), ("b",)}  # the previous rows, dimmed, then the answer
 
 
-async def test_a_slow_read_that_nobody_wants_any_more_is_ended(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_slow_read_that_is_no_longer_wanted_is_ended(database: str, connection: asyncpg.Connection) -> None:
     """The table is locked, and the server has no timeout: only the console can cancel the first read."""
     await send(connection, "a")
     waits = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

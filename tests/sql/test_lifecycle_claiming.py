@@ -257,7 +257,9 @@ async def test_eight_claimers_at_once_share_all_tasks_and_none_twice(
         await conn.close()
 
 
-async def test_a_claim_steps_over_the_row_that_somebody_holds(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_claim_steps_over_a_row_that_another_session_has_locked(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await enqueue(connection, "a", "b", "c")
     other = await asyncpg.connect(database)
     async with other.transaction():

@@ -326,7 +326,7 @@ async def test_a_send_over_a_silent_connection_may_be_repeated_and_the_next_one_
     assert await broker.enqueue_async("demo.add", task_id="t2", enqueue_sha="a") == Ok("t2")
 
 
-async def test_nobody_listens_to_all_tasks_of_the_database_when_nobody_waits(
+async def test_the_channel_of_ended_tasks_is_unlistened_when_no_call_waits(
     proxied: tuple[BlackholeProxy, PostgresBroker], connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, broker = proxied

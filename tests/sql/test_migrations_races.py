@@ -164,7 +164,7 @@ async def test_a_held_table_is_named_with_its_holder_and_the_way_out(
     assert [migration.name for migration in await upgrade(watcher)] == ALL_NAMES
 
 
-async def test_a_deadlock_with_somebody_at_work_is_explained_like_a_held_table(
+async def test_a_deadlock_with_another_session_is_explained_like_a_locked_table(
     empty_database: str, holder: asyncpg.Connection, watcher: asyncpg.Connection
 ) -> None:
     await holder.execute("SET deadlock_timeout = '1min'")  # so that the migration is the one that is cancelled

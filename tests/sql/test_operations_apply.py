@@ -128,7 +128,7 @@ async def test_one_row_that_the_database_will_not_have_costs_the_others_nothing(
     assert len(await audit(connection)) == 19
 
 
-async def test_a_row_that_somebody_locks_for_too_long_costs_the_others_nothing(
+async def test_a_row_that_is_locked_too_long_is_refused_and_the_others_are_changed(
     connection: asyncpg.Connection, database: str
 ) -> None:
     names = await many(connection, 5)

@@ -84,7 +84,7 @@ async def test_only_a_running_task_is_asked_for(connection: asyncpg.Connection, 
         await look_at(connection, OPS, "nope", "stack")
 
 
-async def test_what_nobody_waits_for_is_neither_answered_nor_kept(connection: asyncpg.Connection) -> None:
+async def test_a_request_that_is_too_old_is_not_answered_and_is_pruned(connection: asyncpg.Connection) -> None:
     rows = [(uuid4(), age) for age in ("10 s", "2 min", "2 h")]
     for look_id, age in rows:
         await connection.execute(

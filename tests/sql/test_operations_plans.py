@@ -47,7 +47,7 @@ TEXTS, TIMES = array("'x'::text"), array("now()")
 
 TASKS, ATTEMPTS = "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"
 TRACE, TRACE_ID = "ix_horsies_operator_actions_target", "horsies_operator_actions_pkey"
-KEYS = "uq_horsies_tasks_unique_key"
+KEYS = "uq_horsies_tasks_key_and_name"
 NODES = {"all of horsies_workflow_tasks", "all of horsies_workflows"}
 """Empty in this test, and in most databases."""
 
@@ -117,6 +117,6 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:
     arguments = f"{WHO}, {ACTIONS}, {IDS}"
-    for name in ("undo_tasks", "undo_look"):
+    for name in ("undo_tasks", "undo_preview"):
         found = await indexes_of(grown, name, undo_statement(name), arguments)
         assert found == {TASKS, TRACE, TRACE_ID, KEYS}

@@ -86,8 +86,8 @@ async def test_a_name_that_is_no_queue_is_refused_with_the_nearest_one(connectio
     found = await preview(connection, VERBS["queue", "pause"], Selection.of_ids(["mial", "mail", "zzz"]))
     assert [target.id for target in found.eligible] == ["mail"]
     assert [refusal.reason for refusal in found.refused] == [
-        "nothing waits in such a queue and no worker serves it; did you mean mail?",
-        "nothing waits in such a queue and no worker serves it",
+        "no task waits in such a queue and no worker serves it; did you mean mail?",
+        "no task waits in such a queue and no worker serves it",
     ]
 
 

@@ -280,8 +280,8 @@ async def test_an_undo_leaves_what_runs_and_what_was_changed_since(
     assert {row.target.id: row.detail for row in undone.refused} == {
         "runs": f"it is CLAIMED on {ME} now, try 1",
         "changed": "an operator has acted on it since: cancel by ops@bastion",
-        "by-sql": "its queue, its priority or its time is another one since",
-        **({"given-back": "its queue, its priority or its time is another one since"} if verb is V.RESCHEDULE else {}),
+        "by-sql": "its queue, its priority or its time has changed since",
+        **({"given-back": "its queue, its priority or its time has changed since"} if verb is V.RESCHEDULE else {}),
     }
 
 

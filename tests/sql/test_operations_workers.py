@@ -114,7 +114,7 @@ async def test_of_two_operators_who_drain_one_worker_one_is_told_who_was_first(
     assert sorted(row["outcome"] for row in await audit(connection)) == ["applied", "refused"]
 
 
-async def test_a_drain_says_which_queues_nobody_is_left_for(connection: asyncpg.Connection) -> None:
+async def test_a_drain_says_which_queues_have_no_worker_left(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1", queues=("mail", "pay"))
     await snapshot(connection, "web-2", queues=("pay",))
     await snapshot(connection, "web-3", queues=("mail",), silent_s=600)
@@ -134,7 +134,7 @@ async def test_what_cannot_be_drained_is_refused_with_the_reason(connection: asy
     assert [target.id for target in found.eligible] == ["web-1-aa"]  # by its end and by its id, and only once
     told = reasons(found)
     assert told["web-1"] == "2 workers fit: web-1-aa, web-1-bb"
-    assert told["nobody"] == "no worker has told of itself under that id"
+    assert told["nobody"] == "no worker is known by that id"
     assert told["gone"] == "it is lost: no sign of life for 6m12s"
     assert told["web-1-bb"].startswith("it is draining since")
 
@@ -216,7 +216,7 @@ async def test_a_worker_without_a_snapshot_is_known_by_what_it_holds(connection:
     assert [target.state for target in found.eligible] == ["lost: no sign of life for 45s"]
     assert (await apply(connection, found, OPS, None)).rows[0].detail == "1 failed as WORKER_CRASHED"
     again = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["upstream-1"]))
-    assert reasons(again) == {"upstream-1": "no worker has told of itself under that id"}
+    assert reasons(again) == {"upstream-1": "no worker is known by that id"}
 
 
 async def test_an_outcome_that_is_about_to_be_stored_is_left_to_the_sweep(connection: asyncpg.Connection) -> None:
@@ -285,7 +285,7 @@ async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(
 
 async def test_a_database_of_upstream_is_told_the_way_out(connection: asyncpg.Connection) -> None:
     await connection.execute("DROP TABLE horsies_worker_orders")
-    with pytest.raises(OperationError, match="no place for orders") as caught:
+    with pytest.raises(OperationError, match="no tables for orders") as caught:
         await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     assert caught.value.help_text == "run `horsies db upgrade`"
 

@@ -75,7 +75,7 @@ async def test_only_a_gap_that_can_make_a_living_worker_look_dead_is_told(
     assert found == pytest.approx([away_s] * gaps, abs=0.5)
 
 
-async def test_a_gap_counts_by_the_strictest_of_the_workers_whoever_pulses_first_after_it(
+async def test_a_gap_counts_by_the_strictest_worker_also_when_another_pulses_first_after_it(
     connection: asyncpg.Connection,
 ) -> None:
     patient = RecoveryConfig()  # to which a gap of less than a minute is harmless
@@ -182,7 +182,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_it(connection: asyncpg.Co
 
 
 @pytest.mark.parametrize(("ended_s", "status"), [(1, "RUNNING"), (SPARE_S + 0.5, "FAILED")])
-async def test_the_first_sweep_after_an_outage_spares_what_runs_whoever_sweeps(
+async def test_the_first_sweep_after_an_outage_spares_what_runs_also_in_a_new_worker(
     connection: asyncpg.Connection, ended_s: float, status: str
 ) -> None:
     """The sweeper may have started a moment ago and not know of the outage."""

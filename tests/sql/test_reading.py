@@ -152,7 +152,7 @@ async def test_many_waits_end_with_the_notifications_of_their_tasks(
     assert time.monotonic() - began < 3
 
 
-async def test_a_cancelled_wait_lets_the_cancellation_through_and_hurts_nobody(
+async def test_a_cancelled_wait_lets_the_cancellation_through_and_other_waits_go_on(
     broker: PostgresBroker, connection: asyncpg.Connection
 ) -> None:
     await store(connection)
@@ -406,7 +406,7 @@ async def test_an_empty_database_gets_the_tables_and_a_second_time_nothing(empty
         assert await broker.close_async() == Ok(None)
 
 
-async def test_somebody_elses_tables_are_refused_by_every_call(empty_database: str) -> None:
+async def test_foreign_tables_are_refused_by_every_call(empty_database: str) -> None:
     connection = await asyncpg.connect(empty_database)
     await connection.execute("CREATE TABLE horsies_tasks (id text)")
     broker = PostgresBroker(PostgresConfig(database_url=empty_database))

@@ -38,7 +38,7 @@ async def test_the_first_who_asks_has_the_duty_and_others_learn_when_it_is_due(c
     assert await state(connection) == row
 
 
-async def test_whoever_asks_first_after_the_interval_has_it_next(connection: asyncpg.Connection) -> None:
+async def test_the_first_worker_to_ask_after_the_interval_has_the_duty_next(connection: asyncpg.Connection) -> None:
     await take_duty(connection, "recovery", "a", MINUTE_MS)
     await age(connection, 45)
     assert await take_duty(connection, "recovery", "b", MINUTE_MS) == pytest.approx(15, abs=1)
@@ -66,7 +66,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_the_sweeps(connection: as
     assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
 
 
-@pytest.mark.parametrize("before", ["nobody has swept yet", "it is due again"])
+@pytest.mark.parametrize("before", ["no worker has swept yet", "it is due again"])
 async def test_of_many_who_ask_at_once_one_has_the_duty(
     database: str, connection: asyncpg.Connection, before: str
 ) -> None:
@@ -106,7 +106,7 @@ async def test_asking_too_early_writes_nothing(connection: asyncpg.Connection) -
     assert await connection.fetchrow("SELECT xmax, ctid::text FROM horsies_sweep_state") == before
 
 
-async def test_a_report_is_written_by_whoever_has_the_duty(connection: asyncpg.Connection) -> None:
+async def test_a_report_is_written_by_the_worker_that_has_the_duty(connection: asyncpg.Connection) -> None:
     await take_duty(connection, "recovery", "a", MINUTE_MS)
     await write_report(connection, "recovery", "a", {"failed": 3})
     await write_report(connection, "recovery", "b", {"failed": 4})
@@ -213,7 +213,7 @@ async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_l
     assert chore.done == 1
 
 
-async def test_a_rule_is_applied_at_the_shortest_interval_of_those_who_have_it_on_whoever_else_sweeps(
+async def test_a_rule_is_applied_at_the_shortest_interval_of_the_workers_that_have_it_on(
     connection: asyncpg.Connection, lanes: list[OneLane]
 ) -> None:
     """A worker without the rule, and with a shorter interval, once took the duty each time: no worker applied it."""

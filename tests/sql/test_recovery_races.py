@@ -106,7 +106,7 @@ OF_CLAIMS: list[Step] = [starts, releases, is_claimed_anew, *HAND]
 
 @pytest.mark.parametrize("stage", ["runs", "claims"])
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_a_row_that_somebody_holds_is_left_for_the_next_sweep(
+async def test_a_row_that_another_session_has_locked_is_left_for_the_next_sweep(
     connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, stage: str, end: str
 ) -> None:
     stale = stale_runs if stage == "runs" else stale_claims

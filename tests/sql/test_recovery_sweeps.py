@@ -57,7 +57,7 @@ async def sweep_claims(conn: asyncpg.Connection) -> Recovered:
     return await requeue_stale_claims(conn, threshold_ms=THRESHOLD_MS)
 
 
-async def test_a_stale_claim_waits_again_as_if_nobody_had_claimed_it(connection: asyncpg.Connection) -> None:
+async def test_a_stale_claim_waits_again_as_if_it_had_never_been_claimed(connection: asyncpg.Connection) -> None:
     await stale_claims(connection, "t", retry_count="1", max_retries="3")
     before = await task(connection, "t")
     assert await sweep_claims(connection) == Recovered(requeued=1)

@@ -38,7 +38,7 @@ def unused_port() -> int:
     "url",
     ["postgresql://u@127.0.0.1:{port}/d", "postgresql://u@localhost:{port}/d", "postgresql://u@/d?host=/nowhere"],
 )
-async def test_where_nobody_listens_is_a_refusal(url: str) -> None:
+async def test_an_address_without_a_server_is_a_refusal(url: str) -> None:
     database = Database(DatabaseUrl.parse(url.format(port=unused_port())), "for a test", None)
     with pytest.raises(DatabaseUnavailable) as caught:
         await database.connect("test")

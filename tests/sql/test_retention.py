@@ -244,7 +244,7 @@ async def test_operator_actions_go_after_a_year(connection: asyncpg.Connection) 
     assert [tuple(row) for row in rows] == [(4, None), (5, 4)]
 
 
-async def test_an_action_that_is_being_undone_is_left_and_nobody_waits(
+async def test_an_operation_that_is_being_undone_is_left_without_waiting(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await add_actions(connection, 2, "366 days")
@@ -366,7 +366,7 @@ async def test_a_row_that_cannot_be_deleted_is_reported_and_stepped_over(connect
     assert done.report()["refused"] == 2
 
 
-async def test_what_somebody_holds_is_left_and_nobody_waits(database: str, connection: asyncpg.Connection) -> None:
+async def test_locked_rows_are_left_without_waiting(database: str, connection: asyncpg.Connection) -> None:
     for name in ("held", "free"):
         await add_task(connection, name, "FAILED", failed_at=OLD)
         await add_workflow(connection, name, "FAILED", OLD)

@@ -85,7 +85,7 @@ async def test_what_was_opened_after_it_was_found_old_is_not_pruned(connection: 
     await is_whole_again(connection)
 
 
-async def test_a_family_that_is_being_pruned_is_gone_for_whoever_would_open_it(
+async def test_a_family_that_is_being_pruned_cannot_be_opened_again(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await old_family(connection)
@@ -105,7 +105,9 @@ async def test_a_family_that_is_being_pruned_is_gone_for_whoever_would_open_it(
     await other.close()
 
 
-async def test_whoever_is_first_it_stays_whole_or_goes_whole(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_family_stays_whole_or_goes_whole_in_either_order(
+    database: str, connection: asyncpg.Connection
+) -> None:
     pruner = await asyncpg.connect(database)
     ends_seen = set()
     for turn in range(30):

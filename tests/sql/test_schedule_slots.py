@@ -10,7 +10,15 @@ import asyncpg
 from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, state
 
 from horsies.config.schedule import stored_pattern
-from horsies.lifecycle.scheduling import DueSchedule, SlotUse, Standing, due, run, seen, stopped
+from horsies.lifecycle.scheduling import (
+    DueSchedule,
+    RunningScheduler,
+    SlotUse,
+    due,
+    remove_scheduler,
+    renew_scheduler,
+    run,
+)
 
 
 async def test_a_new_schedule_is_planned_and_not_yet_due(connection: asyncpg.Connection) -> None:
@@ -227,12 +235,12 @@ async def test_a_scheduler_shows_that_it_runs_and_deletes_those_that_are_silent_
         "INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, seen_at)"
         " SELECT 'dead' || days, 'h', 1, '{}', '0', now() - days * interval '20 h' FROM generate_series(1, 3) days"
     )
-    await seen(connection, Standing("me", "host", 7, ["a"], "1.2"))
+    await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2"))
     first = await connection.fetchval("SELECT seen_at FROM horsies_schedulers WHERE scheduler_id = 'me'")
-    await seen(connection, Standing("me", "host", 7, ["a"], "1.2"))
+    await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2"))
     rows = await connection.fetch("SELECT * FROM horsies_schedulers ORDER BY scheduler_id")
     assert [row["scheduler_id"] for row in rows] == ["dead1", "me"]
     assert tuple(rows[1])[:5] == ("me", "host", 7, ["a"], "1.2")
     assert rows[1]["seen_at"] > first >= rows[1]["started_at"]
-    await stopped(connection, "me")
+    await remove_scheduler(connection, "me")
     assert await connection.fetchval("SELECT array_agg(scheduler_id) FROM horsies_schedulers") == ["dead1"]

@@ -74,7 +74,7 @@ async def test_a_terminal_status_is_announced_as_done(listener: Listener) -> Non
         assert heard == [("horsies_task_status", "t"), ("task_done", "t")]
 
 
-async def test_a_step_on_the_way_or_back_wakes_nobody(listener: Listener) -> None:
+async def test_a_step_that_is_no_end_notifies_only_those_who_watch_the_state(listener: Listener) -> None:
     await listener.after(INSERT_TASK, "t", "PENDING")
     for status in ("CLAIMED", "RUNNING", "PENDING"):
         assert await listener.after("UPDATE horsies_tasks SET status = $1", status) == [("horsies_task_status", "t")]

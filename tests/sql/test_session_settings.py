@@ -13,7 +13,7 @@ from until import until
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
-from horsies.store.connect import _LEFT_TO_TRANSACTIONS, Database, DatabaseUnavailable, transaction
+from horsies.store.connect import _SETTINGS_PER_TRANSACTION, Database, DatabaseUnavailable, transaction
 from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
 from horsies.store.producer_client import Link
 
@@ -99,7 +99,7 @@ async def test_capped_claims_work_for_a_role_with_a_stricter_default(
     await enqueue(connection, "a", "b")
     if pooled:  # as after a pooler has refused the settings
         session = await asyncpg.connect(database)
-        _LEFT_TO_TRANSACTIONS[session] = (("lock_timeout", "1s"),)
+        _SETTINGS_PER_TRANSACTION[session] = (("lock_timeout", "1s"),)
     else:
         session = await opened(database).connect("worker claim")
     async with transaction(session):

@@ -158,7 +158,7 @@ async def test_a_queue_without_tasks_is_shown_when_it_is_served_or_paused(conn: 
     )
 
 
-async def test_the_status_sums_up_what_ended_lately_and_what_needs_somebody(conn: asyncpg.Connection) -> None:
+async def test_the_status_sums_up_what_ended_lately_and_what_needs_an_operator(conn: asyncpg.Connection) -> None:
     await snapshot(conn, "w", 1)
     await insert(conn, "ok", status="'COMPLETED'", completed_at="now() - interval '1 min'")
     await insert(conn, "old", status="'COMPLETED'", completed_at="now() - interval '10 min'")

@@ -211,7 +211,7 @@ async def test_the_code_of_an_error_is_read_even_where_the_rest_is_damaged(
     assert (await told(conn, "v")).nodes[0].error_code == code
 
 
-async def test_values_are_told_for_whoever_types_a_filter_the_most_frequent_first(filled: asyncpg.Connection) -> None:
+async def test_the_values_that_a_filter_completes_come_with_the_most_frequent_first(filled: asyncpg.Connection) -> None:
     await insert_workflow(filled, "x", name="'shop.wf_1'")
     rows = await filled.fetch("SELECT name FROM horsies_workflows GROUP BY name ORDER BY count(*) DESC, name")
     assert await workflow_values(filled, "name") == tuple(row["name"] for row in rows)

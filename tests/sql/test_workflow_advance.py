@@ -267,7 +267,7 @@ async def test_a_started_task_makes_its_node_run(connection: asyncpg.Connection)
         'task_options = \'{"good_until":"0001-01-01T00:00:00+14:00"}\'',
     ],
 )
-async def test_a_node_whose_row_is_damaged_fails_and_holds_up_nobody(
+async def test_a_node_whose_row_is_damaged_fails_and_the_others_go_on(
     connection: asyncpg.Connection, damage: str
 ) -> None:
     flow = await grow(connection, node(0), node(1, 0), node(2, 0), node(3, 1, allow_failed_deps=True))

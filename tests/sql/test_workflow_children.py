@@ -95,7 +95,7 @@ async def test_a_build_that_raises(connection: asyncpg.Connection) -> None:
     assert await states(connection, flow) == "FAILED: failed skipped"
 
 
-async def test_a_build_that_hangs_keeps_nobody_waiting(
+async def test_a_build_that_hangs_makes_no_other_workflow_wait(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subworkflow_builder, "_LONGEST_BUILD_S", 0.05)

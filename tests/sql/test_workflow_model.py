@@ -93,7 +93,7 @@ KNOWN = st.sampled_from(
 
 
 @pytest.mark.parametrize("how", [DEFAULT, pytest.param(THOUSANDS, marks=pytest.mark.chaos)])
-def test_every_workflow_ends_as_the_model_foresees_whoever_dies_or_meddles(database: str, how: settings) -> None:
+def test_every_workflow_ends_as_the_model_foresees_with_crashes_and_operations(database: str, how: settings) -> None:
     perform(database, how, flows(), ANY)
 
 

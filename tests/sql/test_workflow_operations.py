@@ -128,7 +128,7 @@ async def test_reconciling_lists_each_repair_before_it_acts_and_then_does_just_t
     assert not outcome.can_be_undone
 
 
-async def test_a_repair_that_somebody_else_has_made_meanwhile_is_refused(connection: asyncpg.Connection) -> None:
+async def test_a_repair_that_another_operator_has_made_meanwhile_is_refused(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await task_ends(connection, "w1", 0)
     looked = await look(connection, V.RECONCILE, "w1")
@@ -159,7 +159,7 @@ async def test_pause_and_resume_leave_their_trace_and_can_be_undone(connection: 
     assert (await workflow_row(connection))["status"] == "PAUSED"
 
 
-async def test_a_pause_is_not_undone_once_somebody_has_acted_since(connection: asyncpg.Connection) -> None:
+async def test_a_pause_is_not_undone_after_a_later_operation(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     paused = await act(connection, V.PAUSE, "w1")
     await act(connection, V.RESUME, "w1")
@@ -216,8 +216,8 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
 
 
 KEPT = (
-    "demo: ran before with the failure as their input, or without it, and stay as they are: n1; only rerun, as a new"
-    " workflow, computes them anew"
+    "demo: these ran with the failure as their input, or without it, and do not run again: n1; only a rerun of the"
+    " whole workflow computes them anew"
 )
 
 
@@ -407,7 +407,7 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
     assert looked.consequences == (
         "n1: may go on with this value",
         "demo is FAILED and RUNNING again, with what was skipped after this node",
-        "nothing here knows the type that its task returns; from a shell, --module APP holds the value against it",
+        "the type that its task returns is not known here; `horsies workflows complete --module APP` checks it",
     )
     assert looked.command == "horsies workflows complete w1 n0 --value '{\"n\":1}'"
     await apply(connection, looked, OPS, None)
@@ -433,7 +433,7 @@ async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(con
 
 
 @pytest.mark.parametrize("value", ["", "{", "NaN", '"\\ud800"', '{"__datetime__":true,"value":"today"}'])
-async def test_a_value_that_nobody_could_read_is_refused_before_anything_is_looked_at(
+async def test_a_value_that_cannot_be_stored_is_refused_before_the_node_is_read(
     connection: asyncpg.Connection, value: str
 ) -> None:
     await planted(connection, CHAIN)
@@ -451,7 +451,7 @@ async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(conn
     judged = await look_at_node(connection, V.COMPLETE, 0, value="1", fits=lambda *_: None)
     unjudged = await look_at_node(connection, V.COMPLETE, 0, value="1")
     (said,) = set(unjudged.consequences) - set(judged.consequences)
-    assert "--module APP holds the value against it" in said
+    assert "--module APP` checks it" in said
 
 
 @pytest.mark.parametrize(

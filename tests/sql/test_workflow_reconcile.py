@@ -333,8 +333,8 @@ async def test_one_broken_workflow_does_not_stop_the_rest(connection: asyncpg.Co
     ("damage", "words"),
     [
         ("UPDATE horsies_workflow_tasks SET dependencies = '{7}' WHERE task_index = 1", "depends on"),
-        ("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE task_index = 1", "has the join 'most'"),
-        ("UPDATE horsies_workflow_tasks SET status = 'LOST' WHERE task_index = 1", "has the status 'LOST'"),
+        ("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE task_index = 1", "has the unknown join 'most'"),
+        ("UPDATE horsies_workflow_tasks SET status = 'LOST' WHERE task_index = 1", "has the unknown status 'LOST'"),
     ],
 )
 async def test_a_damaged_workflow_is_named_and_left_alone(
@@ -352,7 +352,7 @@ async def test_a_damaged_workflow_is_named_and_left_alone(
 
 
 @pytest.mark.parametrize("policy", ["{}", '{"cases":7}', '[{"required_indices":[0]}]', '{"cases":[{"required":[0]}]}'])
-async def test_a_success_policy_that_nobody_can_read_fails_the_workflow_with_words(
+async def test_a_success_policy_that_cannot_be_read_fails_the_workflow_and_says_why(
     connection: asyncpg.Connection, policy: str
 ) -> None:
     await planted(connection, plan(node(0), success_policy=policy))

@@ -29,7 +29,7 @@ class Act(Enum):
     FAIL = "fails"
     HEAL = "fails until its node is opened again"
     FLAKY = "fails twice, and is tried again by its policy"
-    EXPIRE = "is too late before anybody can run it, until its node is opened again"
+    EXPIRE = "is too late before a worker can run it, until its node is opened again"
 
 
 @dataclass(frozen=True)
@@ -302,6 +302,11 @@ def flows() -> st.SearchStrategy[Flow]:
     number = st.integers(0, 2**32)
     sizes = st.sampled_from([3, 4, 5, 6, 7, 8, 9])
     return sizes.flatmap(lambda size: st.builds(_flow, number, st.lists(number, min_size=size, max_size=size)))
+
+
+def random_flow(rng: Random) -> Flow:
+    """The same without hypothesis, for tests that compare many at a time."""
+    return _flow(rng.getrandbits(32), [rng.getrandbits(32) for _ in range(rng.randint(3, 9))])
 
 
 @st.composite

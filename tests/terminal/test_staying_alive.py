@@ -53,7 +53,7 @@ async def test_a_terminal_that_is_closed_takes_the_console_with_it(quiet: dict[s
         assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGHUP
 
 
-async def test_a_signal_ends_it_though_nobody_reads_the_terminal(quiet: dict[str, str]) -> None:
+async def test_a_signal_ends_it_though_the_terminal_is_not_read(quiet: dict[str, str]) -> None:
     """A dead link: writes to it block for ever."""
     with PtyConsole(quiet, rate=1) as console:
         await asyncio.to_thread(console.until_so, lambda: console.received > 0, "its first byte")

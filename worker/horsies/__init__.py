@@ -190,12 +190,14 @@ _HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() f
 __all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605 - a list, though computed
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # for a type checker every misspelt name would be Any
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
 from horsies.config.contexts import DatabaseChoice
+from horsies.config.queues import DEFAULT_QUEUE
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, raise_collected
 from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
 from horsies.task import bulk, define, suppression
-from horsies.task.checks import DEFAULT_QUEUE, queue_problem
+from horsies.task.checks import queue_problem
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.spec import WorkflowSpec
 

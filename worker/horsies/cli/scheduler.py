@@ -60,8 +60,10 @@ def scheduler(
 
 
 def _banner(running: Scheduler, locator: str) -> None:
+    from horsies.cli.formatting import rows
+
     print("horsies scheduler")
-    print(f"  app        {locator}, {len(running.app.tasks)} tasks")
+    print(f"  app        {locator}, {rows(len(running.app.tasks), 'task')}")
     print(f"  database   {running.database.label}")
     for name, value in chosen_lines(running.app.database).items():
         print(f"  {name:<10} {value}")

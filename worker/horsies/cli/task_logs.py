@@ -12,7 +12,7 @@ import typer
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
 from horsies.cli.tables import Screen, clean, say
-from horsies.operations.looking import why_not
+from horsies.operations.looking import why_no_more
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -33,7 +33,7 @@ def show_logs(
         else:
             _print(answer, screen)
             if answer.is_last:
-                say(why_not(look, answer), stream=sys.stderr)
+                say(why_no_more(look, answer), stream=sys.stderr)
         if found is None and answer.holds:
             return NO_ANSWER
         return ENDED if answer.is_last else 0

@@ -13,7 +13,7 @@ from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
 from horsies.cli.payload import Masks
 from horsies.cli.tables import Screen, clean, cut, say
-from horsies.operations.looking import why_not
+from horsies.operations.looking import why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 
@@ -62,7 +62,7 @@ class Shown:
             typer.echo(json.dumps(plain(report(look, answer, "stack", stack))))
         elif answer.is_last:
             self._end_line()
-            say(why_not(look, answer), stream=sys.stderr)
+            say(why_no_more(look, answer), stream=sys.stderr)
         elif self._last is not None and is_same(stack, self._last):
             self._say_unchanged(answer.now)
         else:

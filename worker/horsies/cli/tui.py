@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
-
-
 _TERMINAL = "The terminal"
 
 _What = Annotated[
@@ -160,34 +158,19 @@ def tui(
     `horsies tui task 7f3a` opens that task; `--context eu,us` lists these databases with their verdicts first. In the
     console, `?` shows all keys.
     """
-    from horsies.config.contexts import DatabaseChoice, config_path, read_config_file
-
     task_id = _task_id(what or [])
-    screen = screen or ("tasks" if filter or task_id else "overview")
-    if screen not in _SCREENS:
-        raise typer.BadParameter(f"there is no screen {screen!r}; there are {', '.join(_SCREENS)}")
-    if find_spec("horsies_tui") is None:
-        typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
-        raise typer.Exit(1)
-    file = read_config_file(config_path(os.environ))
+    screen = _known_screen(screen or ("tasks" if filter or task_id else "overview"))
+    _require_console()
+    file = _config_file()
     clusters = _clusters(file, context)
     if clusters and task_id is not None:
         raise typer.BadParameter("a task is in one database; name its context alone")
-    if replay is not None and (record or database_url or context):
-        raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
-    chosen = clusters[0] if clusters else context
-    choice = DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, chosen, module)
+    _refuse_misfits(given)
+    choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
     if serve:
-        if record is not None:
-            raise typer.BadParameter("--record goes with no --serve: each tab would write the same file")
-        if replay is None:
-            existing(choice)
+        choice = choice if replay is not None else existing(choice)
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
-    # By name, because the engine must work, and be checked, without the console.
-    launch = import_module("horsies_tui.shell.launch")
-    # Before the database question, which would wait for an answer on an unsuitable terminal.
-    if not launch.has_terminal():
-        raise typer.Exit(1)
+    launch = _launcher()
     options = import_module("horsies_tui.options").ConsoleOptions(
         choice=choice if replay is not None else existing(choice),
         config=file,
@@ -207,6 +190,48 @@ def tui(
         speed=speed,
     )
     raise typer.Exit(launch.run(options))
+
+
+def _known_screen(name: str) -> str:
+    if name not in _SCREENS:
+        raise typer.BadParameter(f"there is no screen {name!r}; there are {', '.join(_SCREENS)}")
+    return name
+
+
+def _require_console() -> None:
+    if find_spec("horsies_tui") is None:
+        typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
+        raise typer.Exit(1)
+
+
+def _refuse_misfits(given: typer.Context) -> None:
+    """Options that go with no other one."""
+    options = given.params
+    if options["replay"] is not None and (options["record"] or options["database_url"] or options["context"]):
+        raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
+    if options["serve"] and options["record"] is not None:
+        raise typer.BadParameter("--record goes with no --serve: each tab would write the same file")
+
+
+def _config_file() -> ConfigFile:
+    from horsies.config.contexts import config_path, read_config_file
+
+    return read_config_file(config_path(os.environ))
+
+
+def _choice(replay: Path | None, database_url: str | None, context: str | None, module: str | None) -> DatabaseChoice:
+    from horsies.config.contexts import DatabaseChoice
+
+    return DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, context, module)
+
+
+def _launcher() -> Any:
+    """The module that runs the console; by name, because the engine must work, and be checked, without it."""
+    launch = import_module("horsies_tui.shell.launch")
+    # Before the question whether to make a database, which would wait for an answer on an unsuitable terminal.
+    if not launch.has_terminal():
+        raise typer.Exit(1)
+    return launch
 
 
 def _clusters(file: ConfigFile, context: str | None) -> tuple[str, ...]:

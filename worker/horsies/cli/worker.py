@@ -254,6 +254,8 @@ def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
 
 def _banner(running: Worker) -> None:
     """Print the worker's settings once, on stdout."""
+    from horsies.cli.formatting import rows
+
     config, settings = running.app.config, running.settings
     queues = ", ".join(
         f"{name} (at most {cap} at once)" if cap is not None else name
@@ -263,8 +265,8 @@ def _banner(running: Worker) -> None:
     caps = [f"cluster {config.cluster_wide_cap}"] if config.cluster_wide_cap else []
     caps += [f"prefetch {config.prefetch_buffer}"] if config.prefetch_buffer else []
     lines = {
-        "app": f"{settings.locator}, {len(running.app.tasks)} tasks",
-        "database": f"{running.database.label}, {running.connections} connections",
+        "app": f"{settings.locator}, {rows(len(running.app.tasks), 'task')}",
+        "database": f"{running.database.label}, {rows(running.connections, 'connection')}",
         **chosen_lines(running.app.database),
         "queues": queues,
         "children": children,

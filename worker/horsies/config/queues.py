@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
@@ -13,6 +13,11 @@ from horsies.domain.names import why_not_a_queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_PRIORITY: Final = 100
+"""Of an application without queues of its own."""
 
 
 class QueueMode(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -52,6 +53,25 @@ class RecoveryConfig(CheckedModel):
     """How long tasks and workflows that have ended are kept."""
     operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
     """How long the audit trail is kept, and the losses of workers."""
+
+    @classmethod
+    def reported(cls, stored: str | None) -> RecoveryConfig | None:
+        """As a worker's snapshot has them, with the defaults for what it lacks; None if it has none.
+
+        Their ranges are not checked, because upstream allows others.
+        """
+        values = json.loads(stored) if stored else None
+        if not isinstance(values, dict):
+            return None
+        return cls.model_construct(**{name: value for name, value in values.items() if cls._has_type(name, value)})
+
+    @classmethod
+    def _has_type(cls, name: str, value: object) -> bool:
+        known = cls.model_fields.get(name)
+        if known is None:
+            return False
+        keeps_everything = value is None and name.endswith("_retention_hours")
+        return type(value) is type(known.default) or keeps_everything
 
     @property
     def run_stopped_after_ms(self) -> int:

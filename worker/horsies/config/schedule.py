@@ -158,15 +158,20 @@ class _Schedule(CheckedModel):
     """What all schedules have: a name, and the times at which they come due."""
 
     name: StoredName
+    """Identifies the schedule in the database: a renamed one begins anew."""
     pattern: Annotated[
         Annotated[SchedulePattern, Field(discriminator="type")],
         BeforeValidator(_cron_of_text, json_schema_input_type=SchedulePattern | str),
     ]
     """When; a string is a cron expression."""
     enabled: bool = True
+    """Whether it is sent at all."""
     timezone: str = "UTC"
+    """The zone whose clock the pattern means: `Europe/Berlin`."""
     catch_up_missed: bool = False
+    """Whether each missed slot is sent, once a scheduler runs again; otherwise all of them are one run."""
     max_catch_up_runs: int = Field(default=100, ge=1, le=10_000)
+    """The most missed slots that are sent at a time."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         try:
@@ -184,9 +189,13 @@ class TaskSchedule(_Schedule):
     """One task, its arguments and the times at which it is sent."""
 
     task_name: StoredName
+    """The name of a registered task."""
     args: tuple[Any, ...] = ()
+    """Its arguments by position."""
     kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments by name."""
     queue_name: str | None = None
+    """Another queue than the task's own."""
 
     @property
     def target(self) -> str:
@@ -207,6 +216,7 @@ class WorkflowSchedule(_Schedule):
     workflow: Annotated[StoredName, BeforeValidator(_key_of_definition)]
     """A WorkflowDefinition, or its definition_key."""
     params: dict[str, Any] = Field(default_factory=dict)
+    """The arguments of its `build_with`."""
 
     @property
     def target(self) -> str:
@@ -227,13 +237,16 @@ class ScheduleConfig(CheckedModel):
     """All schedules of an application and how often the scheduler looks at them."""
 
     enabled: bool = True
+    """Whether any schedule is sent."""
     schedules: list[
         Annotated[
             Annotated[TaskSchedule, Tag("task")] | Annotated[WorkflowSchedule, Tag("workflow")],
             Discriminator(_kind_of_schedule),
         ]
     ] = Field(default_factory=list)
+    """TaskSchedule and WorkflowSchedule, in any order."""
     check_interval_seconds: int = Field(default=1, ge=1, le=60)
+    """How often a scheduler looks for slots that are due."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if twice := _repeated(schedule.name for schedule in self.schedules):

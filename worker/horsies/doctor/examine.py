@@ -62,7 +62,7 @@ def all_checks() -> tuple[Check, ...]:
 
 
 async def examine(database: Database, config: AppConfig | None = None) -> Examination:
-    """Every check, whatever the others find; one that cannot be made is `unknown` and says why.
+    """Make every check; one that cannot be made is `unknown` and says why.
 
     DatabaseUnavailable if there is no connection.
     """

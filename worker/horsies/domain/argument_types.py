@@ -20,9 +20,11 @@ from typing import (
     Annotated,
     Any,
     Final,
+    Generic,
     Literal,
     NewType,
     TypeAlias,
+    TypeVar,
     Union,
     Unpack,
     get_args,
@@ -35,6 +37,7 @@ from pydantic import BaseModel
 from horsies.domain.codec.errors import spell_path
 from horsies.domain.task_result import TaskError, TaskResult
 
+KnownT = TypeVar("KnownT")
 Part: TypeAlias = "tuple[str | int, Kind, Any]"
 """The path within a value, the type expected there, and the value found."""
 ArgumentCheck: TypeAlias = "Callable[[Sequence[Any], Mapping[str, Any]], Misfit | None]"
@@ -88,13 +91,31 @@ class Kind:
 
 
 @dataclasses.dataclass(slots=True)
-class _Kinds:
-    """The types of the parameters of one function; `rest` is that of *args, `more` that of **kwargs."""
+class ByParameter(Generic[KnownT]):
+    """What is known of each parameter of one function; `rest` is that of *args, `more` that of **kwargs."""
 
-    by_position: list[tuple[str, Kind | None]] = dataclasses.field(default_factory=list)
-    by_name: dict[str, Kind | None] = dataclasses.field(default_factory=dict)
-    rest: tuple[str, Kind | None] = ("", None)
-    more: Kind | None = None
+    by_position: list[tuple[str, KnownT | None]] = dataclasses.field(default_factory=list)
+    by_name: dict[str, KnownT | None] = dataclasses.field(default_factory=dict)
+    rest: tuple[str, KnownT | None] = ("", None)
+    more: KnownT | None = None
+
+    @classmethod
+    def of(
+        cls, signature: inspect.Signature, about: Callable[[inspect.Parameter], KnownT | None]
+    ) -> ByParameter[KnownT]:
+        made = cls()
+        for name, parameter in signature.parameters.items():
+            found = about(parameter)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                made.rest = name, found
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                made.more = found
+            else:
+                if parameter.kind is not parameter.KEYWORD_ONLY:
+                    made.by_position.append((name, found))
+                if parameter.kind is not parameter.POSITIONAL_ONLY:
+                    made.by_name[name] = found
+        return made
 
 
 def checker(fn: Callable[..., Any]) -> ArgumentCheck:
@@ -102,7 +123,7 @@ def checker(fn: Callable[..., Any]) -> ArgumentCheck:
 
     Built once per function, in 30 µs per parameter; a check takes 0.2 µs per argument of a simple type.
     """
-    kinds = _kinds_of(fn)
+    kinds = ByParameter.of(inspect.signature(fn), partial(kind_of_parameter, fn))
     by_position, by_name, (rest_name, rest), more = kinds.by_position, kinds.by_name, kinds.rest, kinds.more
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Misfit | None:
@@ -119,22 +140,6 @@ def checker(fn: Callable[..., Any]) -> ArgumentCheck:
         return next(filter(None, found), None)
 
     return check
-
-
-def _kinds_of(fn: Callable[..., Any]) -> _Kinds:
-    kinds = _Kinds()
-    for name, parameter in inspect.signature(fn).parameters.items():
-        kind = kind_of_parameter(fn, parameter)
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            kinds.rest = name, kind
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            kinds.more = kind
-        else:
-            if parameter.kind is not parameter.KEYWORD_ONLY:
-                kinds.by_position.append((name, kind))
-            if parameter.kind is not parameter.POSITIONAL_ONLY:
-                kinds.by_name[name] = kind
-    return kinds
 
 
 def hint_of(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -181,6 +186,17 @@ def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> Kind | None:
     if not isinstance(cls, type) or cls is Any or cls is object:
         return None
     return _SCALARS.get(cls) or _value_class(cls, spell(hint)) or _container(cls, arguments, spell(hint), within)
+
+
+def unwrapped(hint: Any) -> Any:
+    """The type behind `Annotated[...]` and `type Name = ...`."""
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif _is_alias(hint):
+            hint = _value_of(hint)
+        else:
+            return hint
 
 
 def spell(hint: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 
 class OperationalErrorCode(StrEnum):
@@ -61,6 +61,9 @@ class StopCode(StrEnum):
     TASK_INTERRUPTED = "TASK_INTERRUPTED"
     """Its worker was stopped, and the task may not run again by itself."""
 
+
+EXPIRED_MESSAGE: Final = "good_until passed before the task was started"
+"""With TASK_EXPIRED, by whichever of a worker, a sweep and an operator it was found."""
 
 BuiltInTaskCode: TypeAlias = OperationalErrorCode | ContractCode | RetrievalCode | OutcomeCode
 

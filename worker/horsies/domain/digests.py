@@ -15,7 +15,7 @@ _NULL: Final = "null"
 
 @lru_cache(maxsize=8)  # all rows of a bulk send have the same time
 def canonical_time(moment: datetime) -> str:
-    """UTC with six decimals, whatever the zone and precision of the moment."""
+    """The moment in UTC with six decimals, so that equal moments have equal texts."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone; pass an aware datetime")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -106,7 +106,7 @@ class SourceLocation:
 
     @property
     def columns(self) -> tuple[int | None, int | None]:
-        """The first column of what is meant, and the one after its last; without an end, as far as the line goes."""
+        """The first column, and the one after the last; without an end, up to the end of the line."""
         line = self.source
         if not line:
             return self.column, self.end_column

@@ -185,7 +185,7 @@ def _reference(ref: NodeRef) -> dict[str, Any]:
 def _not_there(ref: NodeRef) -> str:
     error = TaskError(
         error_code=RetrievalCode.RESULT_NOT_AVAILABLE,
-        message=f"the node with index {ref.task_index} of workflow {ref.workflow_id} holds no result any more",
+        message=f"the node with index {ref.task_index} of workflow {ref.workflow_id} has no result any more",
         data={"workflow_id": ref.workflow_id, "task_index": ref.task_index},
     )
     return dump_task_result(TaskResult(err=error))

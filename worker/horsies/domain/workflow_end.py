@@ -88,7 +88,7 @@ def error_of(result: str | None, node: EndedNode) -> str:
     error = _part(result, "err")
     if isinstance(error, dict):
         return to_json(error)
-    words = f"the node {node.node_id or node.task_index} failed, and its stored result tells no error"
+    words = f"the node {node.node_id or node.task_index} failed, and its stored result has no error"
     return dump_task_error(TaskError(error_code=OutcomeCode.WORKFLOW_FAILED, message=words))
 
 

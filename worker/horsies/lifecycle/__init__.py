@@ -1,1 +1,1 @@
-"""Every transition of a task, one function each: the claim token goes in, Accepted or Stale comes out."""
+"""The transitions of tasks, workflows and schedules; each is guarded by a claim token or by the lock of a family."""

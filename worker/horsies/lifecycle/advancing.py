@@ -196,19 +196,23 @@ async def end_node(
 
 
 async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Collection[str]) -> Advanced:
-    """All that follows from the ends of these nodes, and from the present state of the workflows in `whole`."""
+    """All that follows from the ends of these nodes, and from the present state of the workflows in `whole`.
+
+    Each round goes one level up: from nodes to the nodes that depend on them, to the workflow's end, to the parent's
+    node. Only in the first one all nodes and children of `whole` are read.
+    """
     changes = _Changes()
-    touched, unasked = set(whole), list(whole)
+    touched, unread = set(whole), list(whole)
     children, parents = list(whole), list(whole)
     while ended or touched:
         changes.ended += [(end.workflow_id, end.task_index) for end in ended]
         touched.update(end.workflow_id for end in ended)
         await _apply_on_error(conn, ended, changes)
-        ready = await _waves(conn, ended, unasked, changes)
-        made = await enqueue_nodes(conn, [*ready, *((workflow_id, None) for workflow_id in unasked)])
+        ready = await _waves(conn, ended, unread, changes)
+        made = await enqueue_nodes(conn, [*ready, *((workflow_id, None) for workflow_id in unread)])
         changes.enqueued += made.enqueued
         changes.ready_children |= made.ready_children
-        unasked = []
+        unread = []
         ended = await _end(conn, made.broken)
         touched -= made.unfinished  # saves one round trip for a node in the middle of a chain
         if not ended:

@@ -1,5 +1,5 @@
 -- name: advance_patience
--- advancing.lock_families; until the end of the caller's transaction
+-- advancing.lock_families; lasts until the end of the caller's transaction
 -- ($1 how long to wait for a lock, in PostgreSQL's units)
 SELECT set_config('lock_timeout', $1, true)
 
@@ -35,9 +35,9 @@ SELECT root, locked.id IS NOT NULL AS is_ours
 SELECT activity.pid, activity.application_name, activity.usename::text AS role, activity.state,
        round(extract(epoch FROM clock_timestamp() - activity.xact_start))::bigint AS since_s
   FROM horsies_workflows workflow
-  JOIN pg_locks held ON held.locktype = 'transactionid' AND held.transactionid = workflow.xmax AND held.granted
-  JOIN pg_stat_activity activity ON activity.pid = held.pid
- WHERE workflow.id = ANY ($1) AND held.pid <> pg_backend_pid()
+  JOIN pg_locks lock ON lock.locktype = 'transactionid' AND lock.transactionid = workflow.xmax AND lock.granted
+  JOIN pg_stat_activity activity ON activity.pid = lock.pid
+ WHERE workflow.id = ANY ($1) AND lock.pid <> pg_backend_pid()
  ORDER BY activity.xact_start
  LIMIT 1
 
@@ -74,7 +74,8 @@ UPDATE horsies_workflow_tasks node
                                              WHEN 'EXPIRED' THEN 'TASK_EXPIRED'
                                              ELSE 'RESULT_NOT_AVAILABLE' END
                          || '"},"data":{"task_id":' || to_json(task.id) || '},"message":'
-                         || to_json(COALESCE(task.failed_reason, 'its task is ' || task.status || ' and holds no result'))
+                         || to_json(COALESCE(task.failed_reason,
+                                             'its task is ' || task.status || ' and holds no result'))
                          || '}}'),
        started_at = COALESCE(task.started_at, node.started_at),
        completed_at = COALESCE(task.completed_at, task.failed_at, statement_timestamp())
@@ -113,21 +114,25 @@ WITH ended AS MATERIALIZED (
       FROM ended
      CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                           WHERE id = ended.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
-     CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, min_success, allow_failed_deps, workflow_ctx_from,
+     CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, min_success, allow_failed_deps,
+                                workflow_ctx_from,
                                 -- A node with an unknown status has not ended: checked only where no node is open.
-                                CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
-                                                   WHERE dependency.workflow_id = node.workflow_id
-                                                     AND dependency.task_index = ANY (node.dependencies)
-                                                     AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING'))
+                                CASE WHEN EXISTS (
+                                          SELECT FROM horsies_workflow_tasks dependency
+                                           WHERE dependency.workflow_id = node.workflow_id
+                                             AND dependency.task_index = ANY (node.dependencies)
+                                             AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING'))
                                      THEN true
-                                     ELSE EXISTS (SELECT FROM horsies_workflow_tasks dependency
-                                                   WHERE dependency.workflow_id = node.workflow_id
-                                                     AND dependency.task_index = ANY (node.dependencies)
-                                                     AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
-                                                              THEN true END) END AS open
+                                     ELSE EXISTS (
+                                          SELECT FROM horsies_workflow_tasks dependency
+                                           WHERE dependency.workflow_id = node.workflow_id
+                                             AND dependency.task_index = ANY (node.dependencies)
+                                             AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                                      THEN true END) END AS open
                            FROM horsies_workflow_tasks node
-                          WHERE workflow_id = ended.workflow_id AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
-                            AND status = 'PENDING' AND (ended.whole OR dependencies && ended.indexes) OFFSET 0) node
+                          WHERE workflow_id = ended.workflow_id
+                            AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status = 'PENDING'
+                            AND (ended.whole OR dependencies && ended.indexes) OFFSET 0) node
 ), judged AS MATERIALIZED (
     SELECT node.id,
            CASE WHEN node.dependencies = '{}' THEN 'READY'
@@ -167,7 +172,7 @@ WITH ended AS MATERIALIZED (
 UPDATE horsies_workflow_tasks node
    SET status = judged.verdict
   FROM judged
-       -- The array limits what is read, whatever the planner expects.
+       -- The array limits what is read, also where the planner expects many rows.
  WHERE node.id = ANY (ARRAY(SELECT id FROM judged WHERE verdict = 'SKIPPED' OR verdict = 'READY' AND NOT too_early))
    AND node.id = judged.id
 RETURNING node.workflow_id, node.task_index, node.status

@@ -41,7 +41,7 @@ class ReadyChild:
     name: str
     definition_key: str
     kwargs_json: str
-    """The arguments as a task of this node would get them: section 13, results of its dependencies included."""
+    """The arguments as a task of this node would get them, with the results of its dependencies."""
     task_options: str | None = None
     """Only with the trace of its workflow, if there is one."""
 

@@ -17,7 +17,7 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-LARGEST_CLAIM = 256  # at most this many in one statement
+LARGEST_CLAIM = 256  # in one statement
 
 RowPlace: TypeAlias = tuple[int, int]
 """Where the table has a version of a row: its ctid."""
@@ -158,10 +158,10 @@ async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[T
 
 
 async def unaccounted(
-    conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
+    conn: asyncpg.Connection, worker_id: str, known: Collection[Token]
 ) -> list[tuple[ClaimedTask, bool]]:
     """The tasks that take_back would release, without arguments, and whether each is still CLAIMED. Reads only."""
-    tokens = in_order(held)
+    tokens = in_order(known)
     rows = await conn.fetch(statement(__name__, "unaccounted"), worker_id, ids(tokens), claim_times(tokens))
     return [
         (
@@ -185,29 +185,29 @@ async def unaccounted(
     ]
 
 
-async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[Token]) -> list[Token]:
+async def take_back(conn: asyncpg.Connection, worker_id: str, known: Collection[Token]) -> list[Token]:
     """Release the tasks that are CLAIMED or RUNNING under this worker's id but unknown to it, and notify their queues.
 
     Lost replies leave such rows: the reply to a claim, or to a start, after which user code was never called. So no
-    attempt is stored and no attempt number is used. `held` must contain every task from the claim's reply until its
+    attempt is stored and no attempt number is used. `known` must contain every task from the claim's reply until its
     outcome is stored, and every task that `unaccounted` showed to have run: after a lost commit its row looks the same.
     """
-    tokens = in_order(held)
+    tokens = in_order(known)
     rows = await conn.fetch(statement(__name__, "take_back"), worker_id, ids(tokens), claim_times(tokens))
     return in_order(Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows)
 
 
 async def take_back_unlocked(
-    conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
+    conn: asyncpg.Connection, worker_id: str, known: Collection[Token]
 ) -> tuple[list[Token], Collection[Token]]:
     """Like take_back(); returns the tokens whose rows another session locks for longer than the lock timeout."""
     try:
-        return await take_back(conn, worker_id, held), ()
+        return await take_back(conn, worker_id, known), ()
     except asyncpg.LockNotAvailableError:
         rows = await conn.fetch(statement(__name__, "in_flight_of_worker"), worker_id)
         mine = {Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows}
-        locked = await locked_rows(conn, worker_id, mine.difference(held))
-        return await take_back(conn, worker_id, [*held, *locked]), locked
+        locked = await locked_rows(conn, worker_id, mine.difference(known))
+        return await take_back(conn, worker_id, [*known, *locked]), locked
 
 
 def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:

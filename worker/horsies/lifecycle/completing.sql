@@ -1,7 +1,7 @@
 -- name: advance_over
 -- completing; reads only: RUNNING workflows among these without an open node ($1 workflows)
-SELECT workflow.id, workflow.definition_key, workflow.output_task_index, workflow.success_policy::text AS success_policy,
-       workflow.error
+SELECT workflow.id, workflow.definition_key, workflow.output_task_index,
+       workflow.success_policy::text AS success_policy, workflow.error
   FROM horsies_workflows workflow
  WHERE workflow.id = ANY ($1)
    AND CASE workflow.status
@@ -9,10 +9,12 @@ SELECT workflow.id, workflow.definition_key, workflow.output_task_index, workflo
             -- Not EXISTS, which the planner may answer by reading the open nodes of all workflows.
             THEN CASE WHEN (SELECT count(*)
                               FROM (SELECT FROM horsies_workflow_tasks
-                                     WHERE workflow_id = workflow.id AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
+                                     WHERE workflow_id = workflow.id
+                                       AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
                                      LIMIT 1) open) = 0
                       -- A workflow with a node of an unknown status is not complete either.
-                      THEN (SELECT bool_and(CASE WHEN status IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN true ELSE false END)
+                      THEN (SELECT bool_and(CASE WHEN status IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                                 THEN true ELSE false END)
                               FROM horsies_workflow_tasks
                              WHERE workflow_id = workflow.id) IS NOT FALSE END END
 
@@ -44,7 +46,8 @@ SELECT child.id, child.name, child.status, child.result, child.error, child.pare
                         AND CASE WHEN status IN ('RUNNING', 'PAUSED') THEN true END OFFSET 0) parent
  CROSS JOIN LATERAL (SELECT id FROM horsies_workflow_tasks
                       WHERE workflow_id = child.parent_workflow_id AND task_index = child.parent_task_index
-                        AND CASE WHEN status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN sub_workflow_id = child.id END
+                        AND CASE WHEN status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                 THEN sub_workflow_id = child.id END
                      OFFSET 0) node
  CROSS JOIN LATERAL (
        SELECT count(*) AS total, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,

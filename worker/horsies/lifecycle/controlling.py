@@ -68,8 +68,8 @@ async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
 async def _continue(conn: asyncpg.Connection, changed: Collection[str], resumed: Collection[str]) -> None:
     await update_workflows(conn, list(changed))
-    await conn.execute(statement(__name__, "control_wake"), list(resumed))
-    await conn.execute(statement(__name__, "control_tell"), list(resumed))
+    await conn.execute(statement(__name__, "control_notify_queues"), list(resumed))
+    await conn.execute(statement(__name__, "control_notify_builders"), list(resumed))
 
 
 async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reopening:

@@ -22,7 +22,7 @@ UPDATE horsies_workflows
  WHERE id = ANY (ARRAY(SELECT id FROM below)) AND status = 'PAUSED'
 RETURNING id
 
--- name: control_wake
+-- name: control_notify_queues
 -- controlling.resume, afterwards: notifies the queues of tasks that stayed unclaimed during the pause ($1 workflows)
 -- No trigger reports a resumed workflow, and each worker would wait for its next poll.
 SELECT count(pg_notify('task_queue_' || queue.name, 'resume:workflow'))
@@ -31,7 +31,7 @@ SELECT count(pg_notify('task_queue_' || queue.name, 'resume:workflow'))
          WHERE workflow_id = ANY ($1::text[]) AND status IN ('ENQUEUED', 'RUNNING') AND task_id IS NOT NULL
            AND octet_length(queue_name) <= 52) queue
 
--- name: control_tell
+-- name: control_notify_builders
 -- controlling.resume, reconciling.reconcile: notifies workers of READY nodes whose child workflow is to be built
 -- ($1 workflows)
 SELECT count(pg_notify('horsies_workflow_ready', waiting.workflow_id))
@@ -71,7 +71,8 @@ UPDATE horsies_workflow_tasks node
        started_at = COALESCE(judged.task_started_at, node.started_at),
        completed_at = statement_timestamp()
   FROM (SELECT mine.id, task.status AS task_status, task.result AS task_result, task.started_at AS task_started_at,
-               task.status IS NULL OR task.status IN ('PENDING', 'CLAIMED', 'RUNNING') OR task.id = ANY ($2::text[]) AS cancelled,
+               task.status IS NULL OR task.status IN ('PENDING', 'CLAIMED', 'RUNNING') OR task.id = ANY ($2::text[])
+                   AS cancelled,
                mine.status = 'RUNNING' OR mine.task_id = ANY ($3::text[]) AS ran
           FROM horsies_workflow_tasks mine
           LEFT JOIN horsies_tasks task ON task.id = mine.task_id
@@ -81,7 +82,7 @@ UPDATE horsies_workflow_tasks node
 -- name: control_end_tasks
 -- controlling.cancel, skip_node, complete_node; PENDING, CLAIMED or RUNNING; under the family's lock
 -- ($1 tasks, $2 result, $3 words)
-WITH held AS MATERIALIZED (
+WITH locked AS MATERIALIZED (
     -- If this waits for a worker that is storing an outcome, it finds the task ended and leaves it.
     SELECT id, status FROM horsies_tasks
      WHERE id = ANY ($1::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
@@ -91,9 +92,9 @@ WITH held AS MATERIALIZED (
        SET status = 'CANCELLED', claimed = false, claim_expires_at = NULL, failed_at = statement_timestamp(),
            result = $2::text, error_code = 'TASK_CANCELLED', failed_reason = $3::text,
            finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
-      FROM held
-     WHERE task.id = ANY ($1::text[]) AND task.id = held.id
-    RETURNING task.id, held.status AS before_status, task.queue_name, task.retry_count, task.claimed_by_worker_id,
+      FROM locked
+     WHERE task.id = ANY ($1::text[]) AND task.id = locked.id
+    RETURNING task.id, locked.status AS before_status, task.queue_name, task.retry_count, task.claimed_by_worker_id,
               task.claimed_at, task.started_at, task.failed_at, task.worker_hostname, task.worker_pid,
               task.worker_process_name
 ), history AS (
@@ -107,7 +108,7 @@ WITH held AS MATERIALIZED (
            $3::text, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
       FROM ended
      WHERE before_status = 'RUNNING'
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     -- Notifies the worker, which has lost the task and stops its code.
     SELECT pg_notify('horsies_operator', claimed_by_worker_id)
       FROM ended
@@ -119,4 +120,4 @@ WITH held AS MATERIALIZED (
      WHERE before_status IN ('CLAIMED', 'RUNNING') AND octet_length(queue_name) <= 52
      GROUP BY queue_name
 )
-SELECT id, before_status FROM ended WHERE (SELECT count(*) FROM told) >= 0
+SELECT id, before_status FROM ended WHERE (SELECT count(*) FROM notified) >= 0

@@ -19,10 +19,10 @@ async def copy_workflow(conn: asyncpg.Connection, workflow_id: str) -> str:
     A node's deadline that has passed is dropped, because no worker would start the node.
     """
     copy = new_task_id()
-    nodes = await conn.fetch(statement(__name__, "replant_options"), workflow_id)
-    await conn.execute(statement(__name__, "replant_workflow"), workflow_id, copy)
+    nodes = await conn.fetch(statement(__name__, "copied_options"), workflow_id)
+    await conn.execute(statement(__name__, "copy_workflow_row"), workflow_id, copy)
     await conn.execute(
-        statement(__name__, "replant_nodes"),
+        statement(__name__, "copy_nodes"),
         workflow_id,
         copy,
         [row["task_index"] for row in nodes],

@@ -1,4 +1,4 @@
--- name: replant_options
+-- name: copied_options
 -- copy_workflow.py; reads only ($1 the original)
 SELECT task_index, task_options, CASE sub_definition_key WHEN '__horsies_map__' THEN task_kwargs END AS map_kwargs,
        statement_timestamp() AS now
@@ -6,7 +6,7 @@ SELECT task_index, task_options, CASE sub_definition_key WHEN '__horsies_map__' 
  WHERE workflow_id = $1
  ORDER BY task_index
 
--- name: replant_workflow
+-- name: copy_workflow_row
 -- copy_workflow.py; a copy as a root of its own ($1 the original, $2 the copy)
 INSERT INTO horsies_workflows (id, name, status, on_error, output_task_index, success_policy, definition_key, depth,
                                root_workflow_id, sent_at, created_at, started_at, updated_at)
@@ -15,7 +15,7 @@ SELECT $2, name, 'RUNNING', on_error, output_task_index, success_policy, definit
   FROM horsies_workflows
  WHERE id = $1
 
--- name: replant_nodes
+-- name: copy_nodes
 -- copy_workflow.py; the nodes of a copy that this transaction has made
 -- ($1 the original, $2 the copy, $3 indexes, $4 new ids, $5 task options, $6 kwargs of maps)
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, task_args, task_kwargs, queue_name,

@@ -53,13 +53,13 @@ async def create_workflow(
     A concurrent insert of the same id waits here until the first transaction has committed.
     """
     inserted = await conn.fetchval(
-        statement(__name__, "plant_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent)
+        statement(__name__, "insert_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent)
     )
     if inserted is None:
         name = await conn.fetchval(statement(__name__, "workflow_name"), workflow_id)
         return CreatedWorkflow(workflow_id, existing=True, other_name=None if name == plan.name else name)
     if plan.nodes:
-        await conn.execute(statement(__name__, "plant_nodes"), workflow_id, *_node_columns(plan.nodes))
+        await conn.execute(statement(__name__, "insert_nodes"), workflow_id, *_node_columns(plan.nodes))
         await enqueue_ready(conn, [workflow_id])
     return CreatedWorkflow(workflow_id)
 
@@ -67,7 +67,7 @@ async def create_workflow(
 async def difference(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: str) -> str | None:
     """How a stored workflow of the same name differs from the plan, in words; None if it does not.
 
-    Its nodes are compared by their tasks, arguments and dependencies; ids and traces are other ones at each start.
+    Its nodes are compared by their tasks, arguments and dependencies; each start has other ids and traces.
     """
     columns = zip(*map(_node, plan.nodes), strict=True) if plan.nodes else ((),) * 15
     _, index, _, names, kwargs, _, _, needs, sources, *_ = map(list, columns)

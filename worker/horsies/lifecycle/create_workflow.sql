@@ -1,4 +1,4 @@
--- name: plant_workflow
+-- name: insert_workflow
 -- create_workflow.py; a new workflow, or nothing if its id exists
 -- ($1 id, $2 name, $3 on_error, $4 output index, $5 success policy, $6 definition key, $7 sent at, $8 parent workflow,
 -- $9 parent node, $10 depth, $11 root)
@@ -17,8 +17,8 @@ SELECT name FROM horsies_workflows WHERE id = $1
 
 -- name: first_difference
 -- create_workflow.py; reads only: how a stored workflow differs from a plan, and in which node
--- ($1 workflow, $2 definition key, then of the nodes: $3 indexes, $4 tasks, $5 kwargs, $6 dependencies and $7 sources of
--- arguments as text)
+-- ($1 workflow, $2 definition key, then of the nodes: $3 indexes, $4 tasks, $5 kwargs, $6 dependencies and $7 sources
+-- of arguments as text)
 SELECT what, node
   FROM (SELECT -1 AS place, 'another definition' AS what, NULL AS node
           FROM horsies_workflows
@@ -40,7 +40,7 @@ SELECT what, node
  ORDER BY place
  LIMIT 1
 
--- name: plant_nodes
+-- name: insert_nodes
 -- create_workflow.py; the nodes of a workflow that this transaction has made
 -- ($1 workflow, then one array per column; arrays inside them travel as text)
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, task_args, task_kwargs, queue_name,

@@ -2,9 +2,9 @@
 -- finish_and_claim.finish_and_claim; the token and RUNNING of the tasks that end, and the rules of `claim` for the next
 -- ones
 -- ($1 worker, $2 to $8 as in `claim`, $9 to $16 as $2 to $9 in `finish`)
--- The same text as `finish` and `claim`, where the reasons are given; a test compares them. It searches beyond the first
--- rows only if $8 is empty; if it finds fewer than wanted, the worker's own claim follows. A child process goes from one
--- task to the next with one round trip and one commit instead of three.
+-- The same text as `finish` and `claim`, where the reasons are given; a test compares them. It searches beyond the
+-- first rows only if $8 is empty; if it finds fewer than wanted, the worker's own claim follows. A child process goes
+-- from one task to the next with one round trip and one commit instead of three.
 WITH ended AS (
     UPDATE horsies_tasks task
        SET status = CASE token.outcome WHEN 'COMPLETED' THEN 'COMPLETED' ELSE 'FAILED' END,
@@ -12,15 +12,16 @@ WITH ended AS (
            failed_at = CASE token.outcome WHEN 'COMPLETED' THEN NULL ELSE statement_timestamp() END,
            result = token.result, error_code = token.error_code, failed_reason = token.failed_reason,
            finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
-      FROM unnest($9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
+      FROM unnest($9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[],
+                  $16::text[])
            WITH ORDINALITY
            AS token (id, claimed_at, outcome, result, error_code, error_message, failed_reason, output, number)
      WHERE task.id = ANY ($9) AND task.id = token.id
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1
                 THEN task.claimed_at = token.claimed_at END
     RETURNING token.number, token.outcome, token.error_message, token.output, task.id, task.retry_count,
-              task.error_code, task.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at, task.updated_at,
-              task.worker_hostname, task.worker_pid, task.worker_process_name
+              task.error_code, task.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at,
+              task.updated_at, task.worker_hostname, task.worker_pid, task.worker_process_name
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,

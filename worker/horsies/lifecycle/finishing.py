@@ -1,4 +1,4 @@
-"""From RUNNING to the status that follows from the outcome, with the attempt's row in the same statement."""
+"""RUNNING to the status that follows from the outcome, with the attempt's row in the same statement."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
 
 
 def _delay(outcome: Outcome) -> float | None:
-    """None marks an interrupt for the statement, a number a retry."""
+    """For `retry`: NULL is an interrupt, a number a retry."""
     return (outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None
 
 
@@ -199,5 +199,5 @@ def end_of(outcome: Outcome) -> Finished:
 
 
 def _storable(text: str | None) -> str | None:
-    """One text that PostgreSQL rejects would fail every outcome of the batch, and again at each try."""
+    """Without what PostgreSQL rejects: it would fail every outcome of the batch, and again at each try."""
     return None if text is None else replace_surrogates(text.replace("\0", ""))

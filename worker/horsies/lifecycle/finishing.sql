@@ -64,8 +64,9 @@ WITH requeued AS (
                      OR task.retry_count < task.max_retries
                         AND (task.good_until IS NULL
                              OR task.good_until > statement_timestamp() + token.delay_s * interval '1 s') END
-    RETURNING task.id, task.queue_name, task.retry_count, task.enqueued_at, token.number, token.claimed_at, token.error_code,
-              token.error_message, token.failed_reason, token.output, token.delay_s IS NULL AS interrupted
+    RETURNING task.id, task.queue_name, task.retry_count, task.enqueued_at, token.number, token.claimed_at,
+              token.error_code, token.error_message, token.failed_reason, token.output,
+              token.delay_s IS NULL AS interrupted
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
@@ -120,8 +121,8 @@ WITH ended AS (
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1
                 THEN task.claimed_at = token.claimed_at END
     RETURNING token.number, token.outcome, token.error_message, token.output, task.id, task.retry_count,
-              task.error_code, task.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at, task.updated_at,
-              task.worker_hostname, task.worker_pid, task.worker_process_name
+              task.error_code, task.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at,
+              task.updated_at, task.worker_hostname, task.worker_pid, task.worker_process_name
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,

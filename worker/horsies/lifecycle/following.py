@@ -10,7 +10,7 @@ import asyncpg
 
 from horsies.lifecycle.advancing import advance
 from horsies.store.connect import transaction
-from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, isolate_bad_rows
+from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, batches_of, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[Ref
 
     for pause_s in (0.0, *_AGAIN_AFTER_S):
         await asyncio.sleep(pause_s)
-        batches = [task_ids[first : first + _BATCH] for first in range(0, len(task_ids), _BATCH)]
-        refused += (await isolate_bad_rows(batches, advance_batch, damage=ROW_ERRORS)).refused
+        refused += (await isolate_bad_rows(batches_of(task_ids, _BATCH), advance_batch, damage=ROW_ERRORS)).refused
         task_ids = list(locked)
         if not task_ids:
             break

@@ -5,10 +5,10 @@
 WITH free AS MATERIALIZED (
     SELECT id FROM horsies_tasks WHERE id = ANY ($2) FOR NO KEY UPDATE SKIP LOCKED
 ), holders AS MATERIALIZED (
-    SELECT held.transactionid, session.pid, session.application_name
-      FROM pg_locks held
-      JOIN pg_stat_activity session ON session.pid = held.pid
-     WHERE held.locktype = 'transactionid' AND held.granted
+    SELECT lock.transactionid, session.pid, session.application_name
+      FROM pg_locks lock
+      JOIN pg_stat_activity session ON session.pid = lock.pid
+     WHERE lock.locktype = 'transactionid' AND lock.granted
 )
 SELECT token.number, holders.pid, holders.application_name
   FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)

@@ -18,6 +18,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.domain.trace import following, trace_of
 from horsies.lifecycle.completing import NodeEnd
 from horsies.lifecycle.node_traces import spans_before
+from horsies.store.isolate_bad_rows import batches_of
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ReadyNode(NamedTuple):
 
 @dataclass(slots=True)
 class Made:
-    """`broken`: nodes that cannot be read, so that they get no task; `unfinished`: workflows of the other nodes."""
+    """The created tasks. `broken` nodes cannot be read and get none; `unfinished`: workflows of the other nodes."""
 
     enqueued: list[str] = field(default_factory=list)
     unfinished: set[str] = field(default_factory=set)
@@ -75,8 +76,8 @@ async def enqueue_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int 
     made.ready_children = {node.workflow_id for node in nodes if node.is_subworkflow}
     made.unfinished |= made.ready_children
     tasks = [node for node in nodes if not node.is_subworkflow]
-    for first in range(0, len(tasks), _BATCH):
-        await _enqueue(conn, tasks[first : first + _BATCH], made)
+    for batch in batches_of(tasks, _BATCH):
+        await _enqueue(conn, batch, made)
     if made.ready_children:
         await conn.execute(statement(__name__, "advance_announce"), sorted(made.ready_children))
     return made
@@ -92,12 +93,12 @@ async def arguments_of(conn: asyncpg.Connection, nodes: Sequence[ReadyNode]) -> 
 
 def unreadable(node: ReadyNode, error: CodecError) -> NodeEnd:
     """The end of a node whose row is damaged."""
-    told = TaskError(
+    failure = TaskError(
         error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR,
         message=f"the stored row of this node cannot be read: {error}",
         data={"workflow_id": node.workflow_id, "task_index": node.task_index},
     )
-    return NodeEnd(*node.key, WorkflowTaskStatus.FAILED, dump_task_result(TaskResult(err=told)))
+    return NodeEnd(*node.key, WorkflowTaskStatus.FAILED, dump_task_result(TaskResult(err=failure)))
 
 
 async def _enqueue(conn: asyncpg.Connection, nodes: Sequence[ReadyNode], made: Made) -> None:

@@ -1,6 +1,7 @@
 -- name: store_progress
 -- progress.store_progress; the token and RUNNING; of a run that has ended, the attempt that this worker has stored
--- ($1 worker, $2 tasks, $3 claimed at, $4 ended, $5 done, $6 totals, $7 units, $8 rates per s, $9 usual s between changes)
+-- ($1 worker, $2 tasks, $3 claimed at, $4 ended, $5 done, $6 totals, $7 units, $8 rates per s, $9 usual s between two
+-- changes)
 -- No row of horsies_tasks is locked. A claim that moves after it was read does no harm: the row is that of the old run.
 -- 1 task 0.15 ms, 1 000 tasks 6 ms (tests/bench/test_progress_cost.py).
 INSERT INTO horsies_progress AS stored (task_id, started_at, done, total, unit, rate, gap_s, reported_at)

@@ -128,13 +128,13 @@ async def _mend(
         await conn.execute(statement(__name__, "reconcile_link"), workflow_id, indexes, states)
     for node, repair in own:
         if repair.rule.ends_with is not None:
-            await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _gone(repair))
+            await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _failure(repair))
     # Failures first: if on_error is pause, nothing that follows from the other nodes may start.
     await update_workflows(conn, _failed_children(own))
     await nodes_started(conn, _tasks(own, "start"))
     await advance_locked(conn, _tasks(own, "advance"))
     await update_workflows(conn, [workflow_id])
-    await conn.execute(statement("horsies.lifecycle.controlling", "control_tell"), [workflow_id])
+    await conn.execute(statement("horsies.lifecycle.controlling", "control_notify_builders"), [workflow_id])
 
 
 def _tasks(own: Sequence[tuple[NodeRow, Repair]], then: str) -> list[str]:
@@ -146,6 +146,6 @@ def _failed_children(own: Sequence[tuple[NodeRow, Repair]]) -> list[str]:
     return [node.sub_workflow_id for node in failed if node.sub_workflow_id is not None]
 
 
-def _gone(repair: Repair) -> str:
-    message = f"{repair.why}: what became of it cannot be known"
+def _failure(repair: Repair) -> str:
+    message = f"{repair.why}: its outcome is not known"
     return dump_task_result(TaskResult(err=TaskError(error_code=repair.rule.ends_with, message=message)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain.codec import dump_task_result
-from horsies.domain.codes import OperationalErrorCode, OutcomeCode
+from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
 from horsies.domain.retry import GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.following import follow
-from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
+from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from random import Random
 
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
 
-T = TypeVar("T")
-
 # Bounds the memory of a pass; the rest waits for the next one.
 _MOST_AT_ONCE = 20_000
 # Rows of a batch stay locked until its commit: 200 crashed tasks take 14 ms (10 000 in 0.72 s, the scan included).
-_BATCH = 200
+BATCH = 200
 _MOST_REPORTED = 20
 _SILENT_MS = 5_000  # as idle_in_transaction_session_timeout of our sessions
 # For callers that pass only a threshold: the default of RecoveryConfig.
@@ -175,7 +173,7 @@ async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, b
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
         return len(await conn.fetch(with_beats(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
 
-    done = await isolate_bad_rows(_batches([StaleClaim(*row) for row in rows]), requeue)
+    done = await isolate_bad_rows(batches_of([StaleClaim(*row) for row in rows], BATCH), requeue)
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
     return Recovered(requeued=sum(done.answers), refused=refused)
 
@@ -204,9 +202,9 @@ async def recover_stale_runs(
             finalizing_ms,
             beat_ms,
         )
-        return [CrashedRun(task_id, *told) for task_id, _again, *told in recovered]
+        return [CrashedRun(task_id, *columns) for task_id, _again, *columns in recovered]
 
-    done = await isolate_bad_rows(_batches([StaleRun(*row) for row in rows]), take)
+    done = await isolate_bad_rows(batches_of([StaleRun(*row) for row in rows], BATCH), take)
     taken = [one for answer in done.answers for one in answer]
     failed = [one.task_id for one in taken if one.retry_at is None]
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
@@ -228,7 +226,7 @@ async def expire_pending(conn: asyncpg.Connection) -> Recovered:
         rows = await conn.fetch(statement(__name__, "expire_pending"), ids, [_expiry(task_id) for task_id in ids])
         return [task_id for (task_id,) in rows]
 
-    done = await isolate_bad_rows(_batches(overdue), expire)
+    done = await isolate_bad_rows(batches_of(overdue, BATCH), expire)
     expired = [task_id for answer in done.answers for task_id in answer]
     return Recovered(expired=len(expired), refused=(*done.refused, *await follow(conn, expired)))
 
@@ -290,10 +288,5 @@ def _words(run: StaleRun, threshold_ms: int) -> str:
 
 
 def _expiry(task_id: str) -> str:
-    message = "good_until passed before the task was started"
-    error = TaskError(error_code=OutcomeCode.TASK_EXPIRED, message=message, data={"task_id": task_id})
+    error = TaskError(error_code=OutcomeCode.TASK_EXPIRED, message=EXPIRED_MESSAGE, data={"task_id": task_id})
     return dump_task_result(TaskResult(err=error))
-
-
-def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[first : first + _BATCH] for first in range(0, len(items), _BATCH))

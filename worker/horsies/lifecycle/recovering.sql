@@ -168,7 +168,11 @@ SELECT application_name FROM silent WHERE pg_terminate_backend(pid, 1000)
 
 -- name: overdue_tasks
 -- recovering.expire_pending, its scan; reads only ($1 how many)
-SELECT id FROM horsies_tasks WHERE status = 'PENDING' AND good_until <= statement_timestamp() ORDER BY good_until LIMIT $1
+SELECT id
+  FROM horsies_tasks
+ WHERE status = 'PENDING' AND good_until <= statement_timestamp()
+ ORDER BY good_until
+ LIMIT $1
 
 -- name: expire_pending
 -- recovering.expire_pending; PENDING, good_until passed; a locked row is left to the next pass ($1 tasks, $2 results)

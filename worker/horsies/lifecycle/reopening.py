@@ -111,7 +111,7 @@ class Reopening:
         self.reopened.setdefault((node.workflow_id, node.index), Reopened(node, status, keep))
 
     def _put_skipped_after(self, node: NodeRow) -> None:
-        """Follow the graph downwards. A node that an operator skipped has a time of that, and stays skipped."""
+        """The nodes that were skipped because of it. One that an operator skipped has a completed_at, and stays so."""
         siblings = self.nodes[node.workflow_id]
         open_now = {node.index}
         grew = True

@@ -24,7 +24,8 @@ SELECT id
   FROM horsies_workflows
  WHERE id = ANY (ARRAY(SELECT COALESCE(root_workflow_id, id)
                          FROM horsies_workflows
-                        WHERE id = ANY (ARRAY(SELECT workflow_id FROM horsies_workflow_tasks WHERE task_id = ANY ($1)))))
+                        WHERE id = ANY (ARRAY(SELECT workflow_id FROM horsies_workflow_tasks
+                                               WHERE task_id = ANY ($1)))))
  ORDER BY id FOR NO KEY UPDATE
 
 -- name: reopen_tasks

@@ -249,17 +249,17 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
     as_stored = {node.index: node.status for node in nodes}
     waiting = [node for node in nodes if states[node.index] == _NODE.PENDING]
     repairs: list[Repair] = []
-    while decided := [(node, after) for node in waiting if (after := _join(node, states, ids)) is not None]:
+    while decided := [(node, after) for node in waiting if (after := join_verdict(node, states, ids)) is not None]:
         for node, after in decided:
             states[node.index] = after
             how = "cannot be met" if after == _NODE.SKIPPED else "is met"
-            follows = _join(node, as_stored, ids) is None
+            follows = join_verdict(node, as_stored, ids) is None
             repairs.append(_node(node, after, f"its join ({node.join}) {how}", _JOIN, follows=follows))
         waiting = [node for node in waiting if states[node.index] == _NODE.PENDING]
     return repairs
 
 
-def _join(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
+def join_verdict(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
     """The new status of a PENDING node; None: it still waits."""
     have = [states[index] for index in node.dependencies]
     completed = have.count(_NODE.COMPLETED)
@@ -298,12 +298,12 @@ def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
     statuses = {str(status) for status in _NODE}
     for node in nodes:
         if lost := [index for index in node.dependencies if index not in known]:
-            raise _damaged(flow, f"node {node.node_id} depends on {lost}, which are no nodes of it")
+            raise _damaged(flow, f"node {node.node_id} depends on {lost}, which do not exist")
         if node.status not in statuses:
-            raise _damaged(flow, f"node {node.node_id} has the status {node.status!r}, which is none")
+            raise _damaged(flow, f"node {node.node_id} has the unknown status {node.status!r}")
         if node.join not in _JOINS:
-            raise _damaged(flow, f"node {node.node_id} has the join {node.join!r}, which is none")
-        if node.child_is_anothers and not node.has_ended:
+            raise _damaged(flow, f"node {node.node_id} has the unknown join {node.join!r}")
+        if node.child_names_another_parent and not node.has_ended:
             raise _damaged(flow, f"node {node.node_id} waits for {node.sub_workflow_id}, which names another parent")
 
 

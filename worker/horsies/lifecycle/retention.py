@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ MOST_ROWS = 5_000
 
 _HOUR_S = 3_600.0
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
-_TOLD = 20
+_MOST_REPORTED = 20
 
 
 class Category(StrEnum):
@@ -97,7 +96,7 @@ class Pruned:
             **self.rows,
             "complete": self.complete,
             "refused": len(self.refused),
-            "refused_rows": [{"id": one.item, "error": one.error} for one in self.refused[:_TOLD]],
+            "refused_rows": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
         }
 
 
@@ -114,23 +113,10 @@ def ages_of(config: RecoveryConfig) -> Ages:
 
 
 async def ages_in_use(conn: asyncpg.Connection) -> tuple[Ages, str | None]:
-    """The ages of the newest worker, and its id; the defaults and None if no worker reports any.
-
-    They are not checked: upstream allows other ranges. An age that a worker does not report is the default.
-    """
+    """The ages of the newest worker, and its id; the defaults and None if no worker reports any."""
     newest = await conn.fetchrow(statement(__name__, "retention_settings"))
-    told = json.loads(newest["recovery_config"]) if newest else None
-    if not isinstance(told, dict):
-        return ages_of(RecoveryConfig()), None
-    usable = {name: value for name, value in told.items() if _fits(name, value)}
-    return ages_of(RecoveryConfig.model_construct(**usable)), newest["worker_id"]
-
-
-def _fits(name: str, value: object) -> bool:
-    """For an age, None means for ever."""
-    if name not in RecoveryConfig.model_fields:
-        return False
-    return type(value) is int or (value is None and name.endswith("_retention_hours"))
+    reported = RecoveryConfig.reported(newest["recovery_config"]) if newest else None
+    return (ages_of(RecoveryConfig()), None) if reported is None else (ages_of(reported), newest["worker_id"])
 
 
 async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.inf) -> Pruned:
@@ -167,8 +153,10 @@ async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
 
 
 async def overdue_by(conn: asyncpg.Connection, ages: Ages) -> dict[Category, float]:
-    """By how many seconds the oldest row of each category that `prune` would delete is past its age. Reads only, and of
-    each table one row."""
+    """By how many seconds the oldest row of each category that `prune` would delete is past its age.
+
+    Reads only, and one row of each table.
+    """
     now = await conn.fetchval(statement(__name__, "retention_now"))
     late: dict[Category, float] = {}
     for part, age_s in _due(ages):

@@ -43,7 +43,8 @@ SELECT id, acted_at AS after, id AS after_id, 1 AS rows
 -- The id is the slot and the name. One that is not sent yet has been sent at infinity.
 SELECT run.id, sent_at AS after, run.id AS after_id, 1 AS rows
   FROM horsies_schedule_runs
- CROSS JOIN LATERAL (SELECT to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z "') || schedule_name) AS run (id)
+ CROSS JOIN LATERAL (SELECT to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z "') || schedule_name)
+            AS run (id)
  WHERE sent_at < statement_timestamp() - $1 * interval '1 s' AND sent_at >= $2 AND (sent_at, run.id) > ($2, $3)
  ORDER BY sent_at, run.id
  LIMIT $4
@@ -178,7 +179,7 @@ WITH gone AS (
      WHERE id = ANY (ARRAY(
                SELECT id FROM horsies_tasks task
                 WHERE id = ANY ($2::text[])
-                      -- Inside a CASE only the primary key fits, whatever the statistics of the others (see `start`).
+                      -- Inside a CASE only the primary key fits, also if the other indexes look empty (see `start`).
                   AND CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
                            THEN COALESCE(completed_at, failed_at, updated_at, created_at)
                                 < statement_timestamp() - $1 * interval '1 s' END
@@ -190,6 +191,8 @@ WITH gone AS (
     RETURNING id
 ), progress AS (
     DELETE FROM horsies_progress WHERE task_id = ANY (ARRAY(SELECT id FROM gone))
+), duplicates AS (
+    DELETE FROM horsies_duplicate_sends WHERE task_id = ANY (ARRAY(SELECT id FROM gone))
 )
 SELECT count(*) AS tasks FROM gone
 

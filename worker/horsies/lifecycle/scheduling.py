@@ -1,4 +1,4 @@
-"""Schedules come due and send their tasks, each slot once, whichever of several schedulers gets there first."""
+"""Due schedules send their tasks and workflows: each slot once, also with several schedulers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from horsies.domain.errors import WorkflowValidationError
 from horsies.lifecycle.create_workflow import create_workflow
-from horsies.store.isolate_bad_rows import isolate_bad_rows
+from horsies.store.isolate_bad_rows import batches_of, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -83,8 +83,11 @@ class Registration(Protocol):
 async def register(
     conn: asyncpg.Connection, schedules: Mapping[str, Registration], *, starts: bool
 ) -> tuple[datetime, set[str]]:
-    """Make the rows of these schedules that are missing or were made for another pattern; returns the database's time
-    and their names. Unless the scheduler `starts`, a row for another pattern is left alone until it is overdue."""
+    """Make the rows of these schedules that are missing or were made for another pattern.
+
+    Returns the database's time and the names of these. Unless the scheduler `starts`, a row for another pattern is left
+    alone until it is overdue.
+    """
     now: datetime = await conn.fetchval(statement(__name__, "schedule_time"))
     names = sorted(schedules)
     planned = [schedules[name].next_run(now) for name in names], [schedules[name].hash for name in names]
@@ -114,10 +117,12 @@ async def due(conn: asyncpg.Connection, names: Collection[str]) -> list[DueSched
 
 
 async def run(conn: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> tuple[set[str], list[Refused[ScheduleRun]]]:
-    """Send the tasks and move the schedules on; returns the names of those that this call moved, and what the database
-    rejected. A schedule that another scheduler moves at this moment, or an operator has changed, is in neither."""
-    batches = (runs[start : start + _BATCH] for start in range(0, len(runs), _BATCH))
-    done = await isolate_bad_rows(batches, lambda batch: advance(conn, batch))
+    """Send the tasks and move the schedules on.
+
+    Returns the names of those that this call moved, and what the database rejected. A schedule that another scheduler
+    moves at this moment, or that an operator has changed, is in neither.
+    """
+    done = await isolate_bad_rows(batches_of(runs, _BATCH), lambda batch: advance(conn, batch))
     return set().union(*done.answers), done.refused
 
 
@@ -172,7 +177,7 @@ async def _create(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunningScheduler:
     """A scheduler that runs, as in horsies_schedulers."""
 
     scheduler_id: str
@@ -182,14 +187,14 @@ class Standing:
     version: str
 
 
-async def seen(conn: asyncpg.Connection, standing: Standing) -> None:
+async def renew_scheduler(conn: asyncpg.Connection, scheduler: RunningScheduler) -> None:
     """Renew the row by which others see that this scheduler runs."""
-    columns = standing.scheduler_id, standing.hostname, standing.pid, standing.schedules, standing.version
-    await conn.execute(statement(__name__, "scheduler_seen"), *columns)
+    columns = scheduler.scheduler_id, scheduler.hostname, scheduler.pid, scheduler.schedules, scheduler.version
+    await conn.execute(statement(__name__, "renew_scheduler"), *columns)
 
 
-async def stopped(conn: asyncpg.Connection, scheduler_id: str) -> None:
-    await conn.execute(statement(__name__, "scheduler_stopped"), scheduler_id)
+async def remove_scheduler(conn: asyncpg.Connection, scheduler_id: str) -> None:
+    await conn.execute(statement(__name__, "remove_scheduler"), scheduler_id)
 
 
 def _schedules(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:

@@ -5,10 +5,11 @@ SELECT statement_timestamp()
 -- name: schedule_register
 -- scheduling.register; rows that are missing or were made for another pattern or zone
 -- ($1 names, $2 next runs, $3 hashes of pattern and zone, in the order of the names, $4 whether the scheduler starts)
--- A running scheduler leaves a row of another pattern alone, unless it is overdue and so no scheduler of that pattern is
--- left: two releases that run side by side would else plan a long interval anew every 30 s, and it would never come due.
--- A run that is due by the old pattern is kept, and sent first: a new release that starts in the second before an old
--- one sends it would lose it. No other row is changed, and none deleted: they may be those of another application.
+-- A running scheduler leaves a row of another pattern alone, unless it is overdue and so no scheduler of that pattern
+-- is left: two releases that run side by side would otherwise plan a long interval anew every 30 s, and it would never
+-- come due. A run that is due by the old pattern is kept, and sent first: a new release that starts in the second
+-- before an old one sends it would lose it. No other row is changed, and none deleted: they may be those of another
+-- application.
 INSERT INTO horsies_schedule_state AS state (schedule_name, next_run_at, config_hash, run_count, updated_at)
 SELECT name, next_run_at, hash, 0, statement_timestamp()
   FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS planned (name, next_run_at, hash)
@@ -38,12 +39,13 @@ ON CONFLICT (schedule_name) DO UPDATE
    SET config_hash = EXCLUDED.config_hash, definition = EXCLUDED.definition, registered_at = statement_timestamp()
  WHERE (known.config_hash, known.definition) IS DISTINCT FROM (EXCLUDED.config_hash, EXCLUDED.definition)
 
--- name: scheduler_seen
--- scheduling.seen; the scheduler's own row, those of schedulers that have been silent for a day, and orders as old
+-- name: renew_scheduler
+-- scheduling.renew_scheduler; the scheduler's own row; deletes rows of schedulers that have been silent for a day, and
+-- orders as old
 -- ($1 scheduler, $2 host, $3 pid, $4 names of its schedules, $5 version)
 WITH silent AS (
     DELETE FROM horsies_schedulers WHERE seen_at < statement_timestamp() - interval '1 day' AND scheduler_id <> $1
-), unheard AS (
+), old_orders AS (
     -- No operator expects it any more.
     DELETE FROM horsies_schedule_runs
      WHERE sent_at = 'infinity' AND slot < statement_timestamp() - interval '1 day'
@@ -52,8 +54,8 @@ INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (scheduler_id) DO UPDATE SET seen_at = statement_timestamp()
 
--- name: scheduler_stopped
--- scheduling.stopped; the scheduler's own row ($1 scheduler)
+-- name: remove_scheduler
+-- scheduling.remove_scheduler; the scheduler's own row ($1 scheduler)
 DELETE FROM horsies_schedulers WHERE scheduler_id = $1
 
 -- name: schedule_is_due
@@ -78,9 +80,9 @@ SELECT state.schedule_name, state.next_run_at, state.config_hash, statement_time
 -- name: schedule_run
 -- scheduling.run; the slot and the hash are those that the scheduler read: of many schedulers one moves the row on
 -- ($1 names, $2 slots, $3 hashes, $4 next runs, $5 whether anything is sent, $6 ids of the last tasks, $7 the slot that
--- an operator ordered to skip; $8 name of the schedule of each slot, $9 slots, $10 tasks, $11 workflows; $12 name of the
--- schedule of each task, $13 to $22 its columns)
--- The tasks are inserted by the statement that moves the row on: a scheduler that dies sends both or neither. A row that
+-- an operator ordered to skip; $8 name of the schedule of each slot, $9 slots, $10 tasks, $11 workflows; $12 name of
+-- the schedule of each task, $13 to $22 its columns)
+-- The tasks are inserted by the statement that moves the row on: a scheduler that dies does both or neither. A row that
 -- another scheduler has locked is being sent by it.
 WITH mine AS MATERIALIZED (
     SELECT state.schedule_name, planned.next_run_at, planned.sends, planned.last_task_id, planned.skip_slot

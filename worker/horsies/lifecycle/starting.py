@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from horsies.domain.codec import dump_task_result
-from horsies.domain.codes import OutcomeCode
+from horsies.domain.codes import EXPIRED_MESSAGE, OutcomeCode
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.claim_token import Token, claim_times, ids
 from horsies.store.statements import statement
@@ -104,7 +104,7 @@ async def _release_paused(conn: asyncpg.Connection, worker_id: str, tokens: list
 def _expiry(token: Token) -> str:
     error = TaskError(
         error_code=OutcomeCode.TASK_EXPIRED,
-        message="good_until passed before the task was started",
+        message=EXPIRED_MESSAGE,
         data={"task_id": token.task_id, "worker_id": token.worker_id},
     )
     return dump_task_result(TaskResult(err=error))

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.recovering import StaleRun, crash_of, with_beats
-from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
+from horsies.lifecycle.recovering import BATCH, StaleRun, crash_of, with_beats
+from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import asyncpg
 
-_BATCH = 200
 _rng = random.Random()  # noqa: S311 - jitter
 
 
@@ -80,8 +79,8 @@ async def recover_worker(
             RecoveredTask(one, TaskStatus.RUNNING, ends[again[one.task_id]]) for one in batch if one.task_id in again
         ]
 
-    released = await isolate_bad_rows(_batches(claims), release)
-    crashed = await isolate_bad_rows(_batches(runs), crash)
+    released = await isolate_bad_rows(batches_of(claims, BATCH), release)
+    crashed = await isolate_bad_rows(batches_of(runs, BATCH), crash)
     freed = [one for answer in (*released.answers, *crashed.answers) for one in answer]
     refused = tuple(Refused(one.item.task_id, one.error) for one in (*released.refused, *crashed.refused))
     return RecoveryResult(tuple(freed), len(rows) - len(freed), refused)
@@ -89,7 +88,3 @@ async def recover_worker(
 
 def _tokens(batch: Sequence[StaleRun]) -> tuple[list[str], list[str | None], list[object]]:
     return [one.task_id for one in batch], [one.worker_id for one in batch], [one.claimed_at for one in batch]
-
-
-def _batches(items: Sequence[StaleRun]) -> list[Sequence[StaleRun]]:
-    return [items[first : first + _BATCH] for first in range(0, len(items), _BATCH)]

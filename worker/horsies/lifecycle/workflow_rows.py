@@ -60,8 +60,8 @@ class NodeRow:
     task_ended_at: datetime | None = None
     task_has_result: bool = False
     child_status: str | None = None
-    child_is_anothers: bool = False
-    """Whether the row of its child names another node as its parent."""
+    child_names_another_parent: bool = False
+    """The row of its child has another node as its parent."""
 
     @property
     def has_ended(self) -> bool:

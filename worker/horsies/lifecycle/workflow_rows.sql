@@ -1,7 +1,7 @@
 -- name: family_workflows
 -- workflow_rows.py; reads only ($1 workflows)
-SELECT id, name, status, on_error, success_policy, error IS NOT NULL AS has_error, parent_workflow_id, parent_task_index, depth,
-       COALESCE(root_workflow_id, id) AS root, updated_at, statement_timestamp() AS now
+SELECT id, name, status, on_error, success_policy, error IS NOT NULL AS has_error, parent_workflow_id,
+       parent_task_index, depth, COALESCE(root_workflow_id, id) AS root, updated_at, statement_timestamp() AS now
   FROM horsies_workflows
  WHERE id = ANY ($1::text[])
  ORDER BY depth, id
@@ -16,7 +16,7 @@ SELECT node.workflow_id, node.task_index, COALESCE(node.node_id, node.task_index
             THEN COALESCE(task.completed_at, task.failed_at, task.updated_at) END AS task_ended_at,
        task.result IS NOT NULL AS task_has_result, child.status AS child_status,
        COALESCE(child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index, false)
-           AS child_is_anothers
+           AS child_names_another_parent
   FROM horsies_workflow_tasks node
   LEFT JOIN horsies_tasks task ON task.id = node.task_id
   LEFT JOIN horsies_workflows child ON child.id = node.sub_workflow_id

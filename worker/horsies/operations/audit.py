@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _LONGEST_TEXT = 10_000
 
-
 NO_ACTION: Final = (None,) * 6
 """In place of the parameters of an OperatorAction: a preview writes no audit rows."""
 
@@ -53,13 +52,13 @@ class OperatorAction:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRights:
+class SessionRights:
     """Whether this session can act. `problem` is None if it can; `now` is the server's clock."""
 
     now: datetime
     role: str
     problem: str | None
-    way_out: str | None
+    remedy: str | None
 
 
 def with_audit(module: str, name: str, **fragments: str) -> str:
@@ -68,7 +67,7 @@ def with_audit(module: str, name: str, **fragments: str) -> str:
     return statement(module, name, **fragments, operation=operation, audit=audit)
 
 
-async def trace(
+async def write_audit(
     conn: asyncpg.Connection,
     action: OperatorAction,
     rows: Sequence[RowOutcome],
@@ -89,27 +88,27 @@ async def trace(
     )
 
 
-async def refused(
+async def write_refusal(
     conn: asyncpg.Connection, action: OperatorAction, target: Target, why: str, before: Mapping[str, Any] | None = None
 ) -> RowOutcome:
-    """Write only the audit row of a refusal."""
+    """Write the audit row of a target that is not changed."""
     row = RowOutcome(target, applied=False, detail=why)
-    await trace(conn, action, [row], {target.id: (before, None)})
+    await write_audit(conn, action, [row], {target.id: (before, None)})
     return row
 
 
-async def standing(conn: asyncpg.Connection) -> AuditRights:
-    """Read before an action is tried, so that a refusal gives the reason, and no statement fails halfway."""
-    row = await conn.fetchrow(statement(__name__, "audit_standing"))
-    problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
-    return AuditRights(row["now"], row["role"], problem, way_out)
+async def session_rights(conn: asyncpg.Connection) -> SessionRights:
+    """Read before an action is tried: a session without the rights is refused with the reason, before any write."""
+    row = await conn.fetchrow(statement(__name__, "audit_session"))
+    problem, remedy = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
+    return SessionRights(row["now"], row["role"], problem, remedy)
 
 
 async def require_writable(conn: asyncpg.Connection, *tables: str) -> None:
     """OperationError if this session cannot act on tasks, or cannot write these tables as well."""
-    found = await standing(conn)
+    found = await session_rights(conn)
     if found.problem is not None:
-        raise OperationError(found.problem, help_text=found.way_out)
+        raise OperationError(found.problem, help_text=found.remedy)
     if tables and (lacking := [right for (right,) in await conn.fetch(statement(__name__, "audit_rights"), tables)]):
         rights = ", ".join(lacking)
         raise OperationError(f"the role {found.role} lacks {rights}", help_text=_grants(lacking, found.role))
@@ -133,7 +132,7 @@ def _problem(
     if read_only:
         return "this session is read-only", "connect without --read-only and default_transaction_read_only"
     if not upgraded:
-        return "the tables have no place for the audit of manual operations", "run `horsies db upgrade`"
+        return "this database has no tables for operator actions", "run `horsies db upgrade`"
     if lacking:
         return f"the role {role} lacks {', '.join(lacking)}", _grants(lacking, role)
     return None, None

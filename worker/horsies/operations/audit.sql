@@ -1,4 +1,4 @@
--- name: audit_standing
+-- name: audit_session
 -- operations/audit.py, before an action is tried; reads only
 SELECT statement_timestamp() AS now, current_user AS role, pg_is_in_recovery() AS standby,
        current_setting('transaction_read_only') = 'on' AS read_only,

@@ -50,7 +50,7 @@ async def in_batches(
     for first in range(0, len(targets), batch):
         part = targets[first : first + batch]
         try:
-            done, cancelled = await _to_its_end(_one_row_at_a_time(conn, part, step))
+            done, cancelled = await _uninterrupted(_isolating_bad_rows(conn, part, step))
             rows += done
             if on_progress is not None:
                 on_progress(first + len(part), len(targets))
@@ -68,10 +68,10 @@ async def in_batches(
     return Outcome(operation_id, verb, tuple(rows))
 
 
-async def _one_row_at_a_time(
+async def _isolating_bad_rows(
     conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
 ) -> list[RowOutcome]:
-    """A row that the database rejects, or that another session locks for too long, must not affect the others."""
+    """The results of `step`. A row that the database rejects, or that stays locked, is refused by itself."""
 
     async def once(some: Sequence[Target]) -> list[RowOutcome]:
         # A role may have a stricter default, under which a session that waited for a row gets an error instead of its
@@ -80,7 +80,7 @@ async def _one_row_at_a_time(
             await conn.execute(statement(__name__, "op_begin"))
             return await step(some)
 
-    async def patiently(some: Sequence[Target]) -> list[RowOutcome]:
+    async def with_retries(some: Sequence[Target]) -> list[RowOutcome]:
         for _ in range(_TRIES - 1):
             try:
                 return await once(some)
@@ -88,13 +88,16 @@ async def _one_row_at_a_time(
                 continue
         return await once(some)
 
-    done = await isolate_bad_rows([part], patiently)
+    done = await isolate_bad_rows([part], with_retries)
     refused = [RowOutcome(refusal.item, False, f"the database refuses: {refusal.error}") for refusal in done.refused]
     return [row for answer in done.answers for row in answer] + refused
 
 
-async def _to_its_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """Its answer, and whether the caller was cancelled meanwhile: an interrupted statement may have been stored."""
+async def _uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:
+    """The result, and whether the caller was cancelled meanwhile.
+
+    It is not interrupted: it would be unknown whether an interrupted COMMIT was stored.
+    """
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running), False

@@ -13,6 +13,7 @@ from horsies.operations.formatting import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP
+from horsies.views.workers import had_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,6 +118,8 @@ class Cluster:
     """Those of our own tables that the database has: upstream creates none of them."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
+    had_workers: bool = True
+    """A worker has been here, if none is alive."""
 
     @property
     def sweep(self) -> SweepState | None:
@@ -175,7 +178,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
     settings_from = None
     if settings is None:
         newest = await conn.fetchrow(statement(__name__, "diagnose_settings"))
-        settings = _settings(newest["recovery_config"]) if newest else None
+        settings = RecoveryConfig.reported(newest["recovery_config"]) if newest else None
         settings_from = newest["worker_id"] if settings else None
     settings = settings or RecoveryConfig()
     rules = _rules(consumers)
@@ -191,6 +194,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         tables=frozenset(f"horsies_{name}" for name in _OWN_TABLES if here[name]),
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
         spared=await _spared(conn, settings) if here["pulse"] else None,
+        had_workers=bool(consumers) or await had_workers(conn),
     )
 
 
@@ -206,17 +210,6 @@ def _consumers(row: Mapping[str, Any]) -> Consumers:
     )
 
 
-def _settings(stored: str | None) -> RecoveryConfig | None:
-    """As the worker reported them. Their ranges are not checked, because upstream allows others."""
-    reported = json.loads(stored) if stored else None
-    if not isinstance(reported, dict):
-        return None
-    fields = RecoveryConfig.model_fields
-    return RecoveryConfig.model_construct(
-        **{key: value for key, value in reported.items() if key in fields and type(value) is type(fields[key].default)}
-    )
-
-
 def _differ(stored: Iterable[str | None]) -> bool:
     return len({text for text in stored if text}) > 1
 
@@ -225,7 +218,7 @@ def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None
     """The rules of live workers. Those of upstream, which report no names of tasks, record no sweeps."""
     rules: dict[tuple[str, int | None], Rule] = {}
     for row in consumers:
-        settings = _settings(row["recovery_config"]) or RecoveryConfig()
+        settings = RecoveryConfig.reported(row["recovery_config"]) or RecoveryConfig()
         wanted: list[tuple[str, int | None]] = [(UPKEEP, None)]
         if settings.auto_fail_stale_running:
             wanted.append((RUNS, settings.running_stale_threshold_ms))

@@ -1,6 +1,6 @@
 -- name: diagnose_tables
--- cluster.py; reads only. Which of our own tables exist, as upstream creates none of them; and from here on in this
--- transaction, a time that upstream stored without a zone is read as UTC
+-- operations/cluster.py; reads only: which of our own tables exist, as upstream creates none of them. From here on in
+-- this transaction, a time that upstream stored without a zone is read as UTC
 SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
        to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
@@ -11,27 +11,29 @@ SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        COALESCE(has_table_privilege(to_regclass('horsies_pulse'), 'SELECT'), false) AS pulse
 
 -- name: diagnose_draining
--- cluster.py; reads only
+-- operations/cluster.py; reads only
 SELECT worker_id FROM horsies_worker_orders WHERE draining_since IS NOT NULL
 
 -- name: diagnose_paused
--- cluster.py; reads only
+-- operations/cluster.py; reads only
 SELECT queue_name, paused_at, paused_by, reason FROM horsies_queue_state WHERE paused_at IS NOT NULL
 
 -- name: diagnose_sweep
--- cluster.py; reads only ($1 rules)
+-- operations/cluster.py; reads only ($1 rules)
 -- A duty is named by its rule, and by the threshold where it has one; see sweep_state.py.
-SELECT split_part(sweep, ' ', 1) AS rule, NULLIF(split_part(sweep, ' ', 2), '')::integer AS threshold_ms, ran_at, worker_id,
-       interval_ms
+SELECT split_part(sweep, ' ', 1) AS rule, NULLIF(split_part(sweep, ' ', 2), '')::integer AS threshold_ms, ran_at,
+       worker_id, interval_ms
   FROM horsies_sweep_state
  WHERE split_part(sweep, ' ', 1) = ANY ($1::text[])
  ORDER BY sweep
 
 -- name: diagnose_consumers
--- cluster.py; reads only ($1 how old the newest snapshot of a live worker may be in s, $2 the workers that drain)
+-- operations/cluster.py; reads only ($1 how old the newest snapshot of a live worker may be in s, $2 the workers that
+-- drain)
 -- Workers of one deployment are equal: 500 of them are returned as one row, with their names once.
 SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names,
-       min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers, count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
+       min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers,
+       count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
   FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config,
                worker_started_at
           FROM horsies_worker_states
@@ -49,5 +51,5 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
  GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names
 
 -- name: diagnose_settings
--- cluster.py; reads only. The values of the newest snapshot of all workers
+-- operations/cluster.py; reads only. The values of the newest snapshot of all workers
 SELECT worker_id, recovery_config FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1

@@ -1,4 +1,4 @@
-"""JSON that an operator has written: whether a worker could read it, and a column hold it."""
+"""Checks JSON that an operator has written: a worker must be able to read it, and a column to store it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def checked_value(text: str) -> str:
 
 
 def check_storable(tree: Any, path: list[str | int]) -> None:
-    """Reject what a worker could not read, or the column not hold. Nothing is imported, no constructor runs."""
+    """CorruptJsonError for what a worker could not read or the column not store. Imports and constructs nothing."""
     if len(path) > MAX_DEPTH:
         raise CorruptJsonError(spell_path(path[:3]), "nested too deeply")
     if isinstance(tree, str) and first_surrogate(tree) is not None:
         raise CorruptJsonError(spell_path(path), "holds a lone surrogate, which UTF-8 cannot write")
     if isinstance(tree, int) and tree.bit_length() > MAX_INTEGER_BITS:
-        raise CorruptJsonError(spell_path(path), "has more than 4 214 digits; write it as a string")
+        raise CorruptJsonError(spell_path(path), "has more than 4,214 digits; write it as a string")
     if isinstance(tree, dict):
         _check_tags(tree, path)
         for key, item in tree.items():

@@ -1,4 +1,4 @@
-"""What a preview reads of its targets, and its sentences about them: the verbs judge and speak by these facts."""
+"""What a preview has read of its targets: the verbs decide by it, and make the sentences of the preview from it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 MOST_COUNTED: Final = 10_000
 """Waiting tasks of a queue, if it has more."""
 _NAMED = 5
-_TERMINAL: Final = frozenset(str(status) for status in WORKFLOW_TERMINAL_STATES)
 _RAN = frozenset({WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED})
-"""These run, or are about to, with the arguments that they were given."""
+"""They have their arguments already, and do not get other ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,12 @@ class WorkflowFacts:
 
     def nodes_below(self) -> list[NodeRow]:
         """All open nodes of this workflow and those below it."""
-        return [node for one in self.below() if self.flows[one].status not in _TERMINAL for node in self.nodes[one]]
+        return [
+            node
+            for one in self.below()
+            if self.flows[one].status not in WORKFLOW_TERMINAL_STATES
+            for node in self.nodes[one]
+        ]
 
     def stopped(self) -> Iterator[str]:
         """What becomes of the running code of the node."""
@@ -86,12 +90,12 @@ class WorkflowFacts:
 
     def family(self, what: str) -> Iterator[str]:
         """That its living children are changed as well."""
-        alive = [one for one in self.below()[1:] if self.flows[one].status not in _TERMINAL]
+        alive = [one for one in self.below()[1:] if self.flows[one].status not in WORKFLOW_TERMINAL_STATES]
         if alive:
             yield f"{self.flow.name}: {counted(len(alive), 'child workflow')} below are {what} as well"
 
     def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
-        """Completed nodes are kept, even if computed from a failure that may now be replaced by a value."""
+        """The nodes after the opened ones that keep their outcome, though they got a failure as their input."""
         kept = [
             node
             for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
@@ -100,8 +104,8 @@ class WorkflowFacts:
         ]
         if kept:
             yield (
-                f"{self.flow.name}: ran before with the failure as their input, or without it, and stay as they are:"
-                f" {names(kept)}; only rerun, as a new workflow, computes them anew"
+                f"{self.flow.name}: these ran with the failure as their input, or without it, and do not run again:"
+                f" {names(kept)}; only a rerun of the whole workflow computes them anew"
             )
 
 
@@ -146,7 +150,7 @@ class WorkerFacts:
     @property
     def words(self) -> str:
         if self.silent_s is None:
-            return "unknown: it has told nothing of itself and holds nothing"
+            return "unknown: it has written no snapshot and holds no task"
         if not self.lives:
             return f"lost: no sign of life for {span(self.silent_s)}"
         if self.draining_since is not None:

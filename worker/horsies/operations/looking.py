@@ -1,4 +1,4 @@
-"""Looking at a running task: a question to the worker that holds it, bound to the claim, and the worker's answer."""
+"""Looks at running tasks: a question to the worker that runs one, bound to its claim, and the worker's answer."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Answer:
         return not self.holds or self.found is None or "problem" in self.found
 
 
-def why_not(look: Look, answer: Answer) -> str:
-    """Why an answer is the last one, or shows nothing."""
+def why_no_more(look: Look, answer: Answer) -> str:
+    """Why this answer shows nothing, or is the last one."""
     if not answer.holds:
-        now = f"it is {answer.status} now" if answer.status else "its row is gone"
+        now = f"it is {answer.status} now" if answer.status else "its row was deleted"
         return f"{look.worker_id} no longer holds task {look.task_id}: {now}"
     if answer.found is not None:
         return f"{look.worker_id} shows nothing of task {look.task_id}: {answer.found['problem']}"
@@ -78,7 +78,7 @@ async def look_at(
     with_locals: bool = False,
     reason: str | None = None,
 ) -> Look:
-    """Ask for the first time; the audit trail says who did. OperationError for a task that does not run."""
+    """Open a look, with an audit row. OperationError for a task that is not running."""
     await require_writable(conn, "horsies_looks")
     action = OperatorAction(uuid.uuid4(), VERB, actor, reason, None)
     row = await conn.fetchrow(with_audit(__name__, "look_begin"), *action.values, task_id, kind, with_locals)
@@ -87,13 +87,13 @@ async def look_at(
     if row["status"] != "RUNNING":
         raise OperationError(
             f"task {task_id} is {row['status']}: only a task that runs can be looked at",
-            help_text=f"`horsies tasks show {task_id}` tells its story",
+            help_text=f"`horsies tasks show {task_id}` shows its history",
         )
     return Look(action.operation_id, task_id, row["task_name"], row["worker_id"], row["claimed_at"], row["started_at"])
 
 
 async def ask_again(conn: asyncpg.Connection, look: Look, *, after: int = 0) -> None:
-    """What is it doing now, or writing `after` that line? Not before the last question is answered."""
+    """Ask what the task does now, or what it has written `after` that line; ignored while a question is open."""
     await conn.execute(statement(__name__, "look_again"), look.look_id, after)
 
 
@@ -102,7 +102,7 @@ async def close(conn: asyncpg.Connection, look: Look) -> None:
 
 
 async def answer_to(conn: asyncpg.Connection, look: Look, within_s: float = PATIENCE_S) -> Answer:
-    """Wait for the answer; after that time, the answer says for how long the worker has been silent."""
+    """Wait for the answer. If there is none in time, the result says how long the worker has been silent."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
     while True:

@@ -16,10 +16,10 @@ WITH /* operation */, task AS (
            jsonb_build_object('worker_id', worker_id, 'kind', $8::text, 'with_locals', $9::boolean) AS after,
            NULL::bigint AS undoes, 1 AS number
       FROM made
-), /* audit */, told AS MATERIALIZED (
+), /* audit */, notified AS MATERIALIZED (
     SELECT pg_notify('horsies_look', worker_id) FROM made
 )
-SELECT task_name, status, worker_id, claimed_at, started_at FROM task WHERE (SELECT count(*) FROM told) >= 0
+SELECT task_name, status, worker_id, claimed_at, started_at FROM task WHERE (SELECT count(*) FROM notified) >= 0
 
 -- name: look_again
 -- operations/looking.py; its last question is answered ($1 look, $2 the last line that is known)

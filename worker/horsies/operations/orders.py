@@ -1,11 +1,11 @@
-"""Shared by the verbs for workers and queues: one statement for all targets, and the state of those that it left."""
+"""Orders to workers, queues and schedules: one statement for all targets, and why it did not change some of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.audit import trace
+from horsies.operations.audit import write_audit
 from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.statements import statement
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Of a target of an undo: when the order was given that is taken back."""
+    """The `seen` of a target of an undo: when the order that it takes back was given."""
 
     since: datetime | None
 
 
-async def looked_at(conn: asyncpg.Connection) -> datetime:
+async def preview_time(conn: asyncpg.Connection) -> datetime:
     """The time of a preview, by the database's clock; OperationError if the database has no table for orders."""
     here = await conn.fetchrow(statement("horsies.operations.cluster", "diagnose_tables"))
     if not (here["worker_orders"] and here["queue_state"]):
         raise OperationError(
-            "this database has no place for orders to workers and queues", help_text="run `horsies db upgrade`"
+            "this database has no tables for orders to workers and queues", help_text="run `horsies db upgrade`"
         )
     now: datetime = here["now"]
     return now
 
 
-async def give(
+async def apply_order(
     conn: asyncpg.Connection,
     action: OperatorAction,
     order: str,
@@ -62,5 +62,5 @@ async def give(
         for target in targets
     ]
     if left:
-        await trace(conn, action, [row for row in outcomes if not row.applied])
+        await write_audit(conn, action, [row for row in outcomes if not row.applied])
     return outcomes

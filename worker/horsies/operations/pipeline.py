@@ -89,7 +89,7 @@ async def apply(
     size = most if batch is None else min(batch, most)
     outcome = await in_batches(conn, action.operation_id, verb, ordered, step, on_progress=on_progress, batch=size)
     if ended and not conn.is_closed():
-        # The changes stay, whatever happens here: the next reconciliation does what fails.
+        # The changes are stored. If this fails, the next reconciliation advances the workflows.
         with suppress(*CONNECTION_ERRORS):
             await follow(conn, ended)
     return outcome

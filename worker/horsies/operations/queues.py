@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import MOST_COUNTED, QueueFacts
-from horsies.operations.orders import give, looked_at
+from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
 from horsies.store.statements import statement
@@ -37,10 +37,10 @@ def batch_of(verb: QueueVerb, targets: Sequence[Target]) -> int:
 
 
 async def preview_of(conn: asyncpg.Connection, verb: QueueVerb, selection: Selection, options: Options) -> Preview:
-    taken_at = await looked_at(conn)
+    taken_at = await preview_time(conn)
     names = selection.ids
     known = {name for (name,) in await conn.fetch(statement(__name__, "queue_state_known"), _SERVED_WITHIN_S)}
-    queues = await _standings(conn, [name for name in names if name in known])
+    queues = await _read_queues(conn, [name for name in names if name in known])
     eligible = [one for one in queues if (one.paused_at is not None) is verb.for_paused]
     refused = [Refusal(_target(one), f"it is {one.words}") for one in queues if one not in eligible]
     return Preview(
@@ -63,25 +63,25 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    return await give(conn, action, with_audit(*verb.order), part, states, guarded=verb.for_paused)
+    return await apply_order(conn, action, with_audit(*verb.order), part, states, guarded=verb.for_paused)
 
 
-async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueFacts]:
+async def _read_queues(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueFacts]:
     rows = await conn.fetch(statement(__name__, "queue_state_read"), names, ALIVE_WITHIN_S, MOST_COUNTED)
     return [QueueFacts(*row) for row in rows]
 
 
 async def states(conn: asyncpg.Connection, names: Sequence[str]) -> dict[str, str]:
-    return {standing.name: f"it is {standing.words}" for standing in await _standings(conn, names)}
+    return {queue.name: f"it is {queue.words}" for queue in await _read_queues(conn, names)}
 
 
-def _target(standing: QueueFacts) -> Target:
-    return Target("queue", standing.name, standing.name, standing.words, standing)
+def _target(queue: QueueFacts) -> Target:
+    return Target("queue", queue.name, queue.name, queue.words, queue)
 
 
 def _unknown(name: str, known: Iterable[str]) -> Refusal:
     near = get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return Refusal(
-        Target("queue", name, name, "unknown"), f"nothing waits in such a queue and no worker serves it{hint}"
+        Target("queue", name, name, "unknown"), f"no task waits in such a queue and no worker serves it{hint}"
     )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.digests import scheduled_task_id
 from horsies.domain.ids import new_task_id
-from horsies.operations.audit import require_writable, trace, with_audit
+from horsies.operations.audit import require_writable, with_audit, write_audit
 from horsies.operations.cluster import read_cluster
-from horsies.operations.orders import give
+from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.schedule_facts import Definition, ScheduleFacts
 from horsies.operations.target import OperationError, RowOutcome, Target
@@ -45,7 +45,7 @@ async def preview_of(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Se
         cluster = await read_cluster(conn)
         if "horsies_schedules" not in cluster.tables:
             raise OperationError(
-                "this database has no place for orders to schedules", help_text="run `horsies db upgrade`"
+                "this database has no tables for orders to schedules", help_text="run `horsies db upgrade`"
             )
         found = await read_schedules(conn, names)
         known = await known_names(conn) if len(found) < len(names) else {}
@@ -90,14 +90,16 @@ async def ordered(
 
     `guarded`: it takes back the pause that was seen, and no newer one.
     """
-    return await give(conn, action, with_audit(*order), part, _states, *values, guarded=guarded)
+    return await apply_order(conn, action, with_audit(*order), part, _states, *values, guarded=guarded)
 
 
 async def send_now(
     conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target]
 ) -> list[RowOutcome]:
-    """Insert the tasks of these schedules, each with an id of its own and not that of a slot. A workflow is ordered: a
-    scheduler that has its application builds it."""
+    """Insert the tasks of these schedules, each with an id of its own and not that of a slot.
+
+    A workflow is only ordered: a scheduler that has its application builds it.
+    """
     now = await conn.fetchval(statement(__name__, "schedules_now"))
     flows = {target.id: scheduled_task_id(target.id, now) for target in part if target.seen.definition.is_workflow}
     ids = {target.id: flows.get(target.id) or new_task_id() for target in part}
@@ -112,7 +114,7 @@ async def send_now(
         for target in part
     ]
     if refused := [row for row in outcomes if not row.applied]:
-        await trace(conn, action, refused)
+        await write_audit(conn, action, refused)
     return outcomes
 
 

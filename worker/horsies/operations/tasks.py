@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.codec import dump_task_result
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
-from horsies.operations.audit import require_writable, standing, with_audit
+from horsies.operations.audit import require_writable, session_rights, with_audit
 from horsies.operations.facts import TaskFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verb import TERMINAL
+from horsies.operations.waiting_tasks import about_queues
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def batch_of(verb: TaskVerb, targets: Sequence[Target]) -> int:
 async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, options: Options) -> Preview:
     """FilterError for a filter that cannot be read, OperationError for more rows than one operation takes."""
     # The clock before the rows: a deadline that has passed then has also passed when the row is read.
-    now = (await standing(conn)).now
+    now = (await session_rights(conn)).now
     frozen = await freeze(conn, selection)
     if verb.single & options.keys() and len(frozen.seen) + len(frozen.missing) != 1:
         raise OperationError(
@@ -103,10 +104,11 @@ async def change(
 
 def change_statement(verb: TaskVerb) -> str:
     changed = statement(__name__, "task_update", sets=statement(*(verb.sets or (__name__, "task_ended"))))
+    state = statement(__name__, "task_present_state").rstrip()
     attempts = statement(__name__, "task_attempts") if verb.attempt_code else "NULL::integer"
     return with_audit(
         *(verb.statement or (__name__, "task_change")),
-        judged=statement(__name__, "task_judged", **_rule(verb, "$17")),
+        judged=statement(__name__, "task_judged", **_rule(verb, "$17"), present_state=state),
         attempts=attempts,
         lock=statement(__name__, "task_lock"),
         changed=changed,
@@ -118,7 +120,7 @@ def refusal_statement(verb: TaskVerb) -> str:
 
 
 def _rule(verb: TaskVerb, value: str) -> dict[str, str]:
-    """The verb's refusal, and what it may ask of a task. `value`: the parameter that the verb gives."""
+    """The fragments of the verb's refusal. `value` is the parameter with the value that the verb gives."""
     return {
         "refusal": statement(*(verb.refuses or (__name__, "task_no_refusal"))),
         "others": statement(__name__, "task_others").rstrip(),
@@ -179,8 +181,8 @@ def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record, value: Any
 
 async def _effects(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> tuple[str, ...]:
     """Sentences, each with the number of rows concerned."""
-    read = () if verb.reads is None or not facts.tasks else await verb.reads(conn, facts)
-    return (*_about_states(verb, facts), *verb.effects(facts), *read, *await _about_workflows(conn, verb, facts))
+    queues = () if verb.gives is None or not facts.tasks else await about_queues(conn, facts)
+    return (*_about_states(verb, facts), *verb.effects(facts), *queues, *await _about_workflows(conn, verb, facts))
 
 
 def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:
@@ -204,7 +206,7 @@ async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, facts: Task
     left = len(asked) - len({task_id for task_id, _, _ in rows})
     said = []
     if left and verb.reopens_nodes:
-        said.append(f"{left} of workflows that have gone on without: no node waits for what comes of it")
+        said.append(f"{left} of workflows that have gone on without them: no node waits for their outcome")
     if rows:
         shown = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in names.most_common(3))
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -28,8 +28,8 @@ WITH compared AS (
 SELECT id, refusal FROM judged WHERE refusal IS NOT NULL
 
 -- name: task_change
--- operations/tasks.py, the change of every verb that changes tasks; each row as the operator saw it, in a state that the
--- verb changes, and not refused by the verb
+-- operations/tasks.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that
+-- the verb changes, and not refused by the verb
 -- (parameters of `task_judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
 WITH /* operation */, /* judged */, /* changed */, history AS (
     -- A run that is taken from its worker leaves an attempt.
@@ -61,7 +61,7 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
       FROM judged
       LEFT JOIN present ON present.id = judged.id
       LEFT JOIN changed ON changed.number = judged.number
-), /* audit */, told AS MATERIALIZED (
+), /* audit */, notified AS MATERIALIZED (
     SELECT pg_notify('horsies_operator', judged.claimed_by_worker_id)
       FROM changed
       JOIN judged ON judged.number = changed.number
@@ -81,16 +81,16 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
 SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_count
   FROM judged
   LEFT JOIN changed ON changed.number = judged.number
- WHERE (SELECT count(*) FROM told) >= 0
+ WHERE (SELECT count(*) FROM notified) >= 0
 
 -- name: task_judged
 -- fragment: the tasks as they are now, and why each is not changed; locks them if `lock` says so
 -- ($1 to $6 as in `audit_operation`; $7 tasks, and as seen: $8 statuses, $9 owners, $10 claimed at, $11 retry counts,
 -- $12 error codes, $13 newest audit rows; $14 the states that the verb changes)
 present AS (
-    SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
-           retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
-           worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
+    SELECT id, task_name, status, queue_name, priority, claimed_by_worker_id, claimed_at, claim_expires_at, started_at,
+           completed_at, failed_at, retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code,
+           failed_reason, worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
            -- The result that undo restores. A larger one is not kept, and undo reports that.
            CASE WHEN octet_length(result) <= 65536 THEN result END AS result,
            CASE WHEN octet_length(result) > 65536 THEN true END AS result_left_out
@@ -106,10 +106,7 @@ present AS (
                       present.error_code)
                      IS DISTINCT FROM (seen.status, seen.worker_id, seen.claimed_at, seen.retry_count, seen.error_code)
                      OR present.status <> ALL ($14::text[])
-                THEN 'it is ' || present.status
-                     || CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
-                             THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
-                     || ' now, try ' || present.retry_count + 1
+                THEN /* present_state */
            END AS difference
       FROM unnest($7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::integer[], $12::text[], $13::bigint[])
            WITH ORDINALITY AS seen (id, status, worker_id, claimed_at, retry_count, error_code, last_action, number)
@@ -121,9 +118,16 @@ present AS (
 
 -- name: task_columns
 -- fragment: what a verb's refusal may ask of a task, besides its id, `last_action` and `difference`
-present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at, present.next_retry_at,
-present.good_until,
+present.task_name, present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at,
+present.next_retry_at, present.good_until,
 present.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AS was_final
+
+-- name: task_present_state
+-- fragment of `task_judged` and `undo_judged`: why a task that is not as it was seen is not changed
+'it is ' || present.status
+|| CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
+        THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
+|| ' now, try ' || present.retry_count + 1
 
 -- name: task_lock
 -- fragment: every statement locks in this order, so that no two deadlock; after a wait it reads the row as the other
@@ -175,8 +179,9 @@ NULL
 CASE WHEN compared.was_final AND compared.unique_key IS NOT NULL THEN
      COALESCE((SELECT 'its unique key is held by the live task ' || other.id
                  FROM horsies_tasks other
-                WHERE other.unique_key = compared.unique_key AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')),
+                WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
+                  AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')),
               -- Of the selected tasks that share a key the last one gets it.
               'its unique key goes to the selected task '
               || NULLIF(max(compared.id COLLATE "C") FILTER (WHERE compared.was_final AND compared.difference IS NULL)
-                        OVER (PARTITION BY compared.unique_key), compared.id)) END
+                        OVER (PARTITION BY compared.unique_key, compared.task_name), compared.id)) END

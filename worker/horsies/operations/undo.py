@@ -8,7 +8,7 @@ from uuid import UUID
 
 from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations import queues, schedules, workers, workflows
-from horsies.operations.audit import NO_ACTION, actions_of, refused, require_writable, standing, with_audit
+from horsies.operations.audit import NO_ACTION, actions_of, require_writable, session_rights, with_audit, write_refusal
 from horsies.operations.facts import WorkflowFacts
 from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal
@@ -18,7 +18,7 @@ from horsies.operations.verbs import VERBS
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -44,29 +44,21 @@ def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
 
 async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
     """What can be restored of the operation; OperationError if it has no audit rows."""
-    now = (await standing(conn)).now
+    now = (await session_rights(conn)).now
     (operation_id,) = selection.ids
     actions = await actions_of(conn, UUID(operation_id))
     reasons = {action.id: _no_way_back(action) for action in actions}
     open_ones = [action for action in actions if reasons[action.id] is None]
-    judged = await _look_at_tasks(conn, [action for action in open_ones if action.target_kind == "task"])
+    judged = await _judge_tasks(conn, [action for action in open_ones if action.target_kind == "task"])
     others = [action for action in open_ones if action.target_kind != "task"]
     since = await _since_then(conn, [action.id for action in others])
     flows = await read_flows(conn, [one.target_id for one in actions if one.target_kind in ("workflow", "node")])
-    targets = []
-    for action in actions:
-        target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
-        if (found := judged.get(action.id)) is not None:
-            reasons[action.id] = found["refusal"]
-            if found["task_name"] is not None:
-                # So that the operator can check that it is the right one.
-                target = replace(target, label=f"{found['task_name']}, {action.verb}", queue=found["queue_name"])
-        flow = flows.get(action.target_id)
-        if flow is not None:
-            target = replace(target, label=f"{flow.name}, {action.verb}")
-        if action in others:
-            reasons[action.id] = since[action.id][1] or _moved_on(action, flow)
-        targets.append(target)
+    for action in open_ones:
+        if action.target_kind == "task":
+            reasons[action.id] = judged[action.id]["refusal"]
+        else:
+            reasons[action.id] = since[action.id][1] or _moved_on(action, flows.get(action.target_id))
+    targets = [_target(action, judged.get(action.id), flows.get(action.target_id)) for action in actions]
     return Preview(
         verb=verb,
         options=options,
@@ -77,6 +69,16 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
         command=verb.command(selection.ids, options),
         taken_at=now,
     )
+
+
+def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: WorkflowRow | None) -> Target:
+    """With the name of its task or workflow, so that the operator can check that it is the right one."""
+    target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
+    if flow is not None:
+        return replace(target, label=f"{flow.name}, {action.verb}")
+    if task is not None and task["task_name"] is not None:
+        return replace(target, label=f"{task['task_name']}, {action.verb}", queue=task["queue_name"])
+    return target
 
 
 async def change(
@@ -95,7 +97,7 @@ async def change(
     for target in others:
         given_at, later = since[target.seen.id]
         if later is not None:
-            rows.append(await refused(conn, action, target, later))
+            rows.append(await write_refusal(conn, action, target, later))
         else:
             undoing = replace(action, undoes={target.id: target.seen.id})
             rows.append(await _invert(conn, undoing, target, given_at))
@@ -119,15 +121,17 @@ def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
 
 
 def undo_statement(name: str) -> str:
-    lock = statement("horsies.operations.tasks", "task_lock") if name == "undo_tasks" else ""
-    return with_audit(__name__, name, judged=statement(__name__, "undo_judged"), lock=lock)
+    of_tasks = "horsies.operations.tasks"
+    lock = statement(of_tasks, "task_lock") if name == "undo_tasks" else ""
+    state = statement(of_tasks, "task_present_state").rstrip()
+    return with_audit(__name__, name, judged=statement(__name__, "undo_judged", present_state=state), lock=lock)
 
 
-async def _look_at_tasks(conn: asyncpg.Connection, actions: Sequence[AuditedAction]) -> dict[int, asyncpg.Record]:
+async def _judge_tasks(conn: asyncpg.Connection, actions: Sequence[AuditedAction]) -> dict[int, asyncpg.Record]:
     if not actions:
         return {}
     rows = await conn.fetch(
-        undo_statement("undo_look"), *NO_ACTION, [one.id for one in actions], [one.target_id for one in actions]
+        undo_statement("undo_preview"), *NO_ACTION, [one.id for one in actions], [one.target_id for one in actions]
     )
     return {row["action"]: row for row in rows}
 
@@ -166,7 +170,7 @@ async def _invert(
     if isinstance(inverse, WorkflowVerb):
         flow = (await read_flows(conn, [target.id])).get(target.id)
         if flow is None:
-            return await refused(conn, action, target, _GONE)
+            return await write_refusal(conn, action, target, _GONE)
         given = [replace(target, seen=WorkflowFacts(flow))]
         (row,) = await workflows.change(conn, action, inverse, given, {}, [])
         return row

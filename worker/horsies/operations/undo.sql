@@ -12,7 +12,7 @@ SELECT action.id,
   FROM horsies_operator_actions action
  WHERE action.id = ANY ($1::bigint[])
 
--- name: undo_look
+-- name: undo_preview
 -- operations/undo.py, preview of an undo on tasks; reads only (parameters of `undo_judged`)
 WITH /* operation */, /* judged */
 SELECT judged.action, judged.refusal, task.task_name, task.queue_name
@@ -51,14 +51,14 @@ WITH /* operation */, /* judged */, restored AS (
       FROM judged
       LEFT JOIN present ON present.id = judged.target_id
       LEFT JOIN restored ON restored.action = judged.action
-), /* audit */, told AS MATERIALIZED (
+), /* audit */, notified AS MATERIALIZED (
     SELECT pg_notify('task_queue_' || queue_name, 'requeue:' || min(id))
       FROM restored WHERE status = 'PENDING' GROUP BY queue_name
 )
 SELECT judged.action, judged.refusal, restored.retry_count
   FROM judged
   LEFT JOIN restored ON restored.action = judged.action
- WHERE (SELECT count(*) FROM told) >= 0
+ WHERE (SELECT count(*) FROM notified) >= 0
 
 -- name: undo_judged
 -- fragment: the tasks as they are now, as they were before the action, and why each is not restored; locks them if
@@ -67,67 +67,66 @@ SELECT judged.action, judged.refusal, restored.retry_count
 -- If the audit table has grown since its last ANALYZE, the planner expects one row, and would loop over 500 times 500
 -- of them (230 ms instead of 20). So each action is fetched by itself, and everything else is joined to the arrays,
 -- whose length is known.
-deed AS MATERIALIZED (
-    SELECT asked.action, asked.target_id, trace.verb, trace.after_state,
-           trace.before_state ? 'result_left_out' AS result_left_out, before.*
+done AS MATERIALIZED (
+    SELECT asked.action, asked.target_id, audit_row.verb, audit_row.after_state,
+           audit_row.before_state ? 'result_left_out' AS result_left_out, before.*
       FROM unnest($7::bigint[], $8::text[]) AS asked (action, target_id)
       LEFT JOIN LATERAL (SELECT verb, before_state, after_state FROM horsies_operator_actions
-                          WHERE id = asked.action LIMIT 1) trace ON true
+                          WHERE id = asked.action LIMIT 1) audit_row ON true
       LEFT JOIN LATERAL (
            SELECT status AS old_status, queue_name, priority, retry_count, max_retries, enqueued_at, next_retry_at,
                   good_until, completed_at, failed_at, result, error_code, failed_reason, claimed_by_worker_id,
                   claimed_at, started_at, worker_hostname, worker_pid, worker_process_name
-             FROM jsonb_populate_record(NULL::horsies_tasks, trace.before_state)) before ON true
+             FROM jsonb_populate_record(NULL::horsies_tasks, audit_row.before_state)) before ON true
 ), present AS (
     SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count,
-           max_retries, enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
+           max_retries, enqueued_at, next_retry_at, good_until, error_code, task_name, unique_key, is_workflow_task
       FROM horsies_tasks
      WHERE id = ANY ($8)
      /* lock */
 ), compared AS MATERIALIZED (
-    SELECT deed.*, present.unique_key,
-           CASE WHEN deed.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN deed.old_status
+    SELECT done.*, present.task_name, present.unique_key,
+           CASE WHEN done.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN done.old_status
                 ELSE 'PENDING' END AS new_status,
-           CASE WHEN deed.verb IS NULL THEN 'its audit row is gone'
+           CASE WHEN done.verb IS NULL THEN 'its audit row is gone'
                 WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
                 WHEN (SELECT max(id) FROM horsies_operator_actions
-                       WHERE target_kind = 'task' AND target_id = deed.target_id AND outcome = 'applied') > deed.action
+                       WHERE target_kind = 'task' AND target_id = done.target_id AND outcome = 'applied') > done.action
                 THEN (SELECT concat('an operator has acted on it since: ', verb, ' by ', os_user, '@', os_host)
                         FROM horsies_operator_actions
-                       WHERE target_kind = 'task' AND target_id = deed.target_id AND outcome = 'applied'
+                       WHERE target_kind = 'task' AND target_id = done.target_id AND outcome = 'applied'
                        ORDER BY id DESC LIMIT 1)
                 WHEN (present.status, present.retry_count, present.claimed_at, present.started_at, present.failed_at)
-                     IS DISTINCT FROM (deed.after_state ->> 'status', (deed.after_state ->> 'retry_count')::integer,
-                                       (deed.after_state ->> 'claimed_at')::timestamptz,
-                                       (deed.after_state ->> 'started_at')::timestamptz,
-                                       (deed.after_state ->> 'failed_at')::timestamptz)
-                THEN 'it is ' || present.status
-                     || CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
-                             THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
-                     || ' now, try ' || present.retry_count + 1
-                WHEN deed.after_state ? 'queue_name'
+                     IS DISTINCT FROM (done.after_state ->> 'status', (done.after_state ->> 'retry_count')::integer,
+                                       (done.after_state ->> 'claimed_at')::timestamptz,
+                                       (done.after_state ->> 'started_at')::timestamptz,
+                                       (done.after_state ->> 'failed_at')::timestamptz)
+                THEN /* present_state */
+                WHEN done.after_state ? 'queue_name'
                      AND (present.queue_name, present.priority)
-                         IS DISTINCT FROM (deed.after_state ->> 'queue_name', (deed.after_state ->> 'priority')::integer)
-                     OR deed.verb = 'reschedule'
-                     AND present.enqueued_at IS DISTINCT FROM (deed.after_state ->> 'enqueued_at')::timestamptz
-                THEN 'its queue, its priority or its time is another one since'
-                WHEN deed.result_left_out THEN 'its result had more than 64 kB and was not kept'
+                         IS DISTINCT FROM (done.after_state ->> 'queue_name',
+                                           (done.after_state ->> 'priority')::integer)
+                     OR done.verb = 'reschedule'
+                     AND present.enqueued_at IS DISTINCT FROM (done.after_state ->> 'enqueued_at')::timestamptz
+                THEN 'its queue, its priority or its time has changed since'
+                WHEN done.result_left_out THEN 'its result had more than 64 kB and was not kept'
                 -- The task ended, and its node got that outcome.
-                WHEN present.is_workflow_task AND deed.old_status <> present.status
+                WHEN present.is_workflow_task AND done.old_status <> present.status
                      AND present.status IN ('FAILED', 'CANCELLED', 'EXPIRED')
                      AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = present.id
                                     AND status IN ('COMPLETED', 'FAILED', 'SKIPPED'))
                 THEN 'its workflow has gone on without it'
            END AS difference
-      FROM deed
-      LEFT JOIN present ON present.id = deed.target_id
+      FROM done
+      LEFT JOIN present ON present.id = done.target_id
 ), judged AS MATERIALIZED (
     SELECT compared.*,
            CASE WHEN difference IS NOT NULL THEN difference
                 WHEN new_status = 'PENDING' AND unique_key IS NOT NULL THEN
                      (SELECT 'its unique key is held by the live task ' || other.id
                         FROM horsies_tasks other
-                       WHERE other.unique_key = compared.unique_key AND other.id <> compared.target_id
+                       WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
+                         AND other.id <> compared.target_id
                          AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING'))
            END AS refusal
       FROM compared

@@ -1,4 +1,4 @@
-"""The record of a manual verb. Its command, key, sheet, help and line of the README are made from it.
+"""The record of a manual verb. Its command, key, sheet, help and line in docs/ are made from it.
 
 `horsies tasks --help` and the console's start wait for this module and for those in `verbs`: they import no database
 driver at their top.
@@ -81,7 +81,7 @@ class Verb:
     done: str
     """Heading of the sheet, and behind the number of targets: `Requeue`, `will be requeued`, `requeued`."""
     help: str
-    """The help of the command; its first line stands in the list of commands and in the README."""
+    """The help of the command; its first line stands in the list of commands and in docs/."""
     example: str
     key: str = ""
     hint: str = ""
@@ -190,8 +190,6 @@ class TaskVerb(Verb):
     """What the preview says of tasks of workflows."""
     effects: Callable[[TaskFacts], Iterator[str]] = _no_effects
     """More sentences of the preview."""
-    reads: Callable[[asyncpg.Connection, TaskFacts], Awaitable[Sequence[str]]] | None = None
-    """Sentences for which the preview reads more than the tasks."""
     reopens_nodes: bool = False
     """Whether nodes that ended with their tasks wait for them again."""
     guards_against_others: bool = False
@@ -215,10 +213,10 @@ class TaskVerb(Verb):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of a verb for one workflow. `told` goes into the audit's state after."""
+    """The result of a verb for one workflow. `audited` is added to the state after it in the audit row."""
 
     detail: str
-    told: Mapping[str, Any] = field(default_factory=dict)
+    audited: Mapping[str, Any] = field(default_factory=dict)
     new_id: str | None = None
 
 

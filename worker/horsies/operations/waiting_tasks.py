@@ -1,4 +1,4 @@
-"""What the verbs for waiting tasks say of queues: whether anything starts there, and who serves it."""
+"""What the previews of the verbs for waiting tasks say of queues: paused, not served, name not known, full."""
 
 from __future__ import annotations
 
@@ -17,18 +17,14 @@ if TYPE_CHECKING:
     from horsies.operations.facts import TaskFacts
 
 
-async def about_their_queues(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
-    """Those of the tasks' queues that are paused."""
+async def about_queues(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
+    """The queue that the tasks are moved to, or those of their queues that are paused."""
     async with conn.transaction():
         cluster = await read_cluster(conn)
+    if (queue := facts.options.get("queue")) is not None:
+        return tuple(_new_queue(cluster, facts, queue))
     queues = sorted({task.queue_name for task in facts.tasks} & cluster.paused.keys())
-    return [_paused(cluster, queue) for queue in queues]
-
-
-async def about_a_new_queue(conn: asyncpg.Connection, facts: TaskFacts, queue: str) -> Sequence[str]:
-    async with conn.transaction():
-        cluster = await read_cluster(conn)
-    return tuple(_new_queue(cluster, facts, queue))
+    return [_paused(cluster, paused) for paused in queues]
 
 
 def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
@@ -41,12 +37,12 @@ def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
         yield f"no living worker serves the queue {queue}: they wait until one does{hint}"
         return
     known = cluster.known().get(queue)
-    strange = sorted({task.task_name for task in facts.tasks} - known) if known is not None else []
-    for name in strange[:3]:
+    unknown = sorted({task.task_name for task in facts.tasks} - known) if known is not None else []
+    for name in unknown[:3]:
         count = sum(task.task_name == name for task in facts.tasks)
         yield f"{counted(count, 'task')} {name}: no living worker of the queue {queue} knows that name, so they wait"
-    if len(strange) > 3:
-        yield f"nor {counted(len(strange) - 3, 'other name')} of them"
+    if len(unknown) > 3:
+        yield f"{counted(len(unknown) - 3, 'further name')}: not known there either"
     caps = [one.caps[queue] for one in cluster.consumers if queue in one.caps]
     if caps:
         yield f"at most {min(caps)} tasks of the queue {queue} run at once"

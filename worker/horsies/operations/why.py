@@ -111,7 +111,7 @@ def _time(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
 
 
 def _workflow(task: _Waiting) -> Iterable[Reason]:
-    """No worker claims a task of a workflow that is PAUSED, whatever room there is."""
+    """No worker claims a task of a PAUSED workflow, even if it has room."""
     if task.workflow_id is not None:
         failed = ", for a node of it has failed" if task.workflow_failed else ""
         way_out = f"`horsies workflows resume {task.workflow_id}` lets it go on"

@@ -1,19 +1,19 @@
 -- name: diagnose_task
--- why.py; reads only: with its workflow, if that is PAUSED ($1 task)
+-- operations/why.py; reads only: with its workflow, if that is PAUSED ($1 task)
 SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, task.enqueued_at::timestamptz,
        task.next_retry_at::timestamptz, task.good_until::timestamptz, task.retry_count, task.max_retries,
-       held.id AS workflow_id, held.name AS workflow_name, held.failed AS workflow_failed
+       paused.id AS workflow_id, paused.name AS workflow_name, paused.failed AS workflow_failed
   FROM horsies_tasks task
   LEFT JOIN LATERAL (SELECT workflow.id, workflow.name, workflow.error IS NOT NULL AS failed
                        FROM horsies_workflow_tasks node
                        JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
                       WHERE node.task_id = task.id AND CASE workflow.status WHEN 'PAUSED' THEN true END
-                      LIMIT 1) held ON true
+                      LIMIT 1) paused ON true
  WHERE task.id = $1
 
 -- name: diagnose_used
--- why.py; reads only. The tasks under a cap, as the next claim counts them, which first releases expired claims
--- ($1 queue)
+-- operations/why.py; reads only: the tasks under a cap, as the next claim counts them, which first releases expired
+-- claims ($1 queue)
 SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_cluster
   FROM horsies_tasks
  WHERE status IN ('CLAIMED', 'RUNNING')
@@ -21,7 +21,7 @@ SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_clust
                               AND (claim_expires_at IS NULL OR claim_expires_at >= now()))
 
 -- name: diagnose_ahead
--- why.py; reads only. How many tasks of its queue are due and stand before it
+-- operations/why.py; reads only. How many tasks of its queue are due and stand before it
 -- ($1 queue, $2 priority, $3 enqueued at, $4 id, $5 how many to count)
 -- Each priority in use is visited, as in `next_due`.
 WITH RECURSIVE level AS (

@@ -10,7 +10,7 @@ from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import WorkerFacts
 from horsies.operations.findings.crashed import unacknowledged
-from horsies.operations.orders import give, looked_at
+from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
 from horsies.store.statements import statement
@@ -42,10 +42,10 @@ def batch_of(verb: WorkerVerb, targets: Sequence[Target]) -> int:
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:
-    """Of workers by whole ids, or by beginnings or ends of ids that fit one worker only."""
-    taken_at = await looked_at(conn)
+    """The selection has whole ids, or beginnings or ends of ids that fit only one worker."""
+    taken_at = await preview_time(conn)
     ids, unknown = await _resolve(conn, dict.fromkeys(selection.ids))
-    workers = await standings(conn, ids)
+    workers = await read_workers(conn, ids)
     if verb.reads_losses and (await tables(conn)).worker_losses:
         losses = await unacknowledged(conn, ids)
         workers = [replace(one, unacknowledged=losses.get(one.worker_id)) for one in workers]
@@ -73,17 +73,17 @@ async def change(
 ) -> list[RowOutcome]:
     if verb.order is not None:
         order = with_audit(*verb.order, crashed=statement("horsies.operations.findings.crashed", "crashed_tasks"))
-        return await give(conn, action, order, part, states, guarded=verb.guarded)
+        return await apply_order(conn, action, order, part, states, guarded=verb.guarded)
     return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
 
 
-async def standings(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:
+async def read_workers(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:
     given = ids, _FINALIZING_MS, SILENCE_MS, _SNAPSHOT_MS
-    return [WorkerFacts(*row) for row in await conn.fetch(statement(__name__, "order_standing"), *given)]
+    return [WorkerFacts(*row) for row in await conn.fetch(statement(__name__, "order_workers"), *given)]
 
 
 async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
-    return {standing.worker_id: f"it is {standing.words}" for standing in await standings(conn, ids)}
+    return {worker.worker_id: f"it is {worker.words}" for worker in await read_workers(conn, ids)}
 
 
 async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list[str], list[Refusal]]:
@@ -92,20 +92,20 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list
     ids: dict[str, None] = {}
     refused = []
     for text in given:
-        fitting = [text] if text in known else [one for one in known if _names(one, text)]
+        fitting = [text] if text in known else [one for one in known if _fits(one, text)]
         if len(fitting) == 1:
             ids[fitting[0]] = None
         else:
             names = ", ".join(fitting[:5]) + (", …" if len(fitting) > 5 else "")
-            why = f"{len(fitting)} workers fit: {names}" if fitting else "no worker has told of itself under that id"
+            why = f"{len(fitting)} workers fit: {names}" if fitting else "no worker is known by that id"
             refused.append(Refusal(Target("worker", text, text, "unknown"), why))
     return list(ids), refused
 
 
-def _names(worker_id: str, text: str) -> bool:
-    """By `host:pid`, as in lists, or by the beginning or end of its id."""
+def _fits(worker_id: str, text: str) -> bool:
+    """Whether the text is its `host:pid`, as in lists, or the beginning or end of its id."""
     return name_of(worker_id) == text or worker_id.startswith(text) or worker_id.endswith(text)
 
 
-def _target(standing: WorkerFacts) -> Target:
-    return Target("worker", standing.worker_id, name_of(standing.worker_id), standing.words, standing)
+def _target(worker: WorkerFacts) -> Target:
+    return Target("worker", worker.worker_id, name_of(worker.worker_id), worker.words, worker)

@@ -1,4 +1,4 @@
--- name: order_standing
+-- name: order_workers
 -- operations/workers.py, at the preview and again before a recovery; reads only
 -- ($1 workers, $2 finalizing_stale_threshold_ms if a worker does not report its own, $3 the silence of a dead worker in
 -- ms, $4 interval of the snapshots in ms)
@@ -11,7 +11,8 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS cl
        extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, in_flight.last_act))::float8 AS silent_s,
        given.draining_since, given.ordered_by,
        CASE WHEN jsonb_typeof(newest.recovery_config -> 'finalizing_stale_threshold_ms') = 'number'
-            THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer ELSE $2::integer END AS finalizing_ms,
+            THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer
+            ELSE $2::integer END AS finalizing_ms,
        statement_timestamp() AS now,
        COALESCE(GREATEST(newest.snapshot_at, in_flight.last_act) >= horsies_silent_before($3, $4)
                 AND EXISTS (SELECT FROM horsies_pulse
@@ -39,15 +40,15 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS cl
 -- name: order_known
 -- operations/workers.py, for ids that were not given whole; reads only
 -- Each worker id of the snapshots by one probe of ix_horsies_worker_states_worker_latest, and the owners of tasks.
-WITH RECURSIVE told AS (
+WITH RECURSIVE reported AS (
     (SELECT worker_id FROM horsies_worker_states ORDER BY worker_id LIMIT 1)
      UNION ALL
     SELECT next.worker_id
-      FROM told
-     CROSS JOIN LATERAL (SELECT worker_id FROM horsies_worker_states WHERE worker_id > told.worker_id
+      FROM reported
+     CROSS JOIN LATERAL (SELECT worker_id FROM horsies_worker_states WHERE worker_id > reported.worker_id
                           ORDER BY worker_id LIMIT 1) next
 )
-SELECT worker_id FROM told
+SELECT worker_id FROM reported
  UNION
 SELECT claimed_by_worker_id FROM horsies_tasks
  WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL

@@ -10,7 +10,7 @@ from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.reconciling import DamagedWorkflowError
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
-from horsies.operations.audit import refused, require_writable, standing, trace
+from horsies.operations.audit import require_writable, session_rights, write_audit, write_refusal
 from horsies.operations.facts import WorkflowFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import OperationError, RowOutcome, Target
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, WorkflowVerb
 
-MOST_TOLD: Final = 1000
+MOST_AUDITED: Final = 1000
 """Repairs, or former tasks, that the audit row of one workflow lists."""
 _MOST: Final = 10_000
 """Each is read with its whole family: 5 ms."""
@@ -51,7 +51,7 @@ def batch_of(verb: WorkflowVerb, targets: Sequence[Target]) -> int:
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:
     """Targets are of kind "workflow" (id: the workflow's, label: its name) or "node" (label: its node_id)."""
-    now = (await standing(conn)).now
+    now = (await session_rights(conn)).now
     keys, filter_text = await _selected(conn, verb, selection)
     flows = await read_flows(conn, [workflow_id for workflow_id, _ in keys])
     seen = [await _facts(conn, verb, flows[one], index) for one, index in keys if one in flows]
@@ -95,7 +95,7 @@ async def _change(
     try:
         await lock_families(conn, [seen.flow.id])
     except FamilyLockedError as error:
-        return await refused(conn, action, target, str(error))
+        return await write_refusal(conn, action, target, str(error))
     flow = (await read_flows(conn, [seen.flow.id])).get(seen.flow.id)
     before = None if flow is None else await _state(conn, flow)
     try:
@@ -106,12 +106,12 @@ async def _change(
         async with conn.transaction():  # a savepoint: the audit row of a refusal stays
             done = await verb.change(conn, action, seen, options)
     except (RefusedError, CannotReopenError) as refusal:
-        return await refused(conn, action, target, str(refusal), before)
+        return await write_refusal(conn, action, target, str(refusal), before)
     except DamagedWorkflowError as error:
-        return await refused(conn, action, target, error.message, before)
+        return await write_refusal(conn, action, target, error.message, before)
     now = (await read_flows(conn, [seen.flow.id]))[seen.flow.id]
     row = RowOutcome(target, applied=True, detail=done.detail, new_id=done.new_id)
-    await trace(conn, action, [row], {target.id: (before, {**await _state(conn, now), **done.told})})
+    await write_audit(conn, action, [row], {target.id: (before, {**await _state(conn, now), **done.audited})})
     return row
 
 
@@ -129,7 +129,7 @@ async def decided(
     seen: WorkflowFacts,
     status: WorkflowTaskStatus,
     decide: Callable[[NodeRow], Awaitable[bool]],
-    told: Mapping[str, Any],
+    audited: Mapping[str, Any],
 ) -> Done:
     """The result of a function that gives the node this status, if the node is still as it was seen."""
     was = seen.node
@@ -143,7 +143,7 @@ async def decided(
     if not await decide(now):
         raise RefusedError("its task has just ended")
     paused = "; its workflow stays PAUSED until it is resumed" if seen.flow.status == WorkflowStatus.PAUSED else ""
-    after = {"node": now.node_id, "node_before": now.status, "node_after": status.value, "task": now.task_id, **told}
+    after = {"node": now.node_id, "node_before": now.status, "node_after": status.value, "task": now.task_id, **audited}
     return Done(f"{status.value}{paused}", after)
 
 

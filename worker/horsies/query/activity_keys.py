@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from horsies.query.keys import KEYS, TASKS
+from horsies.query.keys import KEYS, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
 
 OPERATION: Final = "operation"
@@ -23,7 +23,7 @@ _KEYS: Final = keyed(
     Key(
         "kind",
         Kind.STATUS,
-        "what it was: operation is by an operator, change by the cluster itself; or what it was done to",
+        "what it was: operation is by an operator, change by a worker or a sweep; or what it was done to",
         "kind:operation",
         _KINDS,
         ("what", "type", "target"),
@@ -52,7 +52,8 @@ ACTIVITY: Final = Language(
     {kind: frozenset({kind}) for kind in _KINDS},
     {},
     (
-        *(sentence for sentence in TASKS.grammar if not sentence.startswith(("For has", "A word without"))),
+        *WORDS,
+        WILDCARDS,
         "A word without a key is a part of the reason, of a name or of an error code. An empty filter matches all.",
     ),
     "by:ops verb:requeue kind:operation since:12h",

@@ -66,6 +66,10 @@ _RUN: Final = (
     "(CASE WHEN status = 'RUNNING' THEN statement_timestamp()"
     " WHEN status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(completed_at, failed_at) END - started_at)"
 )
+DUPLICATES: Final = (
+    "(CASE WHEN unique_key IS NULL THEN 0 ELSE"
+    " (SELECT COALESCE(sum(sends), 0) FROM horsies_duplicate_sends WHERE task_id = task.id) END)"
+)
 _NODE: Final = "SELECT FROM horsies_workflow_tasks node WHERE node.task_id = task.id"
 
 KEYS: Final = keyed(
@@ -209,15 +213,26 @@ KEYS: Final = keyed(
         also=("unique_key",),
         sql=TextColumn("unique_key"),
     ),
+    Key(
+        "dup",
+        Kind.COUNT,
+        "how many sends found it live under their unique key, and stored nothing",
+        "dup:>0",
+        (">0", ">10", ">100"),
+        ("duplicates", "dups", "duplicate", "swallowed"),
+        sql=Number(DUPLICATES),
+    ),
 )
 
-_GRAMMAR: Final = (
+WORDS: Final = (
     "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
     "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
-    "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
-    "* matches any text, ? any character. Quotes, or a backslash, take what follows literally.",
-    "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all.",
 )
+WILDCARDS: Final = "* matches any text, ? any character. Quotes, or a backslash, take what follows literally."
+NAME_OR_ID: Final = (
+    "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all."
+)
+"""Sentences for the grammar of several languages."""
 
 
 _STATES_ELSEWHERE: Final = {
@@ -236,7 +251,12 @@ TASKS: Final = Language(
     KEYS,
     STATES,
     _STATES_ELSEWHERE,
-    _GRAMMAR,
+    (
+        *WORDS,
+        "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
+        WILDCARDS,
+        NAME_OR_ID,
+    ),
     "status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",
     _STATUSES,
     BareWords("task_name", "task.id"),

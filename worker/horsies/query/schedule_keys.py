@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from horsies.query.keys import KEYS
+from horsies.query.keys import KEYS, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
-from horsies.query.worker_keys import GRAMMAR_OF_ROWS
 
-_STANDINGS: Final = ("scheduled", "overdue", "unserved", "paused")
+_STATES_OF_ROWS: Final = ("scheduled", "overdue", "unserved", "paused")
 """The values of horsies.views.Standing."""
 _STATES: Final = {
-    **{word: frozenset({word}) for word in _STANDINGS},
+    **{word: frozenset({word}) for word in _STATES_OF_ROWS},
     "stuck": frozenset({"overdue", "unserved"}),
 }
 
@@ -45,7 +44,7 @@ _KEYS: Final = keyed(
         ("with",),
     ),
     Key("next", Kind.SPAN, "the time until its next run", "next:<10m", ("<1m", "<10m", "<1h", ">1d"), ("in", "due")),
-    Key("runs", Kind.TRIES, "how often it has run", "runs:>0", (">0", ">100"), ("count",)),
+    Key("runs", Kind.COUNT, "how often it has run", "runs:>0", (">0", ">100"), ("count",)),
 )
 
 SCHEDULES: Final = Language(
@@ -59,7 +58,8 @@ SCHEDULES: Final = Language(
         **dict.fromkeys(("ok", "waiting", "planned", "active", "enabled"), "scheduled"),
     },
     (
-        *GRAMMAR_OF_ROWS,
+        *WORDS,
+        WILDCARDS,
         "For has, and for numbers and lengths of time, all that are given must hold: next:>1h next:<=1d.",
         "A word without a key is a part of its name, or of what it sends. An empty filter matches all.",
     ),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
 
 from horsies.query.language import Kind
 from horsies.query.values import Choice, Glob, Moment, Range, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from horsies.query.language import Filter, Language
+
+BoundT = TypeVar("BoundT", int, datetime)
 
 
 def states(understood: Filter) -> frozenset[str]:
@@ -34,17 +36,18 @@ def yes_and_no(understood: Filter, key: str) -> frozenset[str]:
 def bounds(understood: Filter, key: str) -> tuple[int | None, int | None]:
     """The minimum and the maximum that all ranges of the key allow."""
     ranges = understood.pick(key, Range)
-    lows = [each.low for each in ranges if each.low is not None]
-    highs = [each.high for each in ranges if each.high is not None]
-    return max(lows, default=None), min(highs, default=None)
+    return _common([each.low for each in ranges], [each.high for each in ranges])
 
 
 def times(understood: Filter, key: str) -> tuple[datetime | None, datetime | None]:
     """The first and the last moment that all ranges of the key allow."""
     ranges = understood.pick(key, Times)
-    lows = [each.low for each in ranges if each.low is not None]
-    highs = [each.high for each in ranges if each.high is not None]
-    return max(lows, default=None), min(highs, default=None)
+    return _common([each.low for each in ranges], [each.high for each in ranges])
+
+
+def _common(lows: list[BoundT | None], highs: list[BoundT | None]) -> tuple[BoundT | None, BoundT | None]:
+    low = max((each for each in lows if each is not None), default=None)
+    return low, min((each for each in highs if each is not None), default=None)
 
 
 def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
@@ -57,7 +60,7 @@ def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
     both = set(understood.pick("has", Choice)) & set(understood.pick("has", Choice, negated=True))
     if both:
         yield "has", f"no {thing} both has and lacks {' and '.join(sorted(choice.word for choice in both))}"
-    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.SPAN, Kind.PAST)):
+    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.COUNT, Kind.SPAN, Kind.PAST)):
         low, high = bounds(understood, key)
         first, last = times(understood, key)
         if first is not None and last is not None and first > last:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from horsies.query.keys import KEYS, TASKS
+from horsies.query.keys import KEYS, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
 
 _LIVENESS: Final = ("alive", "draining", "late", "lost", "died", "stopped")
@@ -37,19 +37,19 @@ _KEYS: Final = keyed(
         ("tasks", "order"),
         ("with", "holds"),
     ),
-    Key("tasks", Kind.TRIES, "how many tasks it has", "tasks:>10", (">1", ">10", ">100"), ("held", "holding")),
+    Key("tasks", Kind.COUNT, "how many tasks it has", "tasks:>10", (">1", ">10", ">100"), ("held", "holding")),
     Key(
         "load",
-        Kind.TRIES,
+        Kind.COUNT,
         "the percentage of its processes that run a task",
         "load:>80",
         (">50", ">80", ">99"),
         ("busy", "util", "utilisation", "utilization"),
     ),
-    Key("cpu", Kind.TRIES, "the CPU of its main process, in per cent of a core", "cpu:>80", (">50", ">80")),
+    Key("cpu", Kind.COUNT, "the CPU of its main process, in per cent of a core", "cpu:>80", (">50", ">80")),
     Key(
         "mem",
-        Kind.TRIES,
+        Kind.COUNT,
         "the memory of it and its children, in MB",
         "mem:>500",
         (">500", ">1000", ">4000"),
@@ -66,11 +66,6 @@ _KEYS: Final = keyed(
     ),
 )
 
-GRAMMAR_OF_ROWS: Final = (
-    *(sentence for sentence in TASKS.grammar if not sentence.startswith(("For has", "A word without"))),
-)
-"""For things of which there are few; their languages add what their own keys and words mean."""
-
 WORKERS: Final = Language(
     "worker",
     _KEYS,
@@ -84,7 +79,8 @@ WORKERS: Final = Language(
         **dict.fromkeys(("slow", "stale", "overdue"), "late"),
     },
     (
-        *GRAMMAR_OF_ROWS,
+        *WORDS,
+        WILDCARDS,
         "For has, and for numbers and lengths of time, all that are given must hold: mem:>500 mem:<=900.",
         "A word without a key is a part of the id or the host. An empty filter matches all.",
     ),

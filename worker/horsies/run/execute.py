@@ -165,7 +165,7 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
 
 def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:
     run.raised = raised = _exception_of(result.err)
-    if run.stop is not None and raised is not None and _comes_from_a_stop(raised):
+    if run.stop is not None and raised is not None and comes_from_a_stop(raised):
         return run.stop.outcome(raised)
     return outcome_of(result)
 
@@ -180,7 +180,7 @@ def _exception_of(error: object) -> BaseException | None:
     return raised if isinstance(raised, BaseException) else None
 
 
-def _comes_from_a_stop(raised: BaseException) -> bool:
+def comes_from_a_stop(raised: BaseException) -> bool:
     """Whether a stop is the cause, also if clean-up code raised another exception on the way out."""
     link: BaseException | None = raised
     for _ in range(_LONGEST_CHAIN):

@@ -8,7 +8,16 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from horsies import __version__
-from horsies.lifecycle.scheduling import MOST_DUE, Standing, define, due, register, run, seen, stopped
+from horsies.lifecycle.scheduling import (
+    MOST_DUE,
+    RunningScheduler,
+    define,
+    due,
+    register,
+    remove_scheduler,
+    renew_scheduler,
+    run,
+)
 from horsies.run.database import wait_for_database
 from horsies.run.loops import Supervisor, Wake
 from horsies.run.schedule_failures import ScheduleFailures
@@ -62,7 +71,7 @@ class Schedules:
         workflows = [one for one in schedules if isinstance(one, ScheduledWorkflow)]
         self._workflows = ScheduledWorkflows(workflows, self._failures, events, look_again=self.wake.set)
         names = sorted(self._schedules)
-        self._standing = Standing(identity.worker_id, identity.hostname, identity.pid, names, __version__)
+        self._own_row = RunningScheduler(identity.worker_id, identity.hostname, identity.pid, names, __version__)
         self._registered_at: float | None = None
         self._seen_at: float | None = None
 
@@ -73,7 +82,7 @@ class Schedules:
             if self._registered_at is None or time.monotonic() - self._registered_at > _REGISTER_EVERY_S:
                 await self._register(connection)
             if self._seen_at is None or time.monotonic() - self._seen_at > _SEEN_EVERY_S:
-                await seen(connection, self._standing)
+                await renew_scheduler(connection, self._own_row)
                 self._seen_at = time.monotonic()
             names = [name for name in self._schedules if not self._failures.waits(name)]
             ready = [one for one in await due(connection, names) if self._is_ours(one)]
@@ -90,7 +99,7 @@ class Schedules:
         if self._seen_at is not None:
             with suppress(*CONNECTION_ERRORS):
                 async with asyncio.timeout(_GOODBYE_S), self.lane.turn() as connection:
-                    await stopped(connection, self._standing.scheduler_id)
+                    await remove_scheduler(connection, self._own_row.scheduler_id)
 
     async def _register(self, connection: asyncpg.Connection) -> None:
         now, changed = await register(connection, self._schedules, starts=self._registered_at is None)

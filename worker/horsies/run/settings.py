@@ -20,12 +20,19 @@ class WorkerSettings:
 
     locator: str
     processes: int = 1
+    """Child processes; each runs one sync task at a time."""
     async_concurrency: int = 100
+    """How many `async def` tasks one child runs at once."""
     max_claim_batch: int = 0
+    """The most tasks to claim at once; 0: all that fit."""
     max_claim_per_worker: int = 0
+    """The most tasks to keep claimed and not started; 0: as many as fit."""
     max_tasks_per_child: int | None = None
+    """Replace a child after this many tasks."""
     shutdown_grace_ms: int | None = None
+    """How long running tasks may continue; None: what fits the platform."""
     unknown_tasks: Literal["leave", "fail"] | None = None
+    """What becomes of waiting tasks with unknown names; None: as AppConfig says."""
     queues: tuple[str, ...] = ()
     """Serve only these queues of the application; none named: all of them."""
     except_queues: tuple[str, ...] = ()
@@ -35,6 +42,7 @@ class WorkerSettings:
     metrics_port: int | None = None
     """Answer scrapes and probes there; 0 for any free port, None for none."""
     metrics_host: str = "127.0.0.1"
+    """The address to listen at."""
     reload: bool = False
     """Replace the children when files of the project change."""
     platform: Platform = field(default_factory=Platform.here)

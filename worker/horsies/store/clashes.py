@@ -1,4 +1,4 @@
-"""Errors that a guarded statement gets only by bad timing: if repeated, it sees the changes of the other session."""
+"""Errors of a guarded statement that another session has caused: if it is repeated, it sees the changes of that one."""
 
 from __future__ import annotations
 

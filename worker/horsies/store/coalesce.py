@@ -1,4 +1,4 @@
-"""Combine the calls of many callers: while one statement runs, items that arrive form the next one."""
+"""Combines the calls of many callers: the items that arrive while one statement runs form the next one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnswerT = TypeVar("AnswerT")
 class Coalescer(Generic[ItemT, AnswerT]):
     """`ask(item)` returns what `run(items)` has at the item's place; an exception there is raised only to its caller.
 
-    There is no timer: a lone caller has no delay, and batches grow with the load. If no batch is under way, the caller
+    There is no timer: a lone caller has no delay, and batches grow with the load. If no batch is running, the caller
     runs its own item in its own task, without a wake-up in between.
     """
 
@@ -30,7 +30,7 @@ class Coalescer(Generic[ItemT, AnswerT]):
         self._most = most
         self._busy = False
         self._waiting: list[tuple[ItemT, asyncio.Future[AnswerT]]] = []
-        self._flight: asyncio.Task[Sequence[AnswerT | BaseException]] | None = None
+        self._batch: asyncio.Task[Sequence[AnswerT | BaseException]] | None = None
 
     async def ask(self, item: ItemT) -> AnswerT:
         if self._busy:
@@ -50,15 +50,15 @@ class Coalescer(Generic[ItemT, AnswerT]):
         self._busy = bool(self._waiting)
         if self._waiting:
             batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            self._flight = asyncio.get_running_loop().create_task(self._run([item for item, _ in batch]))
-            self._flight.add_done_callback(partial(self._landed, [future for _, future in batch]))
+            self._batch = asyncio.get_running_loop().create_task(self._run([item for item, _ in batch]))
+            self._batch.add_done_callback(partial(self._answer_all, [future for _, future in batch]))
 
-    def _landed(
-        self, futures: list[asyncio.Future[AnswerT]], flight: asyncio.Task[Sequence[AnswerT | BaseException]]
+    def _answer_all(
+        self, futures: list[asyncio.Future[AnswerT]], batch: asyncio.Task[Sequence[AnswerT | BaseException]]
     ) -> None:
         self._start_next()
-        error = asyncio.CancelledError() if flight.cancelled() else flight.exception()
-        answers = [error] * len(futures) if error else flight.result()
+        error = asyncio.CancelledError() if batch.cancelled() else batch.exception()
+        answers = [error] * len(futures) if error else batch.result()
         for future, answer in zip(futures, answers, strict=True):
             if future.done():  # its caller was cancelled
                 continue

@@ -46,7 +46,7 @@ _EVERY_SESSION = (
     *SERVER_KEEPALIVES,
 )
 
-_LEFT_TO_TRANSACTIONS: WeakKeyDictionary[asyncpg.Connection, Sequence[tuple[str, str]]] = WeakKeyDictionary()
+_SETTINGS_PER_TRANSACTION: WeakKeyDictionary[asyncpg.Connection, Sequence[tuple[str, str]]] = WeakKeyDictionary()
 
 _FAILURES = (UnfitHostError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
@@ -139,7 +139,7 @@ class Database:
         except (*_FAILURES, NoHostError, ValueError, KeyError) as error:  # KeyError: a uid without an account
             raise self._explain(error) from error
         self._reached.refuses_settings = True
-        _LEFT_TO_TRANSACTIONS[connection] = tuple(wanted.items())
+        _SETTINGS_PER_TRANSACTION[connection] = tuple(wanted.items())
         return connection
 
     async def _connect(self, role: str, settings: Mapping[str, str], cached: int) -> asyncpg.Connection:
@@ -209,9 +209,9 @@ class Database:
             message = "no user: the URL names none, and this process has no account"
             help_text, transient = "name one in the URL: postgresql://USER@host/database", False
         elif isinstance(error, OSError):
-            message, help_text, transient = _unreached(url, error)
+            message, help_text, transient = _not_reached(url, error)
         else:
-            message, help_text, transient = _unwelcome(url, error, user)
+            message, help_text, transient = _refused_by_server(url, error, user)
         if user is not None and url.user is None:
             notes.append(f"the URL names no user, so it is {user!r}, from PGUSER or the account of this process")
         return DatabaseUnavailable(message, help_text=help_text, transient=transient or may_help, notes=tuple(notes))
@@ -232,7 +232,7 @@ def _answer(url: DatabaseUrl, error: Exception) -> str:
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
-def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str, bool]:
+def _refused_by_server(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str, bool]:
     """A server answered and refused the connection: message, remedy, whether waiting may help."""
     database = url.database or os.environ.get("PGDATABASE") or user
     match error:
@@ -258,7 +258,7 @@ def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str,
     return message, help_text, is_transient(error)
 
 
-def _unreached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
+def _not_reached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
     """No host answered, or not in TLS: message, remedy, whether waiting may help."""
     match error:
         case TimeoutError():
@@ -294,7 +294,7 @@ async def with_settings(connection: asyncpg.Connection) -> AsyncIterator[None]:
     Only a pooler needs this: it accepts no settings at the start, and a SET would apply to the next user of the
     backend.
     """
-    if connection in _LEFT_TO_TRANSACTIONS:
+    if connection in _SETTINGS_PER_TRANSACTION:
         async with transaction(connection):
             yield
     else:
@@ -303,9 +303,9 @@ async def with_settings(connection: asyncpg.Connection) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
-    """A transaction, READ COMMITTED whatever the role's default is, with the settings of the connection."""
+    """A transaction with the settings of the connection, READ COMMITTED also where the role has another default."""
     async with connection.transaction(isolation="read_committed"):
-        settings = _LEFT_TO_TRANSACTIONS.get(connection)
+        settings = _SETTINGS_PER_TRANSACTION.get(connection)
         if settings is not None:
             names, values = [name for name, _ in settings], [value for _, value in settings]
             await connection.fetch(statement(__name__, "settings_here"), names, values)
@@ -314,31 +314,31 @@ async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
-    """The chosen database; an embedded server is started for it and held for the duration of the block."""
+    """The chosen database; an embedded server is started for it and not stopped before the end of the block."""
     directory = None if choice.url is None else choice.url.embedded_directory
     if choice.url is not None and directory is None:
         yield Database(choice.url, choice.reason, None)
         return
     place = default_place() if directory is None else Place(directory)
-    held = await _hold(place)
+    server = await _acquire(place)
     try:
-        yield Database(DatabaseUrl.parse(held.url), choice.reason, held)
+        yield Database(DatabaseUrl.parse(server.url), choice.reason, server)
     finally:
-        held.release()
+        server.release()
 
 
-async def _hold(place: Place) -> EmbeddedServer:
+async def _acquire(place: Place) -> EmbeddedServer:
     """Acquire in a thread. If cancelled meanwhile, the thread continues, and releases the server once it has it."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="horsies-embedded")
-    holding = executor.submit(acquire, place)
+    acquiring = executor.submit(acquire, place)
     executor.shutdown(wait=False)
     try:
-        return await asyncio.wrap_future(holding)
+        return await asyncio.wrap_future(acquiring)
     except asyncio.CancelledError:
-        holding.add_done_callback(_let_go)  # in that thread: the event loop may be closed by then
+        acquiring.add_done_callback(_release_acquired)  # in that thread: the event loop may be closed by then
         raise
 
 
-def _let_go(holding: Future[EmbeddedServer]) -> None:
-    if not holding.cancelled() and holding.exception() is None:
-        holding.result().release()
+def _release_acquired(acquiring: Future[EmbeddedServer]) -> None:
+    if not acquiring.cancelled() and acquiring.exception() is None:
+        acquiring.result().release()

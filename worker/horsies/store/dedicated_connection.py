@@ -92,8 +92,8 @@ class DedicatedConnection:
     def briefly(self) -> AbstractAsyncContextManager[None]:
         """A block whose statement waits only briefly for a lock, and then raises LockNotAvailableError.
 
-        A pooler takes no settings for a session: behind one, the statement is cancelled after a while, whatever it
-        does.
+        A pooler takes no settings for a session: behind one, the statement is cancelled after 2 s, also if it does not
+        wait.
         """
         return _cancelled_soon() if self._behind_pooler else nullcontext()
 

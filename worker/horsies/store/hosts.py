@@ -195,8 +195,8 @@ async def _fits(connection: asyncpg.Connection, wanted: str, *, reads_only: bool
     if wanted == _ANY:
         return True
     settings = connection.get_settings()
-    told = getattr(settings, "in_hot_standby", None)  # sent by PostgreSQL 14 and newer; not by every pooler
-    is_standby = told == "on" if told else bool(await connection.fetchval("SELECT pg_is_in_recovery()"))
+    reported = getattr(settings, "in_hot_standby", None)  # sent by PostgreSQL 14 and newer; not by every pooler
+    is_standby = reported == "on" if reported else bool(await connection.fetchval("SELECT pg_is_in_recovery()"))
     if wanted in ("standby", _PREFER_STANDBY):
         return is_standby
     if wanted == "primary":

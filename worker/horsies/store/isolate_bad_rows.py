@@ -11,7 +11,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.store.connect import DatabaseUnavailable, is_transient
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,7 +29,6 @@ _NOT_ABOUT_A_ROW = (
     asyncpg.SyntaxOrAccessError,
     DatabaseUnavailable,
 )
-
 
 # The server answers, on a sound connection, that it cannot write at the moment.
 _BLOCKED = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
@@ -52,6 +51,10 @@ class Done(Generic[T, R]):
 
     answers: list[R]
     refused: list[Refused[T]]
+
+
+def batches_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[first : first + size] for first in range(0, len(items), size))
 
 
 async def isolate_bad_rows(

@@ -94,7 +94,7 @@ class Listener:
             except CONNECTION_ERRORS as error:
                 longest_s = _LONGEST_PAUSE_IN_PROBES * self._probe_interval_s
                 pause = _FIRST_PAUSE_S if self._healthy else min(pause * 2, longest_s)
-                self._lost(error)
+                self._report_lost(error)
             self._tried.set()
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing
 
@@ -105,9 +105,9 @@ class Listener:
         try:
             await self._subscribe(connection)
             await self._probe(connection)
-            self._found()
+            self._report_connected()
             while True:
-                await self._next_reason(connection)
+                await self._wait_for_work(connection)
                 if self._listened != self._callbacks.keys():
                     await self._subscribe(connection)
                     self._on_gap()
@@ -121,7 +121,7 @@ class Listener:
         finally:
             connection.terminate()
 
-    async def _next_reason(self, connection: asyncpg.Connection) -> None:
+    async def _wait_for_work(self, connection: asyncpg.Connection) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._probe_interval_s):
                 await self._wake.wait()
@@ -161,14 +161,14 @@ class Listener:
     def _connection_ended(self, _connection: asyncpg.Connection | PoolConnectionProxy) -> None:
         self._wake.set()
 
-    def _found(self) -> None:
+    def _report_connected(self) -> None:
         if self._tried.is_set():
             _log.info("notifications arrive again")
         self._healthy = True
         self._tried.set()
         self._on_gap()
 
-    def _lost(self, error: BaseException) -> None:
+    def _report_lost(self, error: BaseException) -> None:
         if self._healthy or not self._tried.is_set():
             _log.warning("no notifications, polling until they arrive: %s", error)
         self._healthy = False

@@ -51,12 +51,12 @@ class LoopThread:
             work.close()
             raise RuntimeError(f"a blocking call on the thread of {self._name} would wait for itself")
         future: Future[T] = Future()
-        errand = _Errand(work, partial(_resolve, future))
-        running = self._order(errand)
+        submission = _Submission(work, partial(_resolve, future))
+        running = self._submit(submission)
         try:
             return future.result()
         except BaseException:
-            running.abandon(errand)  # ctrl+c during the wait; nothing to abandon if the work itself failed
+            running.abandon(submission)  # ctrl+c during the wait; nothing to abandon if the work itself failed
             raise
 
     async def run_from_any_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -66,12 +66,12 @@ class LoopThread:
         # asyncio.wrap_future(run_coroutine_threadsafe(…)) does the same through three more callbacks, 25 µs of 90
         report: Callable[[T | None, BaseException | None], object]
         report = partial(caller.call_soon_threadsafe, _resolve, future)  # type: ignore[arg-type]
-        errand = _Errand(work, report)
-        running = self._order(errand)
+        submission = _Submission(work, report)
+        running = self._submit(submission)
         try:
             return await future
         except asyncio.CancelledError:
-            running.abandon(errand)
+            running.abandon(submission)
             raise
 
     def close(self, timeout_s: float) -> bool:
@@ -88,9 +88,9 @@ class LoopThread:
         self._lock = threading.Lock()  # another thread of the parent may have held it
         self._current = None
 
-    def _order(self, errand: _Errand[Any]) -> _RunningLoop:
+    def _submit(self, submission: _Submission[Any]) -> _RunningLoop:
         running = self._current or self._start()
-        running.take(errand)
+        running.take(submission)
         return running
 
     def _start(self) -> _RunningLoop:
@@ -100,7 +100,7 @@ class LoopThread:
             return self._current
 
 
-class _Errand(Generic[T]):
+class _Submission(Generic[T]):
     """A coroutine submitted by one thread and run by the loop's thread."""
 
     __slots__ = ("_report", "_task", "_work")
@@ -145,7 +145,7 @@ class _RunningLoop:
 
     def __init__(self, name: str, on_stop: Callable[[], Awaitable[None]]) -> None:
         self._on_stop = on_stop
-        self._errands: set[_Errand[Any]] = set()
+        self._submissions: set[_Submission[Any]] = set()
         self._stopping = asyncio.Event()
         self._selector = selectors.DefaultSelector()
         started: Future[asyncio.AbstractEventLoop] = Future()
@@ -153,18 +153,18 @@ class _RunningLoop:
         self.thread.start()
         self._loop = started.result()
 
-    def take(self, errand: _Errand[Any]) -> None:
-        self._errands.add(errand)
+    def take(self, submission: _Submission[Any]) -> None:
+        self._submissions.add(submission)
         try:
-            self._loop.call_soon_threadsafe(self._begin, errand)
+            self._loop.call_soon_threadsafe(self._begin, submission)
         except RuntimeError:  # the loop was closed a moment ago
-            with suppress(KeyError):  # the closing loop has refused the errand already
-                self._errands.remove(errand)
-                errand.refuse()
+            with suppress(KeyError):  # the closing loop has refused the submission already
+                self._submissions.remove(submission)
+                submission.refuse()
 
-    def abandon(self, errand: _Errand[Any]) -> None:
+    def abandon(self, submission: _Submission[Any]) -> None:
         with suppress(RuntimeError):  # closed: it has ended anyway
-            self._loop.call_soon_threadsafe(errand.cancel)
+            self._loop.call_soon_threadsafe(submission.cancel)
 
     def stop(self, timeout_s: float) -> bool:
         with suppress(RuntimeError):  # another thread has closed it
@@ -177,19 +177,19 @@ class _RunningLoop:
         with suppress(OSError):
             self._selector.close()
 
-    def _begin(self, errand: _Errand[Any]) -> None:
-        errand.start(partial(self._finish, errand))
+    def _begin(self, submission: _Submission[Any]) -> None:
+        submission.start(partial(self._finish, submission))
 
-    def _finish(self, errand: _Errand[Any], task: asyncio.Task[Any]) -> None:
-        self._errands.discard(errand)
-        errand.finish(task)
+    def _finish(self, submission: _Submission[Any], task: asyncio.Task[Any]) -> None:
+        self._submissions.discard(submission)
+        submission.finish(task)
 
     def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         with asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, self._selector)) as runner:
             runner.run(self._stay(started))
         # Work submitted while the loop ended never began, and its callers wait.
-        while self._errands:
-            self._errands.pop().refuse()
+        while self._submissions:
+            self._submissions.pop().refuse()
 
     async def _stay(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         started.set_result(asyncio.get_running_loop())

@@ -51,7 +51,7 @@ class Outcome:
         return self.status in _TERMINAL
 
     def result(self) -> TaskResult[Any, TaskError]:
-        """The result of the task; only for a final one. Never raises, whatever the row contains."""
+        """The result of the task; only for a final one. Never raises, also for a damaged row."""
         if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
             return load_task_result(self.stored)
         own_code = self.error_code if self.status == TaskStatus.FAILED.value else None

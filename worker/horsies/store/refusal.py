@@ -15,7 +15,7 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from horsies.config.url import DatabaseUrl
 
-_NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+_NO_SERVER = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
 async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -> bool:
@@ -39,5 +39,5 @@ def is_refusal(error: BaseException) -> bool:
     if isinstance(cause, OSError):
         # localhost has two addresses: if both refuse, the errno values are only in the text.
         numbers = {cause.errno} if cause.errno else set(map(int, re.findall(r"\[Errno (\d+)\]", str(cause))))
-        return bool(numbers) and numbers <= _NOBODY_LISTENS
+        return bool(numbers) and numbers <= _NO_SERVER
     return isinstance(cause, asyncpg.CannotConnectNowError)

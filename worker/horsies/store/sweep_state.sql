@@ -18,7 +18,8 @@ WITH won AS (
     RETURNING sweep
 )
 SELECT EXISTS (SELECT FROM won) AS won,
-       (SELECT extract(epoch FROM LEAST(ran_at, statement_timestamp()) + $3::integer * interval '1 ms' - statement_timestamp())
+       (SELECT extract(epoch FROM LEAST(ran_at, statement_timestamp()) + $3::integer * interval '1 ms'
+                                  - statement_timestamp())
           FROM horsies_sweep_state WHERE sweep = $1)::double precision AS due_in_s
 
 -- name: sweep_report

@@ -43,10 +43,10 @@ class Waiting(Generic[AwaitedT]):
     """
 
     def __init__(
-        self, look: Callable[[str], Awaitable[AwaitedT | None]], listener: Listener | None, channel: str
+        self, read: Callable[[str], Awaitable[AwaitedT | None]], listener: Listener | None, channel: str
     ) -> None:
         """`channel` announces the ids of final rows. No listener if a pooler would swallow the notifications."""
-        self._read = look
+        self._read = read
         self._listener = listener
         self._channel = channel
         self._starting: asyncio.Task[None] | None = None
@@ -61,22 +61,22 @@ class Waiting(Generic[AwaitedT]):
         """
         clock = asyncio.get_running_loop().time
         deadline = math.inf if timeout_s is None else clock() + timeout_s
-        trouble_since: float | None = None
+        failing_since: float | None = None
         with self._registered(row_id) as wake:
             while True:
                 wake.clear()
                 try:
                     found = await self._read_within(row_id, deadline - clock())
                 except CONNECTION_ERRORS as error:
-                    trouble_since = trouble_since or clock()
-                    if not is_transient(error) or clock() >= min(deadline, trouble_since + _PATIENCE_S):
+                    failing_since = failing_since or clock()
+                    if not is_transient(error) or clock() >= min(deadline, failing_since + _PATIENCE_S):
                         raise
                 else:
-                    trouble_since = None
+                    failing_since = None
                     if found is None or found.is_final or clock() >= deadline:
                         return found
                 self._listen()
-                await _sleep(wake, min(self._poll_s(trouble_since), deadline - clock()))
+                await _sleep(wake, min(self._poll_s(failing_since), deadline - clock()))
 
     def close(self) -> None:
         if self._unlistening is not None:
@@ -97,9 +97,9 @@ class Waiting(Generic[AwaitedT]):
         except TimeoutError:
             raise TimeoutError(f"the database did not answer within {limit:g} s") from None
 
-    def _poll_s(self, trouble_since: float | None) -> float:
+    def _poll_s(self, failing_since: float | None) -> float:
         healthy = self._listens and self._listener is not None and self._listener.healthy
-        return _POLL_S if healthy and trouble_since is None else _POLL_WITHOUT_NOTIFICATIONS_S
+        return _POLL_S if healthy and failing_since is None else _POLL_WITHOUT_NOTIFICATIONS_S
 
     @contextmanager
     def _registered(self, row_id: str) -> Iterator[asyncio.Event]:

@@ -1,5 +1,5 @@
 -- name: snapshot_worker
--- the worker's snapshot loop, every 5 s; nothing to guard, because each row is new
+-- worker_states.write_snapshot, every 5 s; nothing guards it: each row is new
 INSERT INTO horsies_worker_states (
     worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, cluster_wide_cap, queues,
     queue_priorities, queue_max_concurrency, recovery_config, tasks_running, tasks_claimed, memory_usage_mb,

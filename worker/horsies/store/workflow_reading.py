@@ -43,7 +43,7 @@ class WorkflowOutcome:
         return self.status in _FINAL
 
     def result(self) -> TaskResult[Any, TaskError]:
-        """The result of the workflow; only for a final one. Never raises, whatever the row contains."""
+        """The result of the workflow; only for a final one. Never raises, also for a damaged row."""
         if self.status == WorkflowStatus.COMPLETED and self.stored is not None:
             return load_task_result(self.stored)
         if self.status in (WorkflowStatus.FAILED, WorkflowStatus.CANCELLED) and self.error is not None:

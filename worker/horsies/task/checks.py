@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.config.exception_mapper import default_code_problems, mapper_problems
-from horsies.config.queues import QueueMode
+from horsies.config.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, QueueMode
 from horsies.config.retry_policy import RetryPolicy
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, TaskDefinitionError
 from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
     from horsies.config.app import AppConfig
 
-DEFAULT_QUEUE: Final = "default"
-DEFAULT_PRIORITY: Final = 100
-
 _MISPLACED: Final = {
     "auto_retry_for": "it belongs to the policy: retry_policy=RetryPolicy.fixed([60], auto_retry_for=[...])",
-    "good_until": "a deadline is one send's: task.with_options(good_until=...).send(...)",
+    "good_until": "a deadline belongs to one send: task.with_options(good_until=...).send(...)",
 }
 
 
@@ -109,7 +106,7 @@ def _bad_values(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
     if not isinstance(options.get("requeue_on_interrupt"), bool | None):
         yield _bad_value("requeue_on_interrupt", options["requeue_on_interrupt"], "True, False or None")
     if options.get("persist", True) is not True:
-        yield _bad_value("persist", options["persist"], "True: every task is a row in PostgreSQL, which outlives us")
+        yield _bad_value("persist", options["persist"], "True: every task is a row in PostgreSQL")
 
 
 def _bad_task_name(task_name: object) -> Iterable[HorsiesError]:

@@ -32,9 +32,13 @@ class TaskOptions(TypedDict, total=False):
     """The options of `@app.task`."""
 
     queue_name: str | None
+    """The queue that it is sent to; None: the application's default."""
     retry_policy: RetryPolicy | None
+    """Which errors are tried again, how often and when; without one, none is."""
     exception_mapper: ExceptionMapper | None
+    """Error codes for exceptions that it raises, by their class; asked before the application's."""
     default_unhandled_error_code: str | None
+    """The error code of all other exceptions; None: the application's."""
     timeout_ms: int | None
     """The task is stopped when it has run that long, and fails with TASK_TIMEOUT."""
     requeue_on_interrupt: bool | None

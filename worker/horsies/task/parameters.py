@@ -6,7 +6,7 @@ import inspect
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.argument_types import checker, hint_of
+from horsies.domain.argument_types import ByParameter, checker, hint_of
 from horsies.domain.codec.conversion import Conversion, ConversionError, conversion_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class Parameters:
         misfit = self._check_types(args, kwargs)
         return None if misfit is None else f"arguments do not fit {self}: {misfit}"
 
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of a call by the names of their parameters; TypeError for one that does not fit."""
+        return self._signature.bind(*args, **kwargs).arguments
+
     def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What the codec is given to write, for a call that is possible; ConversionError for a value that does not fit.
 
@@ -85,7 +89,7 @@ class Parameters:
     def _conversions(self) -> _Conversions | None:
         """Built at the first call, as `_check_types`."""
         made = _Conversions(self._fn, self._signature)
-        return made if made.by_name or made.rest or made.more else None
+        return made or None
 
     @cached_property
     def _check_types(self) -> ArgumentCheck:
@@ -104,31 +108,20 @@ class Parameters:
 
 
 class _Conversions:
-    """By parameter, those that plain JSON is not enough for; `rest` is that of *args, `more` that of **kwargs."""
+    """Of the parameters that plain JSON is not enough for."""
 
     def __init__(self, fn: Callable[..., Any], signature: inspect.Signature) -> None:
-        self._by_position: list[str] = []
-        self.by_name: dict[str, Conversion] = {}
-        self.rest: Conversion | None = None
-        self.more: Conversion | None = None
-        for name, parameter in signature.parameters.items():
-            conversion = conversion_of(hint_of(fn, parameter))
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                self.rest = conversion
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                self.more = conversion
-            else:
-                if parameter.kind is not parameter.KEYWORD_ONLY:
-                    self._by_position.append(name)
-                if conversion is not None:
-                    self.by_name[name] = conversion
+        self._known = ByParameter.of(signature, lambda parameter: conversion_of(hint_of(fn, parameter)))
+
+    def __bool__(self) -> bool:
+        known = self._known
+        return any((*(one for _, one in known.by_position), *known.by_name.values(), known.rest[1], known.more))
 
     def positional(self, place: int, value: Any, convert: Convert) -> Any:
-        if place >= len(self._by_position):
-            return value if self.rest is None else convert(self.rest, value, f"[{place}]")
-        name = self._by_position[place]
-        return convert(self.by_name[name], value, name) if name in self.by_name else value
+        by_position = self._known.by_position
+        name, conversion = by_position[place] if place < len(by_position) else (f"[{place}]", self._known.rest[1])
+        return value if conversion is None else convert(conversion, value, name)
 
     def named(self, name: str, value: Any, convert: Convert) -> Any:
-        conversion = self.by_name.get(name, self.more)
+        conversion = self._known.by_name.get(name, self._known.more)
         return value if conversion is None else convert(conversion, value, name)

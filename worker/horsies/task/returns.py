@@ -6,14 +6,13 @@ import reprlib
 import warnings
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError
-from typing_extensions import TypeAliasType
 
-from horsies.domain.argument_types import spell
+from horsies.domain.argument_types import spell, unwrapped
 from horsies.domain.codec.conversion import ConversionError, conversion_of
 from horsies.domain.codes import ContractCode, OperationalErrorCode
 from horsies.domain.errors import ErrorCode, TaskDefinitionError
@@ -93,7 +92,7 @@ class Promise:
 
 def promise_of(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Promise:
     """Read the return annotation; TaskDefinitionError HRS-100 without one, HRS-101 for all but TaskResult[T, E]."""
-    hint = _unwrap(_return_hint(fn, local_names))
+    hint = unwrapped(_return_hint(fn, local_names))
     arguments = get_args(hint)
     if get_origin(hint) is not TaskResult or len(arguments) != 2:
         raise _refused(fn, f"task function {fn.__name__}() returns {spell(hint)}, not TaskResult[T, E]")
@@ -129,17 +128,6 @@ def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
             f"the return type {annotation!r} of task function {fn.__name__}() cannot be resolved: "
             f"{type(error).__name__}: {error}",
         ) from error
-
-
-def _unwrap(hint: Any) -> Any:
-    """The type behind `Annotated[...]` and `type Name = ...`."""
-    while True:
-        if get_origin(hint) is Annotated:
-            hint = get_args(hint)[0]
-        elif isinstance(hint, TypeAliasType):
-            hint = hint.__value__
-        else:
-            return hint
 
 
 def _refused(fn: Callable[..., Any], message: str, help_text: str = _WAY_OUT) -> TaskDefinitionError:

@@ -35,7 +35,7 @@ class Scheduled(ABC):
     """One enabled schedule of an application."""
 
     most_at_once: ClassVar[int] = 10_000
-    """How many slots are caught up in one tick, whatever its max_catch_up_runs."""
+    """How many slots are caught up in one tick, also if max_catch_up_runs is higher."""
 
     def __init__(self, app: WorkflowApp, schedule: Schedule) -> None:
         self.app = app
@@ -48,7 +48,7 @@ class Scheduled(ABC):
 
     @property
     def definition(self) -> str:
-        """What it sends and when, for those who have no application: JSON, as in horsies_schedules."""
+        """What it sends and when, as JSON in horsies_schedules: commands and the console have no application."""
         schedule = self.schedule
         plan = {
             "pattern": schedule.pattern.model_dump(mode="json", exclude_none=True),
@@ -65,7 +65,7 @@ class Scheduled(ABC):
 
     @abstractmethod
     def use(self, slot: datetime) -> SlotUse:
-        """What a slot sends: whichever scheduler makes it, it is the same."""
+        """What a slot sends; every scheduler makes the same of it."""
 
     def next_run(self, now: datetime) -> datetime:
         """Of a schedule that has not run yet."""
@@ -162,7 +162,7 @@ class ScheduledWorkflow(Scheduled):
 
 
 def schedule_errors(app: WorkflowApp, tasks: Mapping[str, TaskFunction[..., Any, Any, Any]]) -> list[HorsiesError]:
-    """All that would keep a scheduler from starting."""
+    """The errors that would keep a scheduler from starting."""
     try:
         schedules_of(app, tasks)
     except HorsiesError as error:

@@ -15,6 +15,7 @@ from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.children import ready_children
 from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.recovering import expire_pending
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
@@ -66,7 +67,7 @@ class Claims:
             for queue in self._queues:
                 if (task := await self._claim(queue)) is not None:
                     return task
-            if await self._build_children():
+            if await self._build_children() or await self._expire():
                 continue
             passed = await pass_time(self._connection, self._queues, self._seconds_left)
             if passed is None:
@@ -112,6 +113,12 @@ class Claims:
             if task.is_workflow_task:
                 await advance(self._connection, [task.token.task_id])
         return None
+
+    async def _expire(self) -> bool:
+        """As the sweep of a worker: tasks past their good_until are not claimed any more."""
+        done = await expire_pending(self._connection)
+        self.ran += Ran(expired=done.expired)
+        return bool(done.expired)
 
     async def _build_children(self) -> bool:
         """Start the child workflows that nodes wait for; returns whether there were any."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OutcomeCode
 from horsies.domain.infos import TaskAttemptInfo, TaskInfo
+from horsies.domain.injection import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.store.reading import Outcome
 
@@ -55,7 +56,7 @@ class InlineTask:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        return load_kwargs(self.request.kwargs_json).unwrap()
+        return split_injection(load_kwargs(self.request.kwargs_json).unwrap()).kwargs
 
     @property
     def is_final(self) -> bool:
@@ -66,6 +67,11 @@ class InlineTask:
         """None before its end."""
         return self._outcome().result() if self.is_final else None
 
+    @property
+    def stored(self) -> str | None:
+        """The text of the result column."""
+        return self._stored
+
     def start(self, now: datetime) -> None:
         self.status, self.started_at = TaskStatus.RUNNING, now
 
@@ -75,6 +81,10 @@ class InlineTask:
 
     def expire(self, now: datetime) -> None:
         self.status, self.ended_at, self.error_code = TaskStatus.EXPIRED, now, OutcomeCode.TASK_EXPIRED.value
+
+    def cancel(self, stored: str, now: datetime) -> None:
+        self.status, self.ended_at, self._stored = TaskStatus.CANCELLED, now, stored
+        self.error_code = OutcomeCode.TASK_CANCELLED.value
 
     def end(self, ended: Ended, now: datetime) -> None:
         self._add_attempt(ended, now, will_retry=False)

@@ -26,7 +26,7 @@ SELECT worker_id, max(taken_at) AS taken_at, newest.snapshot_at, sum(cardinality
        max(acted_at) AS acknowledged_at, max(by) AS acknowledged_by
   FROM told
   LEFT JOIN LATERAL (
-        -- By both columns, as in `order_standing`.
+        -- By both columns, as in `order_workers`.
         SELECT worker_id AS of_worker, snapshot_at FROM horsies_worker_states WHERE worker_id >= told.worker_id
          ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest ON newest.of_worker = told.worker_id
  WHERE first

@@ -27,6 +27,8 @@ GONE_AFTER_S: Final = 30.0
 """Six snapshots; horsies.operations uses the same."""
 SNAPSHOT_EVERY_S: Final = 5.0
 """The interval of horsies.run.snapshots."""
+FIRST_WORKER_WITHIN_S: Final = 10.0
+"""Where no worker has ever been, a task may wait so long before that is an alert: the first one may be starting."""
 
 
 Sign: TypeAlias = Literal["snapshot", "beat", "claim"]
@@ -149,6 +151,11 @@ class WorkerRow:
 
     def silent(self, now: datetime) -> timedelta:
         return max(now - self.seen_at, timedelta())
+
+
+async def had_workers(conn: asyncpg.Connection) -> bool:
+    """Whether a worker has ever been here."""
+    return bool(await conn.fetchval(statement(__name__, "view_had_workers")))
 
 
 async def worker_rows(

@@ -37,7 +37,7 @@ def argument_problems(node: AnyNode, graph: Graph) -> Iterable[WorkflowValidatio
             node,
             ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             f"runs {node.workflow_def.__qualname__}, which has no definition_key of its own",
-            "give the definition one that stays: workers find it by its key",
+            "give the definition one that never changes: workers find it by its key",
         )
     if isinstance(node, SubWorkflowNode) and not node.workflow_def.takes_parameters():
         if node.kwargs or node.args_from or node.workflow_ctx_from:

@@ -119,7 +119,7 @@ def key_problems(key: object, location: SourceLocation | None) -> Iterator[Workf
             "the workflow has no definition_key" if key is None else f"definition_key={key!r:.60} is not possible",
             code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             location=location,
-            help_text='give it one that stays, whatever else changes: definition_key="reports.monthly"',
+            help_text='give it one that never changes: definition_key="reports.monthly"',
         )
 
 

@@ -44,7 +44,7 @@ def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -
         target = build_target(definition)
         kwargs = call_kwargs(loaded.ok_value, target.by_keyword)
         kwargs = {name: target.from_stored(name, value) for name, value in kwargs.items()}
-        # A worker must find the definition again, whatever key the result of build_with has.
+        # build_with may return a spec with another key, and a worker must find this definition again.
         return replace(build_for(definition, app, kwargs).to_plan(), definition_key=definition_key)
     except BaseException as error:  # build_with is user code: sys.exit() in it must fail this node, not the worker
         # str(error) is user code and may raise; the traceback module takes care of that.

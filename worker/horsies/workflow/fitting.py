@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin
 
-from typing_extensions import TypeAliasType
+from horsies.domain.argument_types import unwrapped
 
 
 def fits(source: Any, target: Any) -> bool:
@@ -58,13 +58,8 @@ def _is_subclass(mine: type, theirs: type) -> bool:
 
 def _plain(kind: Any) -> Any:
     """The type behind Annotated and aliases, with None replaced by its class."""
-    while True:
-        if get_origin(kind) is Annotated:
-            kind = get_args(kind)[0]
-        elif isinstance(kind, TypeAliasType):
-            kind = kind.__value__
-        else:
-            return NoneType if kind is None else kind
+    kind = unwrapped(kind)
+    return NoneType if kind is None else kind
 
 
 def item_type(kind: Any) -> Any:

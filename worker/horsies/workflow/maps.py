@@ -11,8 +11,6 @@ from horsies.workflow.nodes import Node
 from horsies.workflow.signatures import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from horsies.workflow.nodes import MapNode
 
 
@@ -46,14 +44,13 @@ def map_kwargs(node: MapNode[Any]) -> str:
     return to_json({MAP_DEFINITION: order, **parse_json(dump_kwargs(kwargs, keep_empty=True))}, "kwargs")
 
 
-def map_plan(kwargs_json: str | None, items: Sequence[Any] | None = None) -> WorkflowPlan:
+def map_plan(kwargs_json: str | None) -> WorkflowPlan:
     """One node per item, from the kwargs that a task of the map's node would get; needs no class of the user's.
 
-    Without `items`, which are trees of JSON, those in the kwargs. Raises UnreadableKwargs or BuildFailed.
+    Raises UnreadableKwargs or BuildFailed.
     """
     order, fixed, source = _read(kwargs_json)
-    if items is None:
-        items = order["items"] if "items" in order else _items_of(source)
+    items = order["items"] if "items" in order else _items_of(source)
     limit = order["max_items"]
     if len(items) > limit:
         raise BuildFailed(

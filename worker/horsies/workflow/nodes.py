@@ -142,7 +142,7 @@ class Definition(Generic[T]):
             f"{cls.__qualname__} has no definition_key of its own",
             code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             location=cls._place,
-            help_text=f'give it one that stays: definition_key = "{cls.__module__}.{cls.__name__}"',
+            help_text=f'give it one that never changes: definition_key = "{cls.__module__}.{cls.__name__}"',
         )
 
 
@@ -151,20 +151,31 @@ class TaskNode(Node[T]):
     """One run of a task."""
 
     fn: WorkflowTask[T]
+    """The task."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Its arguments, by name."""
     waits_for: Sequence[AnyNode] = field(default_factory=list)
+    """The nodes that must end before it starts; without any, it starts with the workflow."""
     args_from: Mapping[str, AnyNode] = field(default_factory=dict)
     """Parameters that receive the whole TaskResult of a node in `waits_for`."""
     workflow_ctx_from: Sequence[AnyNode] | None = None
     """Nodes of `waits_for` whose results the parameter `workflow_ctx` gives access to."""
     queue: str | None = None
+    """Another queue than the task's own."""
     priority: int | None = None
+    """1 first, 100 last; None: the queue's."""
     allow_failed_deps: bool = False
+    """Whether it also runs if nodes of `waits_for` failed or were skipped; it gets their error results."""
     join: str = "all"
+    """How many nodes of `waits_for` must succeed: `all`, `any`, or `quorum` with `min_success`."""
     min_success: int | None = None
+    """With `join="quorum"`, how many."""
     good_until: datetime | None = None
+    """Its task expires if it has not started by then; must have a time zone."""
     index: int | None = None
+    """Its place in the list of nodes; the workflow sets it."""
     node_id: str | None = None
+    """A name that stays; without one it is derived from the name of the workflow and the place in the list."""
 
     @property
     def name(self) -> str:
@@ -186,6 +197,7 @@ class SubWorkflowNode(Node[T]):
     """A workflow within the workflow, built by its definition when the node is READY."""
 
     workflow_def: type[Definition[T]]
+    """The WorkflowDefinition that builds it."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """For the parameters of `build_with`."""
     waits_for: Sequence[AnyNode] = field(default_factory=list)
@@ -207,10 +219,13 @@ class MapNode(Node[list[T]]):
     """One run of a task per item, all of them one node: its value is the list of their values, in order."""
 
     fn: WorkflowTask[T]
+    """The task; its first parameter takes the item."""
     over: Node[Any] | Sequence[Any]
+    """A list, or a node whose value is one."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """The same for each item."""
     max_items: int = MOST_ITEMS
+    """A longer list fails the node."""
     waits_for: Sequence[AnyNode] = field(default_factory=list)
     """Nodes besides `over`."""
     queue: str | None = None
@@ -265,7 +280,7 @@ class SuccessCase:
 
 @dataclass(frozen=True, slots=True)
 class SuccessPolicy:
-    """One case is enough, whatever else failed; `optional` names nodes whose failure is expected."""
+    """One case is enough, even if other nodes failed; `optional` names nodes whose failure is expected."""
 
     cases: Sequence[SuccessCase]
     optional: Sequence[NodeRef] | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from horsies.config.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.domain.codec import dump_kwargs, to_json
 from horsies.domain.plan import MAP_DEFINITION, MAP_ITEMS, NodePlan
 from horsies.workflow.maps import map_kwargs
 from horsies.workflow.nodes import MapNode, Node, SubWorkflowNode, TaskNode
-from horsies.workflow.routing import PLAIN_PRIORITY, PLAIN_QUEUE
 from horsies.workflow.signatures import target_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def node_plan(node: AnyNode) -> NodePlan:
         node_id=str(node.node_id),
         task_name=node.name,
         kwargs_json=map_kwargs(node) if isinstance(node, MapNode) else _kwargs_json(node),
-        queue_name=(task and task.queue) or PLAIN_QUEUE,
-        priority=(task and task.priority) or PLAIN_PRIORITY,
+        queue_name=(task and task.queue) or DEFAULT_QUEUE,
+        priority=(task and task.priority) or DEFAULT_PRIORITY,
         dependencies=tuple(map(_index, node.waits_for)),
         args_from=_args_from(node),
         ctx_from=None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from horsies.config.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.nodes import MapNode, TaskNode
 from horsies.workflow.problems import node_problem
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig
     from horsies.domain.errors import WorkflowValidationError
     from horsies.workflow.nodes import AnyNode
-
-PLAIN_QUEUE: Final = "default"
-PLAIN_PRIORITY: Final = 100
 
 _FROM_AN_APP: Final = "make the workflow with app.workflow(...), which knows the queues, or give the node both"
 
@@ -60,11 +58,11 @@ def unrouted_problems(nodes: Iterable[AnyNode]) -> Iterator[WorkflowValidationEr
 
 
 def _priorities(config: AppConfig) -> dict[str, int]:
-    return {queue.name: queue.priority for queue in config.custom_queues or ()} or {PLAIN_QUEUE: PLAIN_PRIORITY}
+    return {queue.name: queue.priority for queue in config.custom_queues or ()} or {DEFAULT_QUEUE: DEFAULT_PRIORITY}
 
 
 def _queue_of(node: TaskNode[object] | MapNode[object]) -> str:
-    return node.queue or node.fn.task_queue_name or PLAIN_QUEUE
+    return node.queue or node.fn.task_queue_name or DEFAULT_QUEUE
 
 
 def _is_priority(priority: object) -> bool:

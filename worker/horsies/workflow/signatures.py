@@ -5,11 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
-from typing_extensions import TypeAliasType
-
-from horsies.domain.argument_types import hint_of, kind_of_parameter
+from horsies.domain.argument_types import hint_of, kind_of_parameter, unwrapped
 from horsies.domain.codec.conversion import conversion_of
 from horsies.domain.task_result import TaskResult
 from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
@@ -95,13 +93,7 @@ def result_types(hint: Any) -> list[Any] | None:
         return [Any]
     if isinstance(hint, str):
         return [Any] if "TaskResult" in hint else None
-    while True:
-        if get_origin(hint) is Annotated:
-            hint = get_args(hint)[0]
-        elif isinstance(hint, TypeAliasType):
-            hint = hint.__value__
-        else:
-            break
+    hint = unwrapped(hint)
     if hint is TaskResult:
         return [Any]
     if get_origin(hint) is TaskResult:

@@ -1,6 +1,6 @@
 -- name: doctor_budget
--- connections.py; reads only. The names of sessions are visible to every role, and their kind is not: of those without a
--- visible kind, the ones with a database are counted as clients
+-- connections.py; reads only. The names of sessions are visible to every role, and their kind is not: of those without
+-- a visible kind, the ones with a database are counted as clients
 SELECT current_setting('max_connections')::integer AS max_connections,
        current_setting('superuser_reserved_connections')::integer
            + COALESCE(current_setting('reserved_connections', true), '0')::integer AS reserved,

@@ -78,7 +78,7 @@ async def _queue(patient: Patient) -> Iterable[Line]:
     evidence = f"{usage:.0%} full"
     if usage < _QUEUE_WARN:
         return [Line(Verdict.OK, evidence)]
-    evidence += ": a session that listens stands still in a transaction; when it is full, every NOTIFY fails"
+    evidence += ": a session that listens is idle in a transaction; when it is full, every NOTIFY fails"
     return [Line(Verdict.FAIL if usage >= _QUEUE_FAIL else Verdict.WARN, evidence, f"end its transaction: {_HOLDERS}")]
 
 

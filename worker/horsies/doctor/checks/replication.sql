@@ -11,7 +11,8 @@ SELECT slot_name::text AS slot_name, quote_literal(slot_name) AS literal, slot_t
 -- name: doctor_wal_size
 -- replication.py; reads only. Only for roles with pg_monitor
 SELECT count(*) AS files, COALESCE(sum(size), 0)::bigint AS bytes,
-       pg_size_bytes(current_setting('max_wal_size')) AS most, pg_size_bytes(current_setting('wal_keep_size')) AS kept_anyway
+       pg_size_bytes(current_setting('max_wal_size')) AS most,
+       pg_size_bytes(current_setting('wal_keep_size')) AS kept_anyway
   FROM pg_ls_waldir()
 
 -- name: doctor_archive

@@ -39,21 +39,21 @@ async def _clocks(patient: Patient) -> Iterable[Line]:
 async def _settings(patient: Patient) -> Iterable[Line]:
     async with patient.reading() as connection:
         rows = [row for row in await worker_rows(connection) if row.lives and row.snapshot is not None]
-    told = {row.name: row.snapshot.recovery_config for row in rows if row.snapshot and row.snapshot.recovery_config}
-    if patient.config is not None and told:
-        told["the application"] = patient.config.recovery.model_dump()
+    reported = {row.name: row.snapshot.recovery_config for row in rows if row.snapshot and row.snapshot.recovery_config}
+    if patient.config is not None and reported:
+        reported["the application"] = patient.config.recovery.model_dump()
     remedy = "give all of them one AppConfig, and restart those of the older one: horsies workers drain ID"
-    lines = [Line(Verdict.WARN, difference, remedy) for difference in _differences(told)]
+    lines = [Line(Verdict.WARN, difference, remedy) for difference in _differences(reported)]
     what = f"{counted(len(rows), 'living worker')}, all with the same" if rows else "no living worker"
     return lines or [Line(Verdict.OK, what)]
 
 
-def _differences(told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _differences(reported: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Each setting with several values, and who has which; one that a worker does not report has none."""
-    names = dict.fromkeys(name for settings in told.values() for name in settings)
+    names = dict.fromkeys(name for settings in reported.values() for name in settings)
     for name in names:
         owners: defaultdict[str, list[str]] = defaultdict(list)
-        for worker, settings in told.items():
+        for worker, settings in reported.items():
             if name in settings:
                 owners[str(settings[name])].append(worker)
         if len(owners) > 1:

@@ -14,7 +14,7 @@ _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _KEYS: Final = frozenset((str,))
 # Far below MAX_DEPTH, so that values that are too deep, or contain themselves, are rejected in one place.
 _LEVELS: Final = 8
-# An integer that is refused for its 4 215 digits does not fit.
+# An integer that is refused for its 4,215 digits does not fit.
 _LONGEST_TEXT: Final = 4_000
 
 

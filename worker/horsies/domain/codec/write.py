@@ -19,6 +19,7 @@ from horsies.domain import tags
 from horsies.domain.codec.classes import address_of, why_not_storable
 from horsies.domain.codec.conversion import PlainTree
 from horsies.domain.codec.errors import CodecError, spell_path
+from horsies.domain.codec.sets import model_holds_sets, with_sorted_sets
 from horsies.domain.codec.text import clean_text, first_surrogate, replace_surrogates
 from horsies.domain.codes import BuiltInTaskCode
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
@@ -26,9 +27,9 @@ from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, Tas
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A level takes up to seven frames of Python's default 1 000 here, and the caller has a stack of its own.
+# A level takes up to seven frames of Python's default 1,000 here, and the caller has a stack of its own.
 MAX_DEPTH: Final = 100
-# 4 214 digits. Python refuses to read integers of more than 4 300 from text.
+# 4,214 digits. Python refuses to read integers of more than 4,300 from text.
 MAX_INTEGER_BITS: Final = 14_000
 
 _WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
@@ -93,7 +94,7 @@ class _Writer:
 
     def integer(self, value: int) -> int:
         if value.bit_length() > MAX_INTEGER_BITS:
-            raise self.refusal("the integer has more than 4 214 digits; send it as a string")
+            raise self.refusal("the integer has more than 4,214 digits; send it as a string")
         return value
 
     def number(self, value: float) -> float:
@@ -151,6 +152,8 @@ class _Writer:
         self.check_class(type(value))
         # round_trip leaves out computed fields, which a model that forbids extra fields would refuse when read back.
         data = value.model_dump(mode="json", round_trip=True)
+        if model_holds_sets(type(value)):
+            data = with_sorted_sets(value, data)
         with self.untagged():
             return {tags.PYDANTIC_MODEL: True, **address_of(type(value)), "data": self.tree(data)}
 

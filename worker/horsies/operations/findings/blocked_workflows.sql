@@ -33,7 +33,8 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
                  AND (child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index)
                LIMIT 1) astray ON true
         WHERE node.workflow_id = live.id
-          AND (astray.id IS NOT NULL OR join_type NOT IN ('all', 'any', 'quorum') OR join_type = 'quorum' AND min_success IS NULL
+          AND (astray.id IS NOT NULL OR join_type NOT IN ('all', 'any', 'quorum')
+               OR join_type = 'quorum' AND min_success IS NULL
                OR jsonb_typeof(args_from) <> 'object' OR NOT dependencies <@ graph.indexes
                OR node.status NOT IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'SKIPPED'))
         ORDER BY task_index

@@ -1,7 +1,7 @@
 -- name: diagnose_in_flight
--- findings/in_flight.py; reads only ($1 stale claim, $2 stale run, $3 stale finalizing, all in ms, $4 rows of each kind)
--- The last sign of life is that of `stale_claims` and `stale_runs`. The oldest of each name, queue and worker come first, so that
--- one name with thousands of rows does not hide the others.
+-- findings/in_flight.py; reads only ($1 stale claim, $2 stale run, $3 stale finalizing, in ms, $4 rows of each kind)
+-- The last sign of life is that of `stale_claims` and `stale_runs`. The oldest of each name, queue and worker come
+-- first, so that one name with thousands of rows does not hide the others.
 WITH trouble AS (
     SELECT CASE WHEN run.stale AND COALESCE(run.finalizing_at < now() - $3 * interval '1 ms', true)
                 THEN 'stale run' ELSE 'finalizing' END AS kind, run.*

@@ -24,7 +24,7 @@ SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS
 -- name: diagnose_behind_busy
 -- findings/unusual.py; reads only: claims that wait while all processes of their worker run, and another worker that
 -- serves the queue and knows the name has had room for as long
--- ($1 for how long, in s; $2 how old the newest snapshot of a live worker may be, in s; $3 workers that have the order to
+-- ($1 for how long, in s; $2 how old the newest snapshot of a live worker may be, in s; $3 workers with an order to
 -- drain, $4 ids of each)
 WITH held AS MATERIALIZED (
     SELECT claimed_by_worker_id AS worker_id, queue_name, count(*) FILTER (WHERE status = 'RUNNING') AS running,

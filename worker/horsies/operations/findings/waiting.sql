@@ -30,16 +30,17 @@ WITH RECURSIVE level AS (
                      -- A subquery that is hashed once, however it is planned; a join with the arrays might loop over
                      -- them.
                 WHEN queue_name = ANY ($3::text[])
-                     AND (queue_name, task_name) NOT IN (SELECT known.queue_name, known.name
-                                                           FROM unnest($4::text[], $5::text[]) AS known (queue_name, name))
+                     AND (queue_name, task_name) NOT IN (
+                           SELECT known.queue_name, known.name
+                             FROM unnest($4::text[], $5::text[]) AS known (queue_name, name))
                      THEN 'unknown name'
                 WHEN next_retry_at < now() - $6::float8 * interval '1 s' THEN 'retry overdue' END AS kind
       FROM due
      WHERE (next_retry_at IS NULL OR next_retry_at <= now()) AND (good_until IS NULL OR good_until > now())
 )
 SELECT kind, queue_name, CASE WHEN kind IN ('unknown name', 'retry overdue') THEN task_name END AS task_name,
-       count(*) AS count, bool_or(more) OR (SELECT count(*) FROM due) >= 20000 AS more, min(since)::timestamptz AS since,
-       (array_agg(id ORDER BY since, id))[:$7] AS ids
+       count(*) AS count, bool_or(more) OR (SELECT count(*) FROM due) >= 20000 AS more,
+       min(since)::timestamptz AS since, (array_agg(id ORDER BY since, id))[:$7] AS ids
   FROM judged
  WHERE kind IS NOT NULL
  GROUP BY 1, 2, 3

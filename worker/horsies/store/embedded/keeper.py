@@ -51,17 +51,17 @@ def main() -> None:
     if os.fork():
         os._exit(0)  # the starter has no child to reap, however long the keeper lives
     place = Place(Path(sys.argv[1]))
-    held = FileLock.handed_over(place.keeper_lock, int(sys.argv[2]))
+    lock = FileLock.handed_over(place.keeper_lock, int(sys.argv[2]))
     try:
         programs, server = bring_up(place)
     except EmbeddedError as error:
-        held.unlock()  # first: the process that receives the failure may try again at once
+        lock.unlock()  # first: the process that receives the failure may try again at once
         _answer(error)
         return
     _answer(None)
     with FileLock(place.users_lock) as users:
         keep(server, programs, place, users)
-        held.unlock()  # first: the next holder of users.lock must find no keeper
+        lock.unlock()  # first: the next holder of users.lock must find no keeper
 
 
 def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:

@@ -114,7 +114,7 @@ def default_place() -> Place:
 
 
 def _make_directories(directory: Path) -> None:
-    """Each missing directory with the mode it needs whatever the umask: root's server enters as another user."""
+    """Each missing directory with its mode set, which a umask may narrow: root's server enters as another user."""
     if directory.is_dir():
         return
     _make_directories(directory.parent)

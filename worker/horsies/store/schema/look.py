@@ -8,7 +8,7 @@ from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, NAMES
 from horsies.store.schema.migrations import quoted, sql_file
 from horsies.store.schema.state import Found, SchemaError, SchemaKind, SchemaState, Session, judge
 
-_WHAT_IS_THERE = sql_file("look.sql")
+_CONTENTS = sql_file("look.sql")
 _APPLIED = sql_file("applied.sql")
 
 
@@ -25,7 +25,7 @@ async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
 
 
 async def _read_contents(conn: asyncpg.Connection) -> tuple[Session, dict[str, Found]]:
-    rows = await conn.fetch(_WHAT_IS_THERE, NAMES)
+    rows = await conn.fetch(_CONTENTS, NAMES)
     if not rows:
         raise await _no_schema(conn)
     first = rows[0]

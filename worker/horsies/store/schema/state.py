@@ -82,10 +82,10 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
     def state(kind: SchemaKind, problem: str, way_out: str = "") -> SchemaState:
         return SchemaState(kind, schema, version, problem, way_out)
 
-    if strange := next(_strange(found, applied), None):
+    if foreign := next(_foreign_objects(found, applied), None):
         return state(
             SchemaKind.FOREIGN,
-            f"schema {schema} belongs to another program, or to a release of upstream unlike 0.1.0a35: {strange}",
+            f"schema {schema} belongs to another program, or to a release of upstream unlike 0.1.0a35: {foreign}",
             "use another database, or another schema by search_path",
         )
     if version > LATEST:
@@ -95,12 +95,12 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
             "install the release of horsies-console that made it, or a later one",
         )
     if version == LATEST:
-        if lost := next(_lost(found), None):
+        if lost := next(_missing_objects(found), None):
             return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {lost}", _repair(found))
-        if broken := next(_broken(schema, found), None):
+        if broken := next(_broken_objects(schema, found), None):
             return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {broken[0]}", broken[1])
-        if barred := _barred(session, found):
-            return state(SchemaKind.READ_ONLY, f"schema {schema} has version {version}, but {barred[0]}", barred[1])
+        if lacking := _missing_privilege(session, found):
+            return state(SchemaKind.READ_ONLY, f"schema {schema} has version {version}, but {lacking[0]}", lacking[1])
         return state(SchemaKind.CURRENT, f"schema {schema} has version {version}, which is current")
     if version:
         return state(
@@ -117,7 +117,7 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
     return state(SchemaKind.EMPTY, f"schema {schema} has no horsies tables", "`horsies db init` creates them")
 
 
-def _strange(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[str]:
+def _foreign_objects(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[str]:
     """Objects under our names that no migration of ours has created and no later one could adopt."""
     to_adopt = max(applied, default=0) < SCHEMA_VERSION
     for name, thing in found.items():
@@ -132,7 +132,7 @@ def _strange(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator
             yield f"{LEDGER} calls version {migration.version} {name!r}, not {migration.name!r}"
 
 
-def _lost(found: Mapping[str, Found]) -> Iterator[str]:
+def _missing_objects(found: Mapping[str, Found]) -> Iterator[str]:
     """Objects that the migrations have created and that no longer exist."""
     for name, table in TABLES.items():
         if name not in found:
@@ -142,7 +142,7 @@ def _lost(found: Mapping[str, Found]) -> Iterator[str]:
                 yield f"{name} has no column {column}"
 
 
-def _broken(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
+def _broken_objects(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
     """Required triggers and indexes that are missing or invalid, while the tables are complete: problem and remedy."""
     again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row"
     for name, table in TABLES.items():
@@ -154,7 +154,7 @@ def _broken(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]
             yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
 
 
-def _barred(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
+def _missing_privilege(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
     """Why this session lacks a privilege that a worker needs, and the remedy."""
     if session.read_only:
         return (

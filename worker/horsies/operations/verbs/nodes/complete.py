@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.operations.verb import Done, Options
 
 _WAITS = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
-_LONGEST_TOLD = 65_536
+_LONGEST_AUDITED = 65_536
 
 
 def _check(options: Options) -> Options:
@@ -46,13 +46,9 @@ def _requires(targets: Sequence[WorkflowFacts], options: Options) -> None:
 
 
 def _warns(options: Options) -> tuple[str, ...]:
-    return (
-        ()
-        if "fits" in options
-        else (
-            "nothing here knows the type that its task returns; from a shell, --module APP holds the value against it",
-        )
-    )
+    if "fits" in options:
+        return ()
+    return ("the type that its task returns is not known here; `horsies workflows complete --module APP` checks it",)
 
 
 async def _with_reopening(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
@@ -103,7 +99,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: Workfl
         seen,
         WorkflowTaskStatus.COMPLETED,
         lambda node: complete_node(conn, node.workflow_id, node.index, result, words),
-        {} if len(value) > _LONGEST_TOLD else {"value": value},
+        {} if len(value) > _LONGEST_AUDITED else {"value": value},
     )
 
 

@@ -13,8 +13,8 @@ WITH /* operation */, asked AS (
      ORDER BY state.schedule_name
        FOR NO KEY UPDATE OF state
 ), taken AS MATERIALIZED (
-    SELECT known.schedule_name, known.paused_at, known.paused_by, known.reason, planned.next_run_at AS was, asked.next_run_at,
-           asked.undoes, asked.number
+    SELECT known.schedule_name, known.paused_at, known.paused_by, known.reason, planned.next_run_at AS was,
+           asked.next_run_at, asked.undoes, asked.number
       FROM horsies_schedules known
       JOIN asked USING (schedule_name)
       LEFT JOIN planned USING (schedule_name)

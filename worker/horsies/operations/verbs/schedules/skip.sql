@@ -25,7 +25,8 @@ WITH /* operation */, planned AS MATERIALIZED (
     RETURNING known.schedule_name
 ), audited AS (
     SELECT 'schedule' AS kind, schedule_name AS id, 'applied' AS outcome, NULL AS detail,
-           jsonb_build_object('skip_slot', was) AS before, jsonb_build_object('skip_slot', slot) AS after, undoes, number
+           jsonb_build_object('skip_slot', was) AS before, jsonb_build_object('skip_slot', slot) AS after,
+           undoes, number
       FROM skipped
       JOIN taken USING (schedule_name)
 ), /* audit */

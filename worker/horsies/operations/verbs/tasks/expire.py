@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from horsies.domain.codes import OutcomeCode
+from horsies.domain.codes import EXPIRED_MESSAGE, OutcomeCode
 from horsies.domain.states import TaskStatus
 from horsies.operations.verb import Ending, TaskVerb, sources
 
@@ -20,7 +20,7 @@ VERB = TaskVerb(
     sources=sources("expire"),
     wrong_state=lambda status: f"it is {status}; only what is PENDING can expire",
     refuses=(__name__, "expire_refusal"),
-    ends=Ending(TaskStatus.EXPIRED, OutcomeCode.TASK_EXPIRED, "good_until passed before the task was started"),
+    ends=Ending(TaskStatus.EXPIRED, OutcomeCode.TASK_EXPIRED, EXPIRED_MESSAGE),
     in_workflows="the node fails with TASK_EXPIRED, and its workflow goes on from there",
     no_way_back=lambda _: "its good_until has passed: requeue it to run it all the same",
 )

@@ -8,9 +8,7 @@ from horsies.operations.target import OperationError
 from horsies.operations.verb import NewValue, Option, TaskVerb, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import asyncpg
+    from collections.abc import Iterator
 
     from horsies.operations.facts import TaskFacts
     from horsies.operations.verb import Options
@@ -35,12 +33,6 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
 
     yield f"they wait in the queue {facts.options['queue']} then, also for a retry, each with its priority and its time"
     yield from overdue(facts)
-
-
-async def _reads(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
-    from horsies.operations.waiting_tasks import about_a_new_queue
-
-    return await about_a_new_queue(conn, facts, facts.options["queue"])
 
 
 VERB = TaskVerb(
@@ -69,6 +61,5 @@ VERB = TaskVerb(
     past="moved",
     in_workflows="a new task of the node, after a retry of its workflow, has the queue of the definition again",
     effects=_effects,
-    reads=_reads,
     guards_against_others=True,
 )

@@ -8,9 +8,7 @@ from horsies.operations.target import OperationError
 from horsies.operations.verb import NewValue, Option, TaskVerb, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import asyncpg
+    from collections.abc import Iterator
 
     from horsies.operations.facts import TaskFacts
     from horsies.operations.verb import Options
@@ -34,12 +32,6 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
 
     yield f"priority {facts.options['priority']}: it orders the tasks of one queue, {_FIRST} is claimed first"
     yield from overdue(facts)
-
-
-async def _reads(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
-    from horsies.operations.waiting_tasks import about_their_queues
-
-    return await about_their_queues(conn, facts)
 
 
 VERB = TaskVerb(
@@ -69,6 +61,5 @@ VERB = TaskVerb(
     past="reprioritised",
     in_workflows="a new task of the node, after a retry of its workflow, has the priority of the definition again",
     effects=_effects,
-    reads=_reads,
     guards_against_others=True,
 )

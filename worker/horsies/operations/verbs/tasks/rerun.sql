@@ -23,9 +23,9 @@ COALESCE(
 WITH /* operation */, /* judged */, copied AS (
     INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
                                good_until, unique_key, enqueued_at, max_retries, rerun_of)
-    SELECT copy.id, original.task_name, copy.fingerprint, copy.sent_at, original.queue_name, original.priority, copy.args,
-           copy.kwargs, copy.task_options, copy.good_until, original.unique_key, statement_timestamp(), copy.max_retries,
-           original.id
+    SELECT copy.id, original.task_name, copy.fingerprint, copy.sent_at, original.queue_name, original.priority,
+           copy.args, copy.kwargs, copy.task_options, copy.good_until, original.unique_key, statement_timestamp(),
+           copy.max_retries, original.id
       FROM unnest($7::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::integer[],
                   $21::timestamptz[], $22::timestamptz[])
            AS copy (original, id, fingerprint, args, kwargs, task_options, max_retries, good_until, sent_at)

@@ -8,10 +8,8 @@ from horsies.operations.target import OperationError
 from horsies.operations.verb import NewValue, Option, TaskVerb, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import datetime
-
-    import asyncpg
 
     from horsies.operations.facts import TaskFacts
     from horsies.operations.verb import Options
@@ -64,12 +62,6 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
         yield f"due {clock(due)}, in {span((due - facts.now).total_seconds())}; none of them starts before"
 
 
-async def _reads(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
-    from horsies.operations.waiting_tasks import about_their_queues
-
-    return await about_their_queues(conn, facts)
-
-
 VERB = TaskVerb(
     name="reschedule",
     place=10,
@@ -95,6 +87,5 @@ VERB = TaskVerb(
     past="rescheduled",
     in_workflows="a paused workflow keeps its tasks waiting whatever their time is",
     effects=_effects,
-    reads=_reads,
     guards_against_others=True,
 )

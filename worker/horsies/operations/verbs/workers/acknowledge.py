@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from horsies.operations.facts import WorkerFacts
 
-_MOST_TOLD = 5
+_MOST_NAMED = 5
 
 
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
     return [
-        *(f"{worker.worker_id} {worker.unacknowledged}" for worker in workers[:_MOST_TOLD]),
+        *(f"{worker.worker_id} {worker.unacknowledged}" for worker in workers[:_MOST_NAMED]),
         "no task changes; the worker and its crashed tasks leave the recovery report; the audit trail keeps this",
     ]
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
     """What the worker holds now, if it is still dead."""
     from horsies.lifecycle.worker_recovery import recover_worker
-    from horsies.operations.audit import refused, with_audit
-    from horsies.operations.workers import SILENCE_MS, standings
+    from horsies.operations.audit import with_audit, write_refusal
+    from horsies.operations.workers import SILENCE_MS, read_workers
 
-    (worker,) = await standings(conn, [target.id])
+    (worker,) = await read_workers(conn, [target.id])
     if not VERB.fits(worker.state):
-        return await refused(conn, action, target, _wrong_state(worker))
+        return await write_refusal(conn, action, target, _wrong_state(worker))
     recovered = await recover_worker(conn, target.id, silence_ms=SILENCE_MS, finalizing_ms=worker.finalizing_ms)
     detail = _detail(recovered)
     if not recovered.freed:
-        return await refused(conn, action, target, detail)
+        return await write_refusal(conn, action, target, detail)
     await conn.execute(
         with_audit(__name__, "recovered"),
         *action.values,

@@ -5,8 +5,8 @@ WITH /* operation */, taken AS (
     -- In the order of the ids, so that two operators do not deadlock.
     SELECT worker_id, draining_since, ordered_by, reason, asked.undoes, asked.number
       FROM horsies_worker_orders
-      JOIN unnest($7::text[], $8::bigint[], $9::timestamptz[]) WITH ORDINALITY AS asked (worker_id, undoes, since, number)
-           USING (worker_id)
+      JOIN unnest($7::text[], $8::bigint[], $9::timestamptz[]) WITH ORDINALITY
+           AS asked (worker_id, undoes, since, number) USING (worker_id)
      WHERE draining_since = asked.since
      ORDER BY worker_id
        FOR NO KEY UPDATE OF horsies_worker_orders

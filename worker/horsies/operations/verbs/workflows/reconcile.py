@@ -47,13 +47,15 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
     from horsies.lifecycle.reconciling import reconcile
-    from horsies.operations.workflows import MOST_TOLD, RefusedError
+    from horsies.operations.workflows import MOST_AUDITED, RefusedError
 
     repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
     if not repairs:
         raise RefusedError("nothing in it is inconsistent any more")
-    told = [{"node": one.node_id, "from": one.before, "to": one.after, "why": one.why} for one in repairs[:MOST_TOLD]]
-    return Done(counted(len(repairs), "repair"), {"repairs": told})
+    made = [
+        {"node": one.node_id, "from": one.before, "to": one.after, "why": one.why} for one in repairs[:MOST_AUDITED]
+    ]
+    return Done(counted(len(repairs), "repair"), {"repairs": made})
 
 
 VERB = WorkflowVerb(

@@ -53,12 +53,12 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
     from horsies.lifecycle.controlling import retry_from_failed
-    from horsies.operations.workflows import MOST_TOLD
+    from horsies.operations.workflows import MOST_AUDITED
 
     reopening = await retry_from_failed(conn, seen.flow.id)
     again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]
     # Their former tasks stay as they are, and belong to no node any more.
-    tasks = {one.node.node_id: one.node.task_id for one in again[:MOST_TOLD]}
+    tasks = {one.node.node_id: one.node.task_id for one in again[:MOST_AUDITED]}
     return Done(f"RUNNING, {counted(len(again), 'node')} again", {"former_tasks": tasks})
 
 
