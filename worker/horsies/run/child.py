@@ -66,6 +66,8 @@ class Child:
         self.facts: dict[str, TaskFacts] = {}
         self.config_text = ""
         """The configuration that it has imported, to be compared with that of another child."""
+        self.definitions: list[str] = []
+        """The keys of its workflow definitions."""
         self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
         self._loop = asyncio.get_running_loop()
         self._on_result = on_result
@@ -318,7 +320,7 @@ class Child:
             if kind == "failed":
                 self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
             else:
-                facts, self.config_text, self._stacks.listener, self._stacks.threads = rest
+                facts, self.config_text, self.definitions, self._stacks.listener, self._stacks.threads = rest
                 self.facts = {name: TaskFacts(*each) for name, *each in facts}
                 self._coroutines = frozenset(name for name, task in self.facts.items() if task.is_async)
                 self._ready.set_result(None)

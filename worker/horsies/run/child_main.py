@@ -41,6 +41,7 @@ from horsies.run.progress_table import ProgressTable
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
 from horsies.task.current import forget_runs
+from horsies.workflow.definition import known_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,7 +157,7 @@ def _serve(
             hooks.child_started()
     leases.start()
     facts = [(name, task.is_async, task.timeout_ms, task.requeue_on_interrupt) for name, task in tasks.items()]
-    parent.say("ready", facts, repr(app.config), listener.native_id, threads)
+    parent.say("ready", facts, repr(app.config), known_definitions(), listener.native_id, threads)
     plain.run(tasks, leases, progress, app.tracing, hooks)
     if many is not None:
         many.join()
