@@ -205,10 +205,18 @@ def test_a_return_type_is_resolved_however_it_is_spelled(fn: Any, ok_type: type)
     assert make_app().task("name", fn).task_ok_type is ok_type
 
 
-def test_a_type_alias_statement_is_looked_through() -> None:
-    price = TypeAliasType("price", TaskResult[int, TaskError])
+PRICE = {"__value__": TaskResult[int, TaskError]}
 
-    def priced() -> price:  # type: ignore[valid-type]
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        pytest.param(TypeAliasType("Price", TaskResult[int, TaskError]), id="of typing_extensions"),
+        pytest.param(type("TypeAliasType", (), PRICE)(), id="of Python 3.12"),
+    ],
+)
+def test_a_type_alias_statement_is_looked_through(price: Any) -> None:
+    def priced() -> price:
         raise NotImplementedError
 
     assert make_app().task("name", priced).task_ok_type is int

@@ -242,7 +242,7 @@ async def test_every_figure_is_what_plain_sql_counts(scene: Scene, database: str
         the_table_of_queues_counts_what_there_is,
         rates_are_those_of_the_five_minutes_that_they_name,
         the_verdict_the_charts_and_the_table_say_the_same,
-        no_queue_is_said_to_be_empty_soon_that_nobody_works_on,
+        a_queue_without_a_worker_is_not_said_to_be_empty_soon,
         workers_are_counted_by_what_they_own,
         counts_of_the_task_list_are_exact_when_they_have_gone_on,
         the_desk_and_the_header_count_what_is_listed,
@@ -304,7 +304,7 @@ def the_verdict_the_charts_and_the_table_say_the_same(seen: Read) -> None:
         assert f"{busy / places:.0%} busy" in calm.words
 
 
-def no_queue_is_said_to_be_empty_soon_that_nobody_works_on(seen: Read) -> None:
+def a_queue_without_a_worker_is_not_said_to_be_empty_soon(seen: Read) -> None:
     shown = cells(seen)
     for queue in seen.glance.queues:
         words = shown[queue.name]["drains"]

@@ -66,7 +66,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_the_sweeps(connection: as
     assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
 
 
-@pytest.mark.parametrize("before", ["nobody has swept yet", "it is due again"])
+@pytest.mark.parametrize("before", ["no worker has swept yet", "it is due again"])
 async def test_of_many_who_ask_at_once_one_has_the_duty(
     database: str, connection: asyncpg.Connection, before: str
 ) -> None:
@@ -312,7 +312,7 @@ async def test_a_sweep_tells_in_one_line_what_it_did_and_at_debug_that_there_was
     await chore.do(connection)
     event, counts = told
     nothing = {name: 0 if type(value) is int else value for name, value in counts.items()}
-    assert [(one.levelname, one.message, vars(one)["fields"]) for one in caplog.records] == [
+    assert [(one.levelname, vars(one)["event"], vars(one)["fields"]) for one in caplog.records] == [
         ("INFO", event, counts),
         ("DEBUG", event, nothing),
     ]

@@ -35,7 +35,7 @@ from horsies.operations.verbs import VERBS
 from horsies.run.events import Events
 from horsies.run.sweeper import Recovery
 
-NEEDS_NOBODY = plan(node(0), node(1, 0, allow_failed_deps=True))
+GOES_ON_AFTER_FAILURE = plan(node(0), node(1, 0, allow_failed_deps=True))
 
 
 async def act(conn: asyncpg.Connection, verb: TaskVerb, *ids: str) -> list[str]:
@@ -51,7 +51,7 @@ async def code_of(conn: asyncpg.Connection, index: int) -> str:
 
 
 async def test_a_stale_run_of_a_node_that_the_sweep_fails_advances_its_workflow(connection: asyncpg.Connection) -> None:
-    await planted(connection, NEEDS_NOBODY)
+    await planted(connection, GOES_ON_AFTER_FAILURE)
     await runs(connection, "w1", 0)
     await connection.execute(
         "UPDATE horsies_tasks SET started_at = now() - interval '1 h', claimed_at = now() - interval '1 h'"
@@ -62,7 +62,7 @@ async def test_a_stale_run_of_a_node_that_the_sweep_fails_advances_its_workflow(
 
 
 async def test_a_node_whose_task_has_expired_in_the_queue_advances_its_workflow(connection: asyncpg.Connection) -> None:
-    await planted(connection, NEEDS_NOBODY)
+    await planted(connection, GOES_ON_AFTER_FAILURE)
     await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")
     assert await recover(connection, RecoveryConfig()) == Recovered(expired=1)
     assert await states(connection) == "RUNNING: FAILED ENQUEUED"
@@ -75,7 +75,7 @@ async def test_a_node_whose_task_has_expired_in_the_queue_advances_its_workflow(
 async def test_a_task_that_an_operator_ends_advances_its_workflow(
     connection: asyncpg.Connection, verb: TaskVerb, code: str
 ) -> None:
-    await planted(connection, NEEDS_NOBODY)
+    await planted(connection, GOES_ON_AFTER_FAILURE)
     await runs(connection, "w1", 0)
     assert await act(connection, verb, await task_of(connection, "w1", 0)) == []
     assert await states(connection) == "RUNNING: FAILED ENQUEUED"
@@ -83,14 +83,14 @@ async def test_a_task_that_an_operator_ends_advances_its_workflow(
 
 
 async def test_a_task_that_an_operator_expires_advances_its_workflow(connection: asyncpg.Connection) -> None:
-    await planted(connection, NEEDS_NOBODY)
+    await planted(connection, GOES_ON_AFTER_FAILURE)
     await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")
     assert await act(connection, VERBS["task", "expire"], await task_of(connection, "w1", 0)) == []
     assert await states(connection) == "RUNNING: FAILED ENQUEUED"
 
 
 async def test_what_a_gone_worker_held_fails_and_its_workflow_goes_on(connection: asyncpg.Connection) -> None:
-    await planted(connection, NEEDS_NOBODY)
+    await planted(connection, GOES_ON_AFTER_FAILURE)
     await runs(connection, "w1", 0, worker="w-gone")
     await connection.execute(
         "UPDATE horsies_tasks SET started_at = now() - interval '1 h', claimed_at = now() - interval '1 h'"
@@ -258,7 +258,7 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
         "RUNNING: COMPLETED ENQUEUED PENDING",
         "RUNNING: ENQUEUED PENDING PENDING",
     ]
-    (told,) = [record for record in caplog.records if record.message == "swept"]
+    (told,) = [record for record in caplog.records if vars(record).get("event") == "swept"]
     assert told.levelname == "INFO"
     assert (vars(told)["fields"]["repairs"], vars(told)["fields"]["workflows"]) == (2, 1)
     assert "stepped over a workflow" in caplog.text

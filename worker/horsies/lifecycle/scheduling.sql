@@ -7,8 +7,9 @@ SELECT statement_timestamp()
 -- ($1 names, $2 next runs, $3 hashes of pattern and zone, in the order of the names, $4 whether the scheduler starts)
 -- A running scheduler leaves a row of another pattern alone, unless it is overdue and so no scheduler of that pattern
 -- is left: two releases that run side by side would otherwise plan a long interval anew every 30 s, and it would never
--- come due. A run that is due by the old pattern is kept, and sent first: a new release that starts in the second before
--- an old one sends it would lose it. No other row is changed, and none deleted: they may be those of another application.
+-- come due. A run that is due by the old pattern is kept, and sent first: a new release that starts in the second
+-- before an old one sends it would lose it. No other row is changed, and none deleted: they may be those of another
+-- application.
 INSERT INTO horsies_schedule_state AS state (schedule_name, next_run_at, config_hash, run_count, updated_at)
 SELECT name, next_run_at, hash, 0, statement_timestamp()
   FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS planned (name, next_run_at, hash)

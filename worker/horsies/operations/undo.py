@@ -18,7 +18,7 @@ from horsies.operations.verbs import VERBS
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -53,20 +53,12 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
     others = [action for action in open_ones if action.target_kind != "task"]
     since = await _since_then(conn, [action.id for action in others])
     flows = await read_flows(conn, [one.target_id for one in actions if one.target_kind in ("workflow", "node")])
-    targets = []
-    for action in actions:
-        target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
-        if (found := judged.get(action.id)) is not None:
-            reasons[action.id] = found["refusal"]
-            if found["task_name"] is not None:
-                # So that the operator can check that it is the right one.
-                target = replace(target, label=f"{found['task_name']}, {action.verb}", queue=found["queue_name"])
-        flow = flows.get(action.target_id)
-        if flow is not None:
-            target = replace(target, label=f"{flow.name}, {action.verb}")
-        if action in others:
-            reasons[action.id] = since[action.id][1] or _moved_on(action, flow)
-        targets.append(target)
+    for action in open_ones:
+        if action.target_kind == "task":
+            reasons[action.id] = judged[action.id]["refusal"]
+        else:
+            reasons[action.id] = since[action.id][1] or _moved_on(action, flows.get(action.target_id))
+    targets = [_target(action, judged.get(action.id), flows.get(action.target_id)) for action in actions]
     return Preview(
         verb=verb,
         options=options,
@@ -77,6 +69,16 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
         command=verb.command(selection.ids, options),
         taken_at=now,
     )
+
+
+def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: WorkflowRow | None) -> Target:
+    """With the name of its task or workflow, so that the operator can check that it is the right one."""
+    target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
+    if flow is not None:
+        return replace(target, label=f"{flow.name}, {action.verb}")
+    if task is not None and task["task_name"] is not None:
+        return replace(target, label=f"{task['task_name']}, {action.verb}", queue=task["queue_name"])
+    return target
 
 
 async def change(
