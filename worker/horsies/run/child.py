@@ -312,6 +312,7 @@ class Child:
                 continue
             if kind == "log":
                 key, record = rest
+                self._read_outputs()  # what was printed before it
                 self._last_words.append(record[2])
                 self._on_log(self, key or self._only_key(), record)
                 continue
