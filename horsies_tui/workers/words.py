@@ -146,7 +146,7 @@ def order(row: WorkerRow, now: datetime) -> str:
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
-    if row.snapshot is not None and row.snapshot.draining:
+    if row.snapshot is not None and row.snapshot.draining and not row.snapshot.stopped:
         return "it is stopping and claims no more tasks" if row.lives else "it was stopping"
     return ""
 
@@ -159,6 +159,8 @@ def in_flight(row: WorkerRow) -> str:
     """`7 running, 3 claimed; it has 8 processes`."""
     text = f"{number(row.running)} running, {number(row.claimed)} claimed"
     if row.snapshot is None:
+        return text
+    if row.snapshot.stopped:
         return text
     processes = row.snapshot.processes
     has = "had" if not row.lives else "has"
@@ -193,7 +195,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
         Fact(
             "process",
             f"{snapshot.hostname} pid {snapshot.pid}, horsies {snapshot.version or 'unknown'}, "
-            f"since {moment_text(snapshot.started_at, now, zone)} ({age(now - snapshot.started_at)})",
+            f"since {moment_text(snapshot.started_at, now, zone)} ({age(row.up_until(now) - snapshot.started_at)})",
         )
     )
     claims = f"at most {number(snapshot.max_claim_per_worker)} tasks, {number(snapshot.max_claim_batch)} at once"

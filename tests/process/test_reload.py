@@ -31,6 +31,13 @@ def wait(file: str) -> TaskResult[int, TaskError]:
     return TaskResult(ok=1)
 """
 GREET = """
+from horsies import TaskNode, WorkflowDefinition
+
+class Party(WorkflowDefinition):
+    name = "party"
+    definition_key = "shop.party"
+    first = TaskNode(price)
+
 @app.task("greet", timeout_ms=5_000)
 async def greet(name: str) -> TaskResult[str, TaskError]:
     return TaskResult(ok=f"hello {name}")
@@ -81,6 +88,7 @@ async def test_new_code_runs_new_tasks_are_known_and_a_broken_file_changes_nothi
     told = worker.wait_for("tasks")
     assert (told["new"], told["removed"]) == ("greet, pause", "wait")
     assert "restart it" in worker.wait_for("AppConfig has changed", level="WARNING")["reason"]
+    assert worker.wait_for("definition has changed", level="WARNING")["of"] == "shop.party"
     greeting, price = await table.send("greet", "you"), await table.send("price")
     assert result_of(await table.done(greeting)) == "hello you"
     assert result_of(await table.done(price)) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, strategies as st
@@ -161,12 +162,10 @@ WORKERS = st.lists(st.integers(1, 30), unique=True).map(lambda numbers: [a_worke
 def test_who_was_there_keeps_its_place_and_who_is_new_stands_below(
     before: list[WorkerRow], now: list[WorkerRow]
 ) -> None:
-    order = SteadyOrder()
-    order.arranged(before, [], lambda rows: in_order(rows, WorkerSort.NAME), 0.0, busy=False, moves=False)
-    order.touch(9.0)
+    order, by_name = SteadyOrder(), partial(in_order, sort=WorkerSort.NAME)
+    order.arranged(before, (), by_name, 0.0, busy=False, moves=False)
     places = [row.id for row in before]
-    arranged = order.arranged(now, before, lambda new: in_order(new, WorkerSort.NAME), 10.0, busy=False, moves=False)
-    found = [row.id for row in arranged]
+    found = [row.id for row in order.arranged(now, before, by_name, 9.0, busy=True, moves=False)]
     kept = [worker_id for worker_id in places if worker_id in found]
     assert sorted(found) == sorted(row.id for row in now)
     assert found[: len(kept)] == kept

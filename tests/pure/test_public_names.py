@@ -28,7 +28,8 @@ AnyNode HandleErrorCode HandleOperationError HandleResult NodeKey SubWorkflowNod
 WorkflowContext WorkflowContextMissingIdError WorkflowDefinition WorkflowHandle WorkflowMeta WorkflowSpec
 WorkflowStartError WorkflowStartErrorCode WorkflowStartResult WorkflowTaskInfo from_node pause_workflow
 pause_workflow_sync resume_workflow resume_workflow_sync slugify start_workflow start_workflow_async
-TaskFailed TaskRetried WorkerStarted WorkerStopped progress track
+TaskFailed TaskRetried WorkerStarted WorkerStopped progress track CurrentTask current_task
+ChildStarted ChildStopped RunStarted RunFailed RunEnded
 """
 
 

@@ -25,6 +25,7 @@ from horsies import (
     TaskError,
     TaskResult,
     TaskStatus,
+    current_task,
 )
 from horsies.config.url import DatabaseUrl
 from horsies.testing import Ran, drain, drain_async, embedded_database
@@ -49,6 +50,13 @@ def add(a: int, b: int) -> TaskResult[int, TaskError]:
 def measure(text: str) -> TaskResult[int, TaskError]:
     heard.append(("measure", len(text)))
     return TaskResult(ok=len(text))
+
+
+@app.task("who", queue_name="mail")
+def who() -> TaskResult[list[str | None], TaskError]:
+    task = current_task()
+    sent = None if task.sent_at is None else task.sent_at.isoformat()
+    return TaskResult(ok=[task.id, task.name, task.queue, sent, str(task.attempt)])
 
 
 @app.task("where", queue_name="mail")
@@ -301,3 +309,12 @@ def test_the_next_process_removes_what_a_killed_one_left_behind() -> None:
 def test_nothing_of_this_needs_pytest() -> None:
     asked = "import sys, horsies.testing; print('pytest' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", asked], text=True) == "False\n"
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+async def test_a_task_that_is_drained_knows_itself(horsies_database: None, processes: int) -> None:
+    handle = (await who.send_async()).unwrap()
+    await drain_async(app, processes=processes)
+    info = (await handle.info_async()).unwrap()
+    sent = info.sent_at.isoformat()
+    assert (await handle.get_async()).unwrap() == [handle.task_id, "who", "mail", sent, "1"]

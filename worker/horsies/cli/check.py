@@ -44,7 +44,7 @@ def check(
     """
     from horsies.cli.machine import print_json
     from horsies.locate import checked_app
-    from horsies.run.events import configure_logging
+    from horsies.run.log_format import configure_logging
 
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr))
     try:

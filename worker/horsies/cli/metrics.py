@@ -40,7 +40,8 @@ def metrics(
     """
     import asyncio
 
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.metrics.exporter import Exporter
     from horsies.run.metrics.http import Address
     from horsies.run.serve import serve

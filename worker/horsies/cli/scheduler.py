@@ -41,7 +41,8 @@ def scheduler(
     """
     import asyncio
 
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.scheduler import Scheduler
     from horsies.run.serve import serve
 

@@ -177,7 +177,7 @@ def worker(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Run the tasks of an application until SIGTERM or ctrl+c.
+    """Run the tasks of an application until SIGTERM, SIGHUP or ctrl+c.
 
     The worker uses the database that the application configures, unless `--database-url`, `--context` or
     `HORSIES_DATABASE_URL` names another one; what its tasks send goes there, too. On the first signal it claims no more
@@ -213,7 +213,8 @@ def _lost_outcomes(
     import asyncio
 
     from horsies.cli.status_line import StatusLine
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.worker import Worker
 
     line = StatusLine(sys.stderr)

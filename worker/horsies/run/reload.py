@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.masking import mask
 from horsies.run.contract import ChildFailed
-from horsies.run.events import Seconds
+from horsies.run.log_format import Seconds
 from horsies.run.metrics.probes import Phase
 from horsies.run.watcher import Watcher, project_roots
 from horsies.workflow.definition import find_definition, known_definitions
@@ -84,12 +85,12 @@ class Reloader:
         _forget_bytecode(changed)
         try:
             await self._worker.slots.renew(GRACE_S, self._learn)
-        except (ChildFailed, OSError) as error:
-            notes = getattr(error, "notes", ())
-            self._events.not_reloaded(files, str(getattr(error, "message", error)), "\n".join(notes))
+        except ChildFailed as error:
+            self._events.not_reloaded(files, error.message, "\n".join(error.notes))
+        except Exception as error:  # noqa: BLE001 - the next change is to be noticed, whatever went wrong with this one
+            self._events.not_reloaded(files, mask(f"{type(error).__name__}: {error}"), "")
         else:
             self._events.note(f"reloaded {files} in {Seconds(time.monotonic() - begin)}")
-            self._tell_what_stays()
 
     async def _learn(self, child: Child) -> None:
         """The children of before take nothing more: from now on what the new one knows is claimed."""
@@ -104,13 +105,14 @@ class Reloader:
             self._events.note("tasks", new=", ".join(new) or None, removed=", ".join(gone) or None)
         if any(old.config_text != child.config_text for old in worker.slots.children):
             self._events.warn("AppConfig has changed", reason="this worker keeps the one of its start: restart it")
+        self._tell_what_stays(child)
 
-    def _tell_what_stays(self) -> None:
+    def _tell_what_stays(self, child: Child) -> None:
         """The worker itself builds sub-workflows, by the definitions that it imported at its start."""
         now = _definitions()
-        changed = [key for key, source in now.items() if self._definitions.get(key) != source]
+        changed = [key for key in child.definitions if key not in now or self._definitions.get(key) != now[key]]
         if changed:
-            reason = "this worker builds its sub-workflows as they were at its start: restart it"
+            reason = "this worker knows the definitions of sub-workflows that were there at its start: restart it"
             self._events.warn("definition has changed", of=", ".join(changed), reason=reason)
         self._definitions = now
 

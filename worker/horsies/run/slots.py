@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from horsies.domain.progress import Reading
-    from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, Stream
+    from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, LogRecord, Stream
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTask
     from horsies.run.output_rings import OutputRings
@@ -140,8 +141,10 @@ class Slots:
     def submit(self, entry: InFlightTask, args: str | None, kwargs: str | None) -> None:
         """Pass the task to its child, or to another one if that child has ended since the reservation."""
         task = entry.task
-        trace = run_context(task.queue_name, task.retry_count + 1, task.task_options) if self._traced else None
-        job = Job(f"{entry.task_id}/{next(self._numbers)}", task.task_name, args, kwargs, entry.timeout_ms, trace)
+        context = run_context(task.queue_name, task.retry_count + 1, task.task_options if self._traced else None)
+        times = task.sent_at, task.good_until
+        key = f"{entry.task_id}/{next(self._numbers)}"
+        job = Job(key, task.task_name, args, kwargs, entry.timeout_ms, context, *times)
         self._held[job.key] = entry
         entry.job = job
         if entry.child in self._by_child:
@@ -229,7 +232,7 @@ class Slots:
             async_concurrency=self._settings.async_concurrency,
             max_tasks=self._settings.max_tasks_per_child,
             title=f"horsies: child {slot.index} of {self._title}",
-            log_level="WARNING",
+            log_level=self._events.child_level,
             terms=self._terms,
         )
         if self._guard is None or self._guard.ended:
@@ -239,6 +242,7 @@ class Slots:
             self._guard,
             on_result=self._child_result,
             on_output=self._child_output,
+            on_log=self._child_log,
             on_progress=self._child_progress,
             on_exit=self._child_exit,
         )
@@ -272,6 +276,16 @@ class Slots:
         if entry is not None:
             self._outputs.add(entry.task.token, stream, line)
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
+
+    def _child_log(self, child: Child, key: str | None, record: LogRecord) -> None:
+        entry = None if key is None else self._held.get(key)
+        if entry is not None:
+            level, logger, text, traceback, _, is_formatted = record
+            text = text if is_formatted else f"{logging.getLevelName(level)} {logger}: {text}"
+            for line in (text if traceback is None else f"{text}\n{traceback}").splitlines():
+                self._outputs.add(entry.task.token, "stderr" if level >= logging.WARNING else "stdout", line)
+        name = None if entry is None else entry.task.task_name
+        self._events.child_log(child.spec.index, key.partition("/")[0] if key else None, name, record)
 
     def _child_progress(self, key: str, reading: Reading) -> None:
         entry = self._held.get(key)

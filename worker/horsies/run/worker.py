@@ -95,7 +95,7 @@ class Worker:
             self._resources.push_async_callback(Reloader(self).close)
         await self.slots.start()
         await self._listen()
-        if self.app.hooks:
+        if self.app.hooks.of_worker():
             self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
@@ -409,12 +409,13 @@ class Worker:
                 self.events.warn("could not give claims back", locked=len(locked))
 
     async def _store_last_snapshot(self) -> None:
-        """A last snapshot, with no more claiming: otherwise consoles show a worker that was stopped as late.
+        """A last snapshot: otherwise consoles show a worker that was stopped as late, and then as lost.
 
         And how far the tasks came that have just ended.
         """
         try:
             async with asyncio.timeout(_GOODBYE_S):
+                self.snapshots.is_last = True
                 await self.snapshots.step()
                 await self.progress_writer.step()
         except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost

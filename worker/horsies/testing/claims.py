@@ -24,7 +24,9 @@ from horsies.run.subworkflow_builder import build_child
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement
+from horsies.task.current import CurrentTask, moment
 from horsies.testing.here import Ran, next_try
+from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
     import asyncpg
@@ -135,6 +137,12 @@ class Claims:
         if task.is_workflow_task:
             task = replace(task, kwargs=await resolved(self._connection, task.kwargs))
         return task
+
+
+def current_of(task: ClaimedTask) -> CurrentTask:
+    """What `current_task()` returns in its run."""
+    times, place = (moment(task.sent_at), moment(task.good_until)), meta_in(task.kwargs)
+    return CurrentTask(task.token.task_id, task.task_name, task.retry_count + 1, task.queue_name, *times, place)
 
 
 def queues_of(app: Horsies) -> list[str]:

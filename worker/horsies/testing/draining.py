@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from horsies.store.loop_thread import LoopThread
 from horsies.testing.children import drain_in_children
-from horsies.testing.claims import Claims
+from horsies.testing.claims import Claims, current_of
 from horsies.testing.here import run_here, run_here_async
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool 
         claims = thread.run_sync(Claims.open(app, seconds))
         try:
             while (claimed := thread.run_sync(claims.next())) is not None:
-                ended = run_here(app.tasks[claimed.task_name], claimed.args, claimed.kwargs, claimed.task_options)
+                function, current = app.tasks[claimed.task_name], current_of(claimed)
+                ended = run_here(function, claimed.args, claimed.kwargs, claimed.task_options, current)
                 if not thread.run_sync(claims.store(claimed, ended)) and raises:
                     ended.raise_exception()
         finally:
@@ -50,9 +51,8 @@ async def drain_async(app: Horsies, *, seconds: float = 0, processes: int = 0, r
     claims = await Claims.open(app, seconds)
     try:
         while (claimed := await claims.next()) is not None:
-            ended = await run_here_async(
-                app.tasks[claimed.task_name], claimed.args, claimed.kwargs, claimed.task_options
-            )
+            function, current = app.tasks[claimed.task_name], current_of(claimed)
+            ended = await run_here_async(function, claimed.args, claimed.kwargs, claimed.task_options, current)
             if not await claims.store(claimed, ended) and raises:
                 ended.raise_exception()
     finally:

@@ -237,7 +237,8 @@ class Inline:
                 with _inside(task):
                     request = task.request
                     kwargs = self._workflows.arguments(request.kwargs_json)
-                    ended = run_here(self._tasks[task.task_name], request.args_json, kwargs, request.task_options)
+                    function, current = self._tasks[task.task_name], task.current()
+                    ended = run_here(function, request.args_json, kwargs, request.task_options, current)
                 task = steps.send(ended)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
@@ -249,9 +250,8 @@ class Inline:
                 with _inside(task):
                     request = task.request
                     kwargs = self._workflows.arguments(request.kwargs_json)
-                    ended = await run_here_async(
-                        self._tasks[task.task_name], request.args_json, kwargs, request.task_options
-                    )
+                    function, current = self._tasks[task.task_name], task.current()
+                    ended = await run_here_async(function, request.args_json, kwargs, request.task_options, current)
                 task = steps.send(ended)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]

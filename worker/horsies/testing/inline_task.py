@@ -11,6 +11,8 @@ from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.injection import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.store.reading import Outcome
+from horsies.task.current import CurrentTask
+from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -71,6 +73,12 @@ class InlineTask:
     def stored(self) -> str | None:
         """The text of the result column."""
         return self._stored
+
+    def current(self) -> CurrentTask:
+        """What `current_task()` returns in its next run."""
+        request, attempt = self.request, self.retry_count + 1
+        times, place = (request.sent_at, request.good_until), meta_in(request.kwargs_json)
+        return CurrentTask(self.task_id, self.task_name, attempt, self.queue_name, *times, place)
 
     def start(self, now: datetime) -> None:
         self.status, self.started_at = TaskStatus.RUNNING, now
