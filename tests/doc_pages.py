@@ -4,7 +4,6 @@ Conventions of the pages:
 
 - A Python block whose first line is `# shop.py` is that module; all modules of all pages make one project. Other Python
   blocks run in it. `print(…)  # 7` prints what stands behind it.
-- A Python block below `<!-- not run: why, and which test runs it -->` is only compiled.
 - In blocks of `sh`, each line is a command; in blocks of `text`, each line that begins with `$ `, and what follows it
   is what the command may print.
 - Commands in YAML are lists that begin with `horsies`, in INI the values of keys that begin with `Exec`.
@@ -37,7 +36,6 @@ PAGES = {
     for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 }
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
-_NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n\Z")
 _MODULE = re.compile(r"\A# (\w+\.py)\n")
 # click's, or typer's own in releases that bundle click
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -49,8 +47,6 @@ class Block:
     line: int
     language: str
     text: str
-    not_run: str = ""
-    """Why, and the path of the test that runs it."""
 
     @property
     def place(self) -> str:
@@ -68,9 +64,7 @@ def _blocks() -> Iterator[Block]:
         for found in _FENCE.finditer(text):
             indent = len(found[1])
             lines = (line[indent:] for line in found[3].splitlines())
-            before = text[: found.start()]
-            above = _NOT_RUN.search(before)
-            yield Block(page, before.count("\n") + 1, found[2], "\n".join(lines) + "\n", above[1] if above else "")
+            yield Block(page, text[: found.start()].count("\n") + 1, found[2], "\n".join(lines) + "\n")
 
 
 BLOCKS = tuple(_blocks())

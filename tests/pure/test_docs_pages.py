@@ -62,13 +62,6 @@ def test_each_block_is_text_of_its_language_and_its_commands_exist(block: Block)
     assert [problem for words in commands(block) if (problem := problem_of_command(words))] == []
 
 
-def test_a_block_that_is_not_run_here_is_run_by_a_test_that_it_names() -> None:
-    reasons = [block.not_run for block in BLOCKS if block.not_run]
-    assert [
-        why for why in reasons if not any((ROOT / path).exists() for path in re.findall(r"tests/\S+\.py", why))
-    ] == []
-
-
 def test_a_module_is_the_same_on_all_pages() -> None:
     assert len(MODULES) > 10
     assert [block.place for block in BLOCKS if block.module and block.text != MODULES[block.module].text] == []
