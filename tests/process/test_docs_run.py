@@ -20,7 +20,7 @@ from forked_commands import Command
 from schedule_scene import add_schedule, definition
 
 URL = re.compile(r"(postgresql|embedded)(\+\w+)?://[^\"'\s…)]*")
-USES = [block for block in BLOCKS if block.language == "python" and block.module is None]
+USES = [block for block in BLOCKS if block.language == "python" and not block.module]
 PRINTS = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 RUN = """
 import io, json, sys
