@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 
+from horsies.config.which_database import advise
 from horsies.operations.audit import require_writable
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
@@ -105,7 +106,8 @@ class Operation:
             options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
             return await preview(conn, self.intent.verb, self.intent.selection, **options)
 
-        return await self._link.act(ask)
+        seen = await self._link.act(ask)
+        return replace(seen, command=advise(seen.command, self._link.database_options))
 
     async def do(self, seen: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
         """Apply the change. When cancelled, it finishes the current batch and returns what was done."""
@@ -160,7 +162,7 @@ def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
     if eligible:
         lines += [Fact("" if place else "effect", text) for place, text in enumerate(preview.consequences)]
     if preview.filter is not None:
-        everything = preview.filter or "everything, it is empty"
+        everything = preview.filter or "empty, so everything"
         lines.append(Fact("filter", f"{everything}   (these {len(eligible) + len(refused):,}, and none sent later)"))
     lines.append(Fact("same from the CLI", preview.command, Tone.MUTED))
     return lines

@@ -227,10 +227,10 @@ class ActivityView(FilteredView[ActivitySnapshot]):
     # Messages from widgets.
 
     @on(RowTable.CursorMoved)
-    def _tell_another(self, message: RowTable.CursorMoved) -> None:
+    def _show_another(self, message: RowTable.CursorMoved) -> None:
         message.stop()
         self._land = self._land and not message.by_hand
-        self._tell_story()
+        self._show_story()
 
     @on(RowTable.Opened, "#entries")
     def _open_entry(self, message: RowTable.Opened) -> None:
@@ -329,9 +329,9 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         self.set_class(snapshot.error is not None, "-old")
         words = summary(snapshot, now, self._zone, frozen=self.frozen_at is not None)
         self.query_one("#summary", LineCell).put(self._glyphs.text(words))
-        self._tell_story()
+        self._show_story()
 
-    def _tell_story(self) -> None:
+    def _show_story(self) -> None:
         entry, operation, now = self._table.cursor_row, self._operation, self.now
         self._activity_feed.select(None if operation is None else operation.operation_id)
         facts = []

@@ -26,9 +26,9 @@ _MOST_IN_COMMAND: Final = 20
 """Targets that the copied command names."""
 
 NOTHING_YET: Final = (
-    "Nothing has happened here yet: no operator acted, and in the last day nothing failed.\n"
-    "Here will be what operators do, with who, why and the outcome, and beside it tasks and workflows that fail,\n"
-    "workers that start, stop or die, and what sweeps recover from them."
+    "No operator has acted here yet, and nothing failed in the last day.\n"
+    "This list shows what operators do, with reason and outcome, and which\n"
+    "tasks, workflows and workers fail, start, stop or are recovered."
 )
 
 
@@ -47,7 +47,7 @@ def can_be_undone(operation: OperationRow) -> bool:
 
 
 def command_of(operation: OperationRow, one: OneOperation | None) -> str:
-    """The command that does the same again, as far as the audit tells it; otherwise the one that lists its rows."""
+    """The command that does the same again, as far as the audit has it; otherwise the one that lists its rows."""
     verb = verb_of(operation)
     listing = shlex.join(["horsies", "audit", "ls", "--operation", str(operation.operation_id)])
     if verb is None or operation.is_undo or any(option.metavar for option in verb.options):
@@ -78,7 +78,7 @@ def story(operation: OperationRow, one: OneOperation | None, now: datetime, zone
         Fact("at", f"{moment_text(operation.began_at, now, zone)}{lasted}"),
         Fact("reason", operation.reason or "none was given", None if operation.reason else Tone.MUTED),
     ]
-    facts += [Fact("filter", operation.filter or "everything, it is empty")] if operation.filter is not None else []
+    facts += [Fact("filter", operation.filter or "empty, so everything")] if operation.filter is not None else []
     facts.append(Fact("command", command_of(operation, one), Tone.MUTED))
     facts.append(Fact("operation", str(operation.operation_id), undone or Tone.MUTED))
     return facts
@@ -90,7 +90,7 @@ def change_story(change: Change, now: datetime, zone: tzinfo | None) -> list[Fac
     facts = [Fact("what", f"{change.kind} {change.name} {change.what}{many}", Tone.STRONG)]
     facts += [Fact("evidence", change.detail)] if change.detail else []
     facts.append(Fact("at", f"{began}{moment_text(change.at, now, zone)}"))
-    by = "code that cancelled it, or its workflow" if change.what == "cancelled" else "the cluster itself"
+    by = "code that cancelled it, or its workflow" if change.what == "cancelled" else "a worker or a sweep"
     facts.append(Fact("by", f"{by}; no operator did it", Tone.MUTED))
     facts.append(Fact("id" if change.count == 1 or change.kind != "task" else "last", change.target_id, Tone.MUTED))
     return facts
@@ -127,7 +127,7 @@ def summary(snapshot: ActivitySnapshot, now: datetime, zone: tzinfo | None, *, f
     parts.append(f"{more}{things(len(operations), 'operation')}{by}")
     parts.append(things(sum(row.count if row.kind == "task" else 1 for row in changes), "change"))
     if not snapshot.operations.recorded:
-        parts.append("this database keeps no audit yet: horsies db upgrade makes a place for it")
+        parts.append("this database keeps no audit yet: horsies db upgrade adds it")
     if snapshot.changes.since is not None:
         parts.append(f"failures only since {moment_text(snapshot.changes.since, now, zone)}, until: shows older ones")
     return " · ".join(parts)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from horsies.config.which_database import advise
 from horsies.store.connect import open_database, was_cancelled, with_settings
 from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.listener import Listener
@@ -119,6 +120,11 @@ class Link:
             server_version=None,
             lacks=(),
         )
+
+    @property
+    def database_options(self) -> str:
+        """The options by which a command works on this database."""
+        return self._choice.options
 
     @property
     def status(self) -> LinkStatus:
@@ -341,7 +347,7 @@ class Link:
         try:
             missing = lacks(await inspect_schema(reader), here)
         except SchemaError as error:
-            missing = (sentence(error),)
+            missing = (advise(sentence(error), self.database_options),)
         self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
         self._set_writes(here.no_writes)
 

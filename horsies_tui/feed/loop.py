@@ -362,3 +362,22 @@ class Feed(Generic[SnapshotT]):
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+class StoryFeed(Feed[SnapshotT]):
+    """The feed of one task or workflow. Reads nothing until one is requested."""
+
+    def __init__(self, link: Link, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
+        super().__init__(link, publish, empty)
+        self._text = ""
+        """What is requested: an id, or its beginning or end."""
+
+    def pause(self) -> None:
+        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
+        self._text = ""
+        self._supersede()
+
+    def resume(self, text: str) -> None:
+        """Go on with what was read before the pause."""
+        self._text = text
+        self.refresh()

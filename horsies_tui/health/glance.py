@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.views import QueueRate
 from horsies.views.figures import busy_share, waiting
-from horsies.views.workers import name_of
+from horsies.views.workers import FIRST_WORKER_WITHIN_S, name_of
 from horsies_tui.health.rates import outlook
 
 if TYPE_CHECKING:
@@ -32,6 +32,15 @@ class Glance:
     failures: tuple[Failures, ...] = ()
     clocks: tuple[Clock, ...] = ()
     report: Report | None = None
+    had_workers: bool = True
+    """A worker has ever been here."""
+
+    @property
+    def awaits_first_worker(self) -> bool:
+        """No worker has ever been here, and nothing has waited for long: the first one may be starting."""
+        since = [row.oldest_due_at for row in self.queues if row.oldest_due_at is not None and row.paused_at is None]
+        waited_s = (self.now - min(since, default=self.now)).total_seconds()
+        return not self.had_workers and waited_s < FIRST_WORKER_WITHIN_S
 
     @property
     def alive(self) -> tuple[WorkerRow, ...]:

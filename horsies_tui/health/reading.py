@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.views import failures, queue_rates, queue_rows, worker_clocks, worker_rows
+from horsies.views.workers import had_workers
 from horsies_tui.health.glance import Glance
 
 if TYPE_CHECKING:
@@ -34,4 +35,5 @@ class GlanceReader:
             rates=await queue_rates(conn),
             failures=await failures(conn),
             clocks=self._clocks,
+            had_workers=bool(workers) or await had_workers(conn),
         )

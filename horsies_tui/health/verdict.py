@@ -60,7 +60,7 @@ def _spoken(worst: Sequence[Alert], many: int, end: str, *, below: bool) -> str:
 def _well(glance: Glance) -> str:
     alive = len(glance.alive)
     if not alive:
-        return f"No worker is alive; {_waits(glance)}"
+        return f"{'No worker is alive' if glance.had_workers else 'No worker yet'}; {_waits(glance)}"
     busy = "" if glance.busy is None else f", {glance.busy:.0%} busy"
     return f"{counted(alive, 'worker')}{busy}, {_waits(glance)}"
 

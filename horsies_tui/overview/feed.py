@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0)
-"""More frequent numbers cannot be read."""
+"""Numbers that change faster cannot be read."""
 PAST_EVERY: Final = Rhythm(tick_s=5.0, poll_s=5.0, reconcile_s=5.0, slow_factor=50.0)
 """As often as workers store a snapshot. Each changed point sends a chart to the terminal again."""
 

@@ -137,9 +137,7 @@ QUEUE_COLUMNS: Final[ColumnSet[QueueLine]] = ColumnSet(
         Column("pending", "PENDING", _pending, 7, priority=1, right=True),
         Column("due", "DUE", lambda line, _look: _number(line.queue.due, Tone.STRONG), 6, whole=7, right=True),
         Column("later", "LATER", lambda line, _look: _number(line.queue.later), 6, whole=7, right=True),
-        Column(
-            "claimed", "CLAIMED", lambda line, _look: _plain(line.queue.claimed), 5, whole=7, right=True, brief="CLM"
-        ),
+        Column("claimed", "CLAIMED", _claimed, 5, whole=7, right=True, brief="CLM"),
         Column("running", "RUNNING", _running, 5, whole=7, right=True, brief="RUN"),
         Column("cap", "CAP", _cap, 6, whole=8, right=True),
         Column("oldest", "OLDEST", _oldest, 6, right=True),
@@ -193,7 +191,7 @@ def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash:
 
 
 def _current(glance: Glance, dash: str) -> tuple[str, str]:
-    """The numbers of waiting tasks and of busy processes now, from where the verdict and the queues have them, too."""
+    """How many tasks wait and how busy the processes are now: the numbers that the verdict and the queues show."""
     waits = _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
     return waits, dash if glance.busy is None else _percent(glance.busy)
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
     from horsies_tui.health.history import Series
 
-ExpectedState: TypeAlias = OverviewSnapshot | RecoverySnapshot
+_Published: TypeAlias = OverviewSnapshot | RecoverySnapshot
 """What this view draws: the snapshots of its own feed, and the application's recovery report."""
 
 _NARROW: Final = 100
@@ -69,7 +69,7 @@ _NOTHING_YET: Final = "No charts yet: they begin with the first worker or task; 
 _CLASSES: Final = {Level.CRITICAL: "-critical", Level.DEGRADED: "-degraded", Level.NOTE: "-healthy"}
 
 
-class OverviewView(ConsoleView[ExpectedState]):
+class OverviewView(ConsoleView[_Published]):
     """Its parts take the focus: queues, alerts, charts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -97,7 +97,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self._report: Report | None = None
         self._alerts: tuple[Alert, ...] = ()
         self._began: datetime | None = None
-        """Since when there are data, as far as it was read."""
+        """The time of the oldest data, as far as is known."""
         self._window_chosen = False
         with Horizontal(id="verdict-line"):
             yield LineCell(id="verdict")
@@ -110,7 +110,7 @@ class OverviewView(ConsoleView[ExpectedState]):
     def on_mount(self) -> None:
         self._say_window(self._snapshot)
 
-    def create_feed(self, link: Link, publish: Callable[[ExpectedState], None]) -> OverviewFeed:
+    def create_feed(self, link: Link, publish: Callable[[_Published], None]) -> OverviewFeed:
         return OverviewFeed(link, publish)
 
     @property
@@ -132,7 +132,7 @@ class OverviewView(ConsoleView[ExpectedState]):
 
     # Drawing.
 
-    def draw(self, snapshot: ExpectedState) -> None:
+    def draw(self, snapshot: _Published) -> None:
         if isinstance(snapshot, RecoverySnapshot):
             self._report = snapshot.report
         else:
@@ -140,7 +140,7 @@ class OverviewView(ConsoleView[ExpectedState]):
             self._say_window(snapshot)
             if snapshot.series is not None and (snapshot.series, snapshot.glance) != (before.series, before.glance):
                 self._show_charts(snapshot.series)
-        self._judge()
+        self._show_verdict()
 
     def _show_charts(self, series: Series) -> None:
         if self._fit_window(series):
@@ -151,7 +151,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self._arrange(len(self.queues.rows))
 
     def _fit_window(self, series: Series) -> bool:
-        """Until the operator chooses a window, take one that the data fill: a young database has nothing of an hour."""
+        """Until the operator chooses a window, take one that the data fill: a new database has no hour of data."""
         if self._window_chosen or not isinstance(self.feed, OverviewFeed):
             return False
         known = [moment for moment in (self._began, series.began) if moment is not None]
@@ -166,11 +166,11 @@ class OverviewView(ConsoleView[ExpectedState]):
         if self._snapshot.series is not None:
             self._show_charts(self._snapshot.series)
 
-    def _judge(self) -> None:
+    def _show_verdict(self) -> None:
         snapshot = self._snapshot
         self.set_class(snapshot.error is not None, "-old")
         if snapshot.glance is None:
-            self._say(snapshot.error or "looking at the cluster…", "-degraded" if snapshot.error else "")
+            self._say(snapshot.error or "reading the state of the cluster…", "-degraded" if snapshot.error else "")
             return
         glance = replace(snapshot.glance, report=self._report)
         began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}
@@ -215,7 +215,7 @@ class OverviewView(ConsoleView[ExpectedState]):
 
     def on_resize(self) -> None:
         self._arrange(len(self.queues.rows))
-        self.call_after_refresh(self._judge)
+        self.call_after_refresh(self._show_verdict)
 
     def _arrange(self, queues: int) -> None:
         """Give the charts the height that is left, or one line each; queues in full if there are not too many."""

@@ -33,6 +33,7 @@ _MODULES: Final = (
     "horsies.views.buckets",
     "horsies.views.counts",
     "horsies.views.detail",
+    "horsies.views.duplicates",
     "horsies.views.flow",
     "horsies.views.losses",
     "horsies.views.pages",

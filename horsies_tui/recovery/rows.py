@@ -82,7 +82,7 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
     elif report.workers_alive:
         yield "no sweep has been recorded"
     if report.spared is not None and (until := report.spared.until) > now:
-        yield f"no silent run counts as dead for {countdown(until - now)}"
+        yield f"no silent run counts as lost for {countdown(until - now)}"
     if report.settings_differ:
         yield "workers have different thresholds"
 
@@ -90,7 +90,7 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
 def nothing_wrong(report: Report) -> str:
     """Shown in the list if the report is empty."""
     workers = "1 worker is alive" if report.workers_alive == 1 else f"{report.workers_alive} workers are alive"
-    return f"Everything is where it should be: nothing is stuck, nothing needs action.\n{workers}."
+    return f"Nothing is stuck, and nothing needs action.\n{workers}."
 
 
 def why_of(row: FindingRow) -> list[Fact]:
@@ -100,7 +100,7 @@ def why_of(row: FindingRow) -> list[Fact]:
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
     facts.append(Fact("will", finding.prediction.action))
     if row.remedies:
-        facts.append(Fact("actions", _ways(row), Tone.ACCENT))
+        facts.append(Fact("actions", _remedies(row), Tone.ACCENT))
     if finding.target_kind in ("task", "workflow"):
         facts.append(Fact(f"{finding.target_kind}s", _ids(finding), Tone.MUTED))
     return facts
@@ -128,7 +128,7 @@ def _name(row: FindingRow, _look: Look) -> Cell:
     return Cell(name_of(finding.name) if finding.target_kind == "worker" else finding.name)
 
 
-def _ways(row: FindingRow) -> str:
+def _remedies(row: FindingRow) -> str:
     return "  ".join(f"{key} {verb}" for key, verb in row.remedies)
 
 
@@ -143,15 +143,15 @@ def _since(row: FindingRow, look: Look) -> Cell:
     return Cell("" if row.finding.since is None else ticking(look.now - row.finding.since))
 
 
-def _will(row: FindingRow, look: Look) -> Cell:
+def _next_action(row: FindingRow, look: Look) -> Cell:
     left, prediction = row.left(look.now), row.finding.prediction
     if left is None:
         return Cell(prediction.action, Tone.MUTED if prediction.severity is Severity.NOTE else None)
     return Cell(f"{prediction.action} in {countdown(left)}", None, f"{countdown(left)} {prediction.action}")
 
 
-def _may(row: FindingRow, _look: Look) -> Cell:
-    return Cell(_ways(row), Tone.ACCENT, " ".join(key for key, _verb in row.remedies))
+def _remedies_cell(row: FindingRow, _look: Look) -> Cell:
+    return Cell(_remedies(row), Tone.ACCENT, " ".join(key for key, _verb in row.remedies))
 
 
 COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(
@@ -161,7 +161,7 @@ COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(
         Column("rows", "ROWS", _rows, 5, priority=1, right=True),
         Column("since", "SINCE", _since, 5, right=True),
         Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence), 15, 22, grow=8, priority=2),
-        Column("will", "THE SYSTEM WILL", _will, 15, 30, grow=3),
-        Column("may", "ACTIONS", _may, 7, 10, grow=2),
+        Column("will", "THE SYSTEM WILL", _next_action, 15, 30, grow=3),
+        Column("may", "ACTIONS", _remedies_cell, 7, 10, grow=2),
     )
 )

@@ -148,7 +148,7 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
             self.console.say(f"{verb}: no line is chosen; an arrow key chooses one")
             return
         offered = set.intersection(*({remedy.verb for remedy in finding.remedies} for finding in chosen))
-        ways = ", ".join(f"{self._key(may.verb)} {may.verb}" for may in chosen[0].remedies if may.verb in offered)
+        ways = ", ".join(f"{self._key(one.verb)} {one.verb}" for one in chosen[0].remedies if one.verb in offered)
         here = chosen[0].what if len(chosen) == 1 else f"these {len(chosen)} lines together"
         self.console.say(f"{verb} does not apply to {here}; {ways or 'act on them one by one'}")
 

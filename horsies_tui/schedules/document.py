@@ -40,7 +40,7 @@ _UNSENT: Final = frozenset({"SKIPPED", "PRUNED"})
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleTelling:
+class ScheduleContext:
     story: ScheduleStory
     row: ScheduleRow
     """As the list has it, which may be newer."""
@@ -50,11 +50,11 @@ class ScheduleTelling:
     """That of the operator."""
 
 
-def document(tell: ScheduleTelling, width: int) -> Document:
+def document(context: ScheduleContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
-    parts = (_next(tell, columns[0]), _past(tell, columns[-1]))
-    return (Band((_facts(tell, width),)), *side_by_side(parts, columns))
+    parts = (_next(context, columns[0]), _past(context, columns[-1]))
+    return (Band((_facts(context, width),)), *side_by_side(parts, columns))
 
 
 def reading(name: str, glyphs: Glyphs) -> Document:
@@ -63,19 +63,19 @@ def reading(name: str, glyphs: Glyphs) -> Document:
     return (Band((Section("facts", name, lines),)),)
 
 
-def _facts(tell: ScheduleTelling, width: int) -> Section:
+def _facts(context: ScheduleContext, width: int) -> Section:
     lines: list[Line] = []
-    for label, text, shown, target in _told(tell):
-        for part, spans in enumerate(wrapped(text, width - _LABEL, shown, tell.glyphs)):
+    for label, text, shown, target in _lines_of_facts(context):
+        for part, spans in enumerate(wrapped(text, width - _LABEL, shown, context.glyphs)):
             said = Span((label if not part else "").ljust(_LABEL), Tone.MUTED)
             lines.append(Line((label, part), (said, *spans), target))
-    return Section("facts", tell.row.name, tuple(lines))
+    return Section("facts", context.row.name, tuple(lines))
 
 
-def _told(tell: ScheduleTelling) -> Iterator[tuple[str, str, Tone | None, Target | None]]:
-    row, now = tell.row, tell.now
+def _lines_of_facts(context: ScheduleContext) -> Iterator[tuple[str, str, Tone | None, Target | None]]:
+    row, now = context.row, context.now
     definition, standing = row.definition, row.standing(now)
-    yield "state", _state(tell), tone(standing) or Tone.GOOD, None
+    yield "state", _state(context), tone(standing) or Tone.GOOD, None
     if definition is None:
         yield "sends", about_all_next(row), Tone.MUTED, None
     else:
@@ -86,84 +86,86 @@ def _told(tell: ScheduleTelling) -> Iterator[tuple[str, str, Tone | None, Target
         named = TaskFilter((Term("name", (Glob.literal(definition.target),)),))
         target = ShowTasks(named.text) if definition.kind == "task" else None
         yield "sends", f"{sends(definition)}{queue}", Tone.ACCENT if target else None, target
-        yield "served by", _served(tell), None if row.schedulers else Tone.WARNING, None
-    for number_of, action in enumerate(tell.story.audit[:_MOST_ACTIONS]):
+        yield "served by", _served(context), None if row.schedulers else Tone.WARNING, None
+    for number_of, action in enumerate(context.story.audit[:_MOST_ACTIONS]):
         label = "actions" if not number_of else ""
         by = f"{action.verb} by {action.os_user or '?'}@{action.os_host or '?'}"
         what = by if action.outcome == "applied" else f"{by}: {action.outcome}, {action.detail or ''}"
-        yield label, f"{what}, {moment_text(action.acted_at, now, tell.zone)}", Tone.MUTED, None
+        yield label, f"{what}, {moment_text(action.acted_at, now, context.zone)}", Tone.MUTED, None
 
 
-def _state(tell: ScheduleTelling) -> str:
+def _state(context: ScheduleContext) -> str:
     """`scheduled, next run at 12:04:31Z; its last run ended with TIMEOUT`."""
-    row, now = tell.row, tell.now
+    row, now = context.row, context.now
     standing, said = row.standing(now), note(row, now, ticking)
     if standing is Standing.PAUSED:
         return said
     if standing is Standing.OVERDUE:
         return f"overdue: {said}"
     at = "due now" if row.next_run_at is None or row.next_run_at <= now else ""
-    at = at or f"next run at {moment_text(row.next_run_at, now, tell.zone)}"
+    at = at or f"next run at {moment_text(row.next_run_at, now, context.zone)}"
     if row.last is not None and said and said == row.last.error_code:
         said = f"its last run ended with {said}"
     return "; ".join(filter(None, (f"{standing}, {at}", said)))
 
 
-def _served(tell: ScheduleTelling) -> str:
+def _served(context: ScheduleContext) -> str:
     """The schedulers that serve it; if none does, the one that did so last."""
-    if living := [one.name for one in tell.story.schedulers if one.lives(tell.now)]:
+    if living := [one.name for one in context.story.schedulers if one.lives(context.now)]:
         return ", ".join(living)
-    if not tell.story.schedulers:
+    if not context.story.schedulers:
         return "no scheduler: horsies scheduler MODULE starts one"
-    last = max(tell.story.schedulers, key=lambda one: one.seen_at)
-    return f"no scheduler; {last.name} did, which was seen {age(tell.now - last.seen_at)} ago"
+    last = max(context.story.schedulers, key=lambda one: one.seen_at)
+    return f"no scheduler; the last one, {last.name}, was seen {age(context.now - last.seen_at)} ago"
 
 
 # The next runs.
 
 
-def _next(tell: ScheduleTelling, width: int) -> Section:
-    row = tell.row
-    planned = next_runs(row, tell.now, NEXT_RUNS)
-    there = _zone_that_differs(tell, planned)
-    lines = [Line(("all", part), spans) for part, spans in enumerate(_about_all(tell, width))]
+def _next(context: ScheduleContext, width: int) -> Section:
+    row = context.row
+    planned = next_runs(row, context.now, NEXT_RUNS)
+    there = _zone_that_differs(context, planned)
+    lines = [Line(("all", part), spans) for part, spans in enumerate(_about_all(context, width))]
     for place, run in enumerate(planned):
-        spans = cut_spans(tuple(_planned(tell, planned, place, there)), width, tell.glyphs)
+        spans = cut_spans(tuple(_planned(context, planned, place, there)), width, context.glyphs)
         lines.append(Line(run.at, spans))
     if not planned:
-        lines.append(Line("none", (Span("it never comes due again", Tone.WARNING),)))
+        lines.append(Line("none", (Span("it is never due again", Tone.WARNING),)))
     zone = "" if row.definition is None else row.definition.timezone
     return Section("next", "next runs", tuple(lines), zone)
 
 
-def _zone_that_differs(tell: ScheduleTelling, planned: tuple[NextRun, ...]) -> tzinfo | None:
+def _zone_that_differs(context: ScheduleContext, planned: tuple[NextRun, ...]) -> tzinfo | None:
     """The zone of the schedule, if its clocks show another time than the operator's."""
-    if tell.row.definition is None:
+    if context.row.definition is None:
         return None
-    zone = zone_named(tell.row.definition.timezone)
-    differs = any(run.at.astimezone(zone).utcoffset() != run.at.astimezone(tell.zone).utcoffset() for run in planned)
+    zone = zone_named(context.row.definition.timezone)
+    differs = any(run.at.astimezone(zone).utcoffset() != run.at.astimezone(context.zone).utcoffset() for run in planned)
     return zone if differs else None
 
 
-def _about_all(tell: ScheduleTelling, width: int) -> Iterator[Spans]:
-    if tell.row.definition is not None and (about := about_all_next(tell.row)):
-        yield from wrapped(about, width, Tone.WARNING, tell.glyphs)
+def _about_all(context: ScheduleContext, width: int) -> Iterator[Spans]:
+    if context.row.definition is not None and (about := about_all_next(context.row)):
+        yield from wrapped(about, width, Tone.WARNING, context.glyphs)
 
 
-def _planned(tell: ScheduleTelling, planned: tuple[NextRun, ...], place: int, there: tzinfo | None) -> Iterator[Span]:
-    run, now = planned[place], tell.now
+def _planned(
+    context: ScheduleContext, planned: tuple[NextRun, ...], place: int, there: tzinfo | None
+) -> Iterator[Span]:
+    run, now = planned[place], context.now
     seconds = any(one.at.second for one in planned)
     left = "now" if run.at <= now else ticking(run.at - now)
-    if tell.row.paused_at is not None:
+    if context.row.paused_at is not None:
         left = ""
-    shown = Tone.MUTED if run.is_skipped or tell.row.paused_at is not None else None
+    shown = Tone.MUTED if run.is_skipped or context.row.paused_at is not None else None
     yield Span(f"{left:>{LENGTH_WIDTH}}  ", shown)
-    yield Span(clock_text(run.at, tell.zone, seconds=seconds), shown)
+    yield Span(clock_text(run.at, context.zone, seconds=seconds), shown)
     if there is not None:
-        same_day = run.at.astimezone(there).date() == run.at.astimezone(tell.zone).date()
+        same_day = run.at.astimezone(there).date() == run.at.astimezone(context.zone).date()
         yield Span("  " + clock_text(run.at, there, seconds=seconds, day="" if same_day else "%a"), Tone.MUTED)
-    if about := about_next(tell.row, run, now):
-        yield words(f"  {about}", Tone.WARNING, tell.glyphs)
+    if about := about_next(context.row, run, now):
+        yield words(f"  {about}", Tone.WARNING, context.glyphs)
 
 
 # The past runs.
@@ -178,34 +180,34 @@ class _Scale:
     seconds: bool
 
 
-def _past(tell: ScheduleTelling, width: int) -> Section:
-    runs = tell.story.row.runs
+def _past(context: ScheduleContext, width: int) -> Section:
+    runs = context.story.row.runs
     if not runs:
         return Section(RUNS, "past runs", (Line("", (Span("it has not run yet", Tone.MUTED),)),))
     failed = sum(run.failed for run in runs)
-    more = f"{number(failed)} of {number(len(runs))} failed" if failed else f"{number(tell.row.run_count)} in all"
-    scale = _scale(tell, runs, width)
-    each = [(run, cut_spans(tuple(_run(tell, run, scale)), width, tell.glyphs)) for run in runs]
-    lines = (*_strips(tell, runs, width), *(Line(run.slot, spans, target_of(run)) for run, spans in each))
+    more = f"{number(failed)} of {number(len(runs))} failed" if failed else f"{number(context.row.run_count)} in all"
+    scale = _scale(context, runs, width)
+    each = [(run, cut_spans(tuple(_run(context, run, scale)), width, context.glyphs)) for run in runs]
+    lines = (*_strips(context, runs, width), *(Line(run.slot, spans, target_of(run)) for run, spans in each))
     return Section(RUNS, "past runs", lines, more)
 
 
-def _scale(tell: ScheduleTelling, runs: tuple[ScheduleRun, ...], width: int) -> _Scale:
+def _scale(context: ScheduleContext, runs: tuple[ScheduleRun, ...], width: int) -> _Scale:
     # The slot of a run that an operator ordered is the time of the order.
     seconds = any(run.slot.second and run.ordered_by is None for run in runs)
     about = max(sum(len(text) + 1 for text in _about(run) if text) for run in runs)
-    at = len(clock_text(runs[0].slot, tell.zone, seconds=seconds, day="%d %b"))
+    at = len(clock_text(runs[0].slot, context.zone, seconds=seconds, day="%d %b"))
     taken = _STATE + at + LENGTH_WIDTH + 3 + about
-    longest = max((took for run in runs if (took := run.duration(tell.now)) is not None), default=timedelta())
+    longest = max((took for run in runs if (took := run.duration(context.now)) is not None), default=timedelta())
     return _Scale(longest, max(min(width - taken, _BAR), _LEAST_BAR), seconds)
 
 
-def _strips(tell: ScheduleTelling, runs: tuple[ScheduleRun, ...], width: int) -> Iterator[Line]:
+def _strips(context: ScheduleContext, runs: tuple[ScheduleRun, ...], width: int) -> Iterator[Line]:
     """The durations as bars above the outcomes: a place for each run, the newest at the right."""
     shown = runs[: max(width - _LABEL, 1)]
-    seconds = [took.total_seconds() if (took := run.duration(tell.now)) else None for run in reversed(shown)]
-    bars = spark(seconds, len(seconds), ascii_only=tell.glyphs.ascii)
-    signs, tones = strip(shown, tell.glyphs)
+    seconds = [took.total_seconds() if (took := run.duration(context.now)) else None for run in reversed(shown)]
+    bars = spark(seconds, len(seconds), ascii_only=context.glyphs.ascii)
+    signs, tones = strip(shown, context.glyphs)
     yield Line("durations", (Span("duration".ljust(_LABEL), Tone.MUTED), *_toned(bars, tones)))
     yield Line("outcomes", (Span("outcome".ljust(_LABEL), Tone.MUTED), *_toned(signs, tones)))
 
@@ -214,20 +216,20 @@ def _toned(signs: str, tones: tuple[Tone | None, ...]) -> Spans:
     return tuple(Span(one, shown) for one, shown in zip(signs, tones, strict=True))
 
 
-def _run(tell: ScheduleTelling, run: ScheduleRun, scale: _Scale) -> Iterator[Span]:
+def _run(context: ScheduleContext, run: ScheduleRun, scale: _Scale) -> Iterator[Span]:
     shown = state_tone(run.state)
-    state = tell.glyphs.state_text(run.state)
+    state = context.glyphs.state_text(run.state)
     yield Span(state + " " * max(_STATE - cell_len(state), 0), shown)
-    at = clock_text(run.slot, tell.zone, seconds=scale.seconds, day="%d %b")
+    at = clock_text(run.slot, context.zone, seconds=scale.seconds, day="%d %b")
     yield Span(at, None if target_of(run) else Tone.MUTED)
-    took = run.duration(tell.now)
+    took = run.duration(context.now)
     text = length(took) if run.ended_at is not None else ticking(took)
     yield Span(f"  {text:>{LENGTH_WIDTH}} ")
     places = 0 if took is None else max(round(scale.bar * (took / scale.longest)) if scale.longest else 0, 1)
-    yield Span(tell.glyphs.stroke * places + " " * (scale.bar - places), shown)
+    yield Span(context.glyphs.stroke * places + " " * (scale.bar - places), shown)
     error, by = _about(run)
-    yield words(f" {error}" if error else "", Tone.FAILED, tell.glyphs)
-    yield words(f" {by}" if by else "", Tone.MUTED, tell.glyphs)
+    yield words(f" {error}" if error else "", Tone.FAILED, context.glyphs)
+    yield words(f" {by}" if by else "", Tone.MUTED, context.glyphs)
 
 
 def _about(run: ScheduleRun) -> tuple[str, str]:

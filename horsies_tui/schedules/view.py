@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual import on
@@ -17,7 +18,7 @@ from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.schedules.columns import SCHEDULE_COLUMNS, SORT_HELP, SORT_WORDS, ScheduleSort, in_order
-from horsies_tui.schedules.document import RUNS, ScheduleTelling, document, reading, target_of
+from horsies_tui.schedules.document import RUNS, ScheduleContext, document, reading, target_of
 from horsies_tui.schedules.feed import SchedulesFeed, SchedulesSnapshot
 from horsies_tui.schedules.words import empty, schedulers, summary
 from horsies_tui.story.lines import OpenTask, OpenWorkflow, ShowTasks
@@ -27,8 +28,8 @@ from horsies_tui.widgets.chips_line import ChipsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import FilteredView, capped, set_height
-from horsies_tui.widgets.steady_order import SteadyOrder, as_before
+from horsies_tui.widgets.rows_view import LIST_STEP, FilteredView, capped, in_steps, set_height
+from horsies_tui.widgets.steady_order import SteadyOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,8 +48,6 @@ _TICK_S: Final = 1.0
 _LOW: Final = 30
 """A screen with fewer lines is a low one."""
 _LEAST_STORY: Final = 16
-_LIST_STEP: Final = 4
-"""The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 PLACEHOLDER: Final = f"filter, as in {SCHEDULES.example}"
 _SORTS: Final = tuple(Item(sort, SORT_WORDS[sort], *SORT_HELP[sort]) for sort in ScheduleSort)
 _OF_THE_LIST: Final = frozenset({"filter", "sort", "columns"})
@@ -321,11 +320,9 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         rows = matching_schedules(self._filter, self._snapshot.rows, now)
         moment = self.console.link.clock.monotonic()
         busy = self._busy or self._opened is not None or bool(self._table.marks)
-        if self._order.keeps(moment, busy=busy, moves=self._sort.moves):
-            return as_before(rows, [row.id for row in self._shown], lambda new: in_order(new, self._sort, now))
-        if rows:
-            self._order.sorted(moment)
-        return in_order(rows, self._sort, now)
+        moves = self._sort.moves
+        order = partial(in_order, sort=self._sort, now=now)
+        return self._order.arranged(rows, self._shown, order, moment, busy=busy, moves=moves)
 
     def _summarise(self, now: datetime) -> None:
         found = self._snapshot.found
@@ -348,8 +345,8 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         """A short list leaves its lines to the story."""
         height = None
         if not self.has_class("-low", "-empty", "-opened"):
-            lines = -(-(len(self._shown) + 1) // _LIST_STEP) * _LIST_STEP
-            height = max(min(lines, self.size.height - 2 - _LEAST_STORY), 2 * _LIST_STEP)
+            lines = in_steps(len(self._shown) + 1)
+            height = max(min(lines, self.size.height - 2 - _LEAST_STORY), 2 * LIST_STEP)
         set_height(self._table, height)
 
     def _show_story(self) -> None:
@@ -363,7 +360,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
             return
         row = next((row for row in self._snapshot.rows if row.name == name), story.row)
         zone = zone_of(utc=self.console.utc)
-        self._story.put(document(ScheduleTelling(story, row, self._now, self._glyphs, zone), width))
+        self._story.put(document(ScheduleContext(story, row, self._now, self._glyphs, zone), width))
 
     def _tick(self) -> None:
         if self.shown and (self.console.link.status.is_up or self._snapshot.found is None):

@@ -1,4 +1,4 @@
-"""Texts about schedules: their standing, their next run, the sums of all of them, and why the list is empty."""
+"""Texts about schedules: their state, their next run, the sums of all of them, and why the list is empty."""
 
 from __future__ import annotations
 

@@ -255,7 +255,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.options = replace(self.options, filter=filter_text, task_id=None, clusters=())
         self.footer.message_over()
         await self._session.stop()
-        self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
+        options = f"--context {context.shown_name}"
+        self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context, options))
         self._session.start()
         await self.stage.use(self.link)
 

@@ -13,7 +13,7 @@ from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.story.view import StoryView
 from horsies_tui.view import SnapshotT
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import RowsView, set_height
+from horsies_tui.widgets.rows_view import LIST_STEP, RowsView, in_steps, set_height
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,21 +30,19 @@ WIDE: Final = 160
 """From this terminal width on the story stands beside the list."""
 HIGH: Final = 50
 """From this height on it stands below the list of a narrower terminal."""
-_LIST_STEP: Final = 4
-"""The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 REST_S: Final = 0.12
 """The cursor must have rested so long before the story of its row is read: a key that is held repeats every 30 ms."""
 
 
 class Subject(NamedTuple):
-    """Whose story is shown: `kind` is that of one of the pane's stories."""
+    """The row whose story is shown; `kind` is a key of the pane's stories."""
 
     kind: str
     id: str
 
 
 class StoryPane(Container):
-    """The stories of one list, of which one is shown; each is made when its first row is looked at."""
+    """The stories of one list, of which one is shown; each is made when the cursor first rests on such a row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("detail.previous_row", "detail.next_row")]
     DEFAULT_CSS = """
@@ -217,7 +215,7 @@ class WithStory(RowsView[SnapshotT]):
         self.console.stories = not self.console.stories
         if not (self._is_wide or self._is_high):
             room = f"from {WIDE} columns on, or below it from {HIGH} lines on"
-            self.console.say(f"enter opens the story; it stands beside the list {room}")
+            self.console.say(f"enter opens the story; it is shown beside the list {room}")
         elif not self.console.stories:
             self.console.say("the list alone; `story = false` in the config file keeps it so")
         self._place_story()
@@ -291,8 +289,7 @@ class WithStory(RowsView[SnapshotT]):
         """Below a short list the story has more than its half."""
         height = None
         if self.has_class("-story-below"):
-            lines = -(-(len(self._table.rows) + 1) // _LIST_STEP) * _LIST_STEP
-            height = min(max(lines, 2 * _LIST_STEP), self.app.size.height // 2)
+            height = min(max(in_steps(len(self._table.rows) + 1), 2 * LIST_STEP), self.app.size.height // 2)
         set_height(self._table, height)
 
     def _scroll(self, pages: int) -> None:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from horsies_tui.view import ConsoleView, Feed, SnapshotT
+from horsies_tui.view import ConsoleView, SnapshotT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.timer import Timer
 
+    from horsies_tui.feed.loop import StoryFeed
+
 _PATIENCE_S: Final = 0.3
 """The previous story stays on the screen this long, so that stepping through a list does not flicker."""
-
-
-class StoryFeed(Feed, Protocol):
-    """The feed of a story."""
-
-    def pause(self) -> None:
-        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
-
-    def resume(self, text: str) -> None:
-        """Go on with what was read before the pause."""
 
 
 class Companion(ConsoleView[SnapshotT]):
@@ -46,20 +38,20 @@ class Companion(ConsoleView[SnapshotT]):
     def look_at(self, row_id: str) -> None:
         """Show the story of this row; the same row again keeps its place."""
         if row_id == self._asked:
-            cast("StoryFeed", self.feed).resume(row_id)
+            cast("StoryFeed[Any]", self.feed).resume(row_id)
         else:
             self.open(row_id)
 
     def pause(self) -> None:
         """Read nothing until the next `look_at`; an answer that is under way is dropped."""
-        cast("StoryFeed", self.feed).pause()
+        cast("StoryFeed[Any]", self.feed).pause()
 
     def _keep_former(self) -> None:
         """Another story was requested: the present one stays until it is read, or for a moment."""
         if self._slow is None:
-            self._slow = self.set_timer(_PATIENCE_S, self._lose_patience)
+            self._slow = self.set_timer(_PATIENCE_S, self._leave_former)
 
-    def _lose_patience(self) -> None:
+    def _leave_former(self) -> None:
         if self.BESIDE:
             self.add_class("-old")
         else:

@@ -187,14 +187,6 @@ class StoryView(LineView, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         self.post_message(self.Resized(self))
 
-    def on_focus(self, event: events.Focus) -> None:
-        super().on_focus(event)
-        self._focus_changed()
-
-    def on_blur(self, event: events.Blur) -> None:
-        super().on_blur(event)
-        self._focus_changed()
-
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._wheel(_WHEEL_ROWS)

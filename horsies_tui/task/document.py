@@ -9,7 +9,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import Band, Line, OpenTask, Section
 from horsies_tui.story.page import side_by_side, widths
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
-from horsies_tui.task.facts import by_hand, links, output, progress, why
+from horsies_tui.task.facts import links, operator_actions, output, progress, why
 from horsies_tui.task.heartbeats import heartbeats
 from horsies_tui.task.timeline import timeline
 
@@ -33,7 +33,7 @@ def document(context: StoryContext, width: int) -> Document:
     bands = [*course(context, width), *texts(context.payload, width, context.glyphs)]
     if (written := output(context, width)) is not None:
         bands.append(Band((written,)))
-    bands += side_by_side((by_hand(context, columns[0]), links(context, columns[-1])), columns)
+    bands += side_by_side((operator_actions(context, columns[0]), links(context, columns[-1])), columns)
     if context.payload is not None and context.payload.options is not None:
         bands.append(Band((_payload_section(context.payload.options, OPTIONS, "options", width, context.glyphs),)))
     return tuple(bands)
@@ -65,14 +65,14 @@ def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]
     yield from side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
-def _payload_section(told: PayloadPart | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
-    if told is None:
+def _payload_section(part: PayloadPart | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
+    if part is None:
         return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
-    lines = told.tree.lines(width, glyphs)
-    if told.note:
-        note = cut_spans((words(f"{glyphs.ellipsis} {told.note}", Tone.WARNING, glyphs),), width, glyphs)
+    lines = part.tree.lines(width, glyphs)
+    if part.note:
+        note = cut_spans((words(f"{glyphs.ellipsis} {part.note}", Tone.WARNING, glyphs),), width, glyphs)
         lines = (*lines, Line("note", note))
-    return Section(key, told.title, lines)
+    return Section(key, part.title, lines)
 
 
 def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
@@ -89,7 +89,7 @@ def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs, *, existed: bo
     """Shown if there is no task: the reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
     if existed:
-        text = f"The row of task {snapshot.text} is gone: retention deletes what ended long ago."
+        text = f"Task {snapshot.text} was deleted: retention deletes tasks that ended long ago."
     if snapshot.error is not None:
         text = snapshot.error
     elif snapshot.loading:

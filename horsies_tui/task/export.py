@@ -106,11 +106,11 @@ class Exporter:
         self._masks = masks
         self._glyphs = glyphs
 
-    def take_text(self, text: str) -> None:
+    def copy_text(self, text: str) -> None:
         if not copy(self._view, text, _size(text)):
             self._view.console.say_error(f"{_size(text)} is more than a terminal's clipboard takes; y offers a file")
 
-    def take_task(self, detail: TaskDetail, why: Why | None) -> None:
+    def copy_task(self, detail: TaskDetail, why: Why | None) -> None:
         self._view.run_worker(self._copy(detail, why), group="take", exclusive=True)
 
     def read_outside(self, detail: TaskDetail, why: Why | None, part: str, *, pager: bool) -> None:
@@ -151,7 +151,7 @@ class Exporter:
         try:
             whole = await whole_task(console.link, detail.row.id) if is_cut(detail) else detail
             if whole is None:
-                raise HorsiesError("the task is gone: it was deleted a moment ago")
+                raise HorsiesError("the task was deleted a moment ago")
             text = await asyncio.to_thread(story_json, whole, why, self._masks)
             await asyncio.to_thread(write_new, path, text)
         except HorsiesError as error:

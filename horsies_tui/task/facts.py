@@ -32,7 +32,7 @@ _LONGEST_BAR: Final = 60
 
 
 _LINES_SHOWN: Final = 6
-"""Of the output of the newest attempt, until it is unfolded. A line of text is cut at the width of the screen."""
+"""Lines of the newest attempt's output that are shown before it is unfolded; longer lines are cut at the width."""
 
 
 def head(context: StoryContext, width: int) -> tuple[Line, ...]:
@@ -112,8 +112,8 @@ def progress(context: StoryContext, width: int) -> Section | None:
     run, usual = row.run(now), context.detail.usual
     if row.status == "RUNNING" and run is not None and usual is not None:
         late = Tone.WARNING if run.total_seconds() > usual.p95_s else None
-        told = (Span(ticking(run), late), Span(f" of usually {usual_words(usual)}", Tone.MUTED))
-        lines.append(Line("usual", cut_spans(told, width, glyphs)))
+        ran = (Span(ticking(run), late), Span(f" of usually {usual_words(usual)}", Tone.MUTED))
+        lines.append(Line("usual", cut_spans(ran, width, glyphs)))
     return Section("progress", "progress", tuple(lines)) if lines else None
 
 
@@ -158,7 +158,7 @@ def _output_of(attempt: Attempt, newest: bool, context: StoryContext, width: int
         yield Line((attempt.attempt, number), cut_spans(spans, width, glyphs))
 
 
-def by_hand(context: StoryContext, width: int) -> Section:
+def operator_actions(context: StoryContext, width: int) -> Section:
     lines = tuple(
         Line((row.id, number), spans)
         for row in context.detail.audit
@@ -206,15 +206,18 @@ def _links(context: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
         yield "rerun as", shown(copy), OpenTask(copy)
     if row.unique_key is not None:
         yield "unique", shown(row.unique_key), ShowTasks(f"unique:{quoted(row.unique_key)}")
-    alike = f"name:{quoted(row.name)}"
+    if row.duplicates is not None:
+        since = f", the last {ticking(context.detail.now - row.duplicates.last_at)} ago"
+        yield "swallowed", (*shown(row.duplicates.words), *shown(since, Tone.MUTED)), ShowTasks("dup:>0")
+    same_name = f"name:{quoted(row.name)}"
     if row.error_code is not None:
         yield (
             "similar",
             shown(f"{row.name} with {row.error_code}"),
-            ShowTasks(f"{alike} error:{quoted(row.error_code)}"),
+            ShowTasks(f"{same_name} error:{quoted(row.error_code)}"),
         )
     else:
-        yield "similar", shown(f"all {row.name}"), ShowTasks(alike)
+        yield "similar", shown(f"all {row.name}"), ShowTasks(same_name)
 
 
 def quoted(value: str) -> str:

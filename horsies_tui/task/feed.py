@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.operations.cluster import read_cluster
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, TaskDetail, task_detail
-from horsies_tui.feed.loop import Feed, Read
+from horsies_tui.feed.loop import Read, StoryFeed
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 from horsies_tui.feed.recorded import Part
 
@@ -51,8 +51,8 @@ class _Story:
     settings: RecoveryConfig
 
 
-class DetailFeed(Feed[DetailSnapshot]):
-    """Publishes a snapshot on each change. Reads nothing until a task is requested."""
+class DetailFeed(StoryFeed[DetailSnapshot]):
+    """Publishes a snapshot on each change."""
 
     NAME = "detail"
 
@@ -62,7 +62,6 @@ class DetailFeed(Feed[DetailSnapshot]):
         """`exact`: only whole ids are requested."""
         super().__init__(link, publish, DetailSnapshot())
         self._exact = exact
-        self._text = ""
         self._settings: RecoveryConfig | None = None
         self._settings_at = 0.0
         self._pace = Pace(replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S)))
@@ -82,16 +81,6 @@ class DetailFeed(Feed[DetailSnapshot]):
         self._supersede()
         self.refresh()
         self._publish(text=text, detail=None, ambiguous=None, why=None, loading=True)
-
-    def pause(self) -> None:
-        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
-        self._text = ""
-        self._supersede()
-
-    def resume(self, text: str) -> None:
-        """Go on with what was read before the pause."""
-        self._text = text
-        self.refresh()
 
     def parts(self) -> tuple[Part, ...]:
         now, detail = self.snapshot, self.snapshot.detail

@@ -28,18 +28,18 @@ _LATE_BEATS: Final = 2
 """The configuration requires a threshold of more than two beats: a single late beat means nothing."""
 
 
-class Heard(Enum):
+class BeatState(Enum):
     """The state at one place of the strip."""
 
-    YES = auto()
-    NO = auto()
+    ON_TIME = auto()
+    LATE = auto()
     """No beat for longer than two intervals."""
     STALE = auto()
     """No beat for longer than the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beating:
+class Beats:
     """The beats of one execution, and its threshold."""
 
     role: str
@@ -56,27 +56,27 @@ class Beating:
         return max((*self.beats[-1:], self.begin))
 
 
-def strip(beating: Beating, width: int) -> tuple[Heard, ...]:
+def strip(known: Beats, width: int) -> tuple[BeatState, ...]:
     """At most `width` places of equal time from the beginning to the end, each at least one beat long."""
-    passed = max(beating.end - beating.begin, timedelta())
+    passed = max(known.end - known.begin, timedelta())
     if width <= 0:
         return ()
-    step = max(beating.every, passed / width, timedelta(milliseconds=1))
+    step = max(known.every, passed / width, timedelta(milliseconds=1))
     count = min(max(ceil(passed / step), 1), width)
-    ends = [min(beating.begin + step * (number + 1), beating.end) for number in range(count)]
-    return tuple(_heard(beating, end) for end in ends)
+    ends = [min(known.begin + step * (number + 1), known.end) for number in range(count)]
+    return tuple(_state_at(known, end) for end in ends)
 
 
-def _heard(beating: Beating, at: datetime) -> Heard:
+def _state_at(known: Beats, at: datetime) -> BeatState:
     """The state at this moment, by the time since the last beat. The start counts as a beat."""
-    before = bisect_right(beating.beats, at)
-    silent = at - max(beating.begin, *beating.beats[max(before - 1, 0) : before], beating.begin)
-    if silent > beating.stale_after:
-        return Heard.STALE
-    return Heard.NO if silent > _LATE_BEATS * beating.every else Heard.YES
+    before = bisect_right(known.beats, at)
+    silent = at - max(known.begin, *known.beats[max(before - 1, 0) : before], known.begin)
+    if silent > known.stale_after:
+        return BeatState.STALE
+    return BeatState.LATE if silent > _LATE_BEATS * known.every else BeatState.ON_TIME
 
 
-def beating(context: StoryContext) -> Beating | None:
+def beats_of(context: StoryContext) -> Beats | None:
     """The newest execution's beats; None if there is none, or if it ended without beats."""
     if not context.detail.executions:
         return None
@@ -87,7 +87,7 @@ def beating(context: StoryContext) -> Beating | None:
     begin, end = _bounds(context, newest)
     if begin is None or (not live and not beats):
         return None
-    return Beating(
+    return Beats(
         role="claimer" if claimed else "runner",
         beats=beats,
         begin=beats[0] if newest.cut and beats else begin,
@@ -116,7 +116,7 @@ def _threshold_ms(context: StoryContext) -> int:
 
 
 def heartbeats(context: StoryContext, width: int) -> Section | None:
-    known = beating(context)
+    known = beats_of(context)
     if known is None:
         return None
     newest = context.detail.executions[-1]
@@ -138,10 +138,10 @@ def _sender(context: StoryContext, runner: str | None) -> str:
     return place_of(worker_id, None, int(pid)) if name_of(worker_id) != worker_id and pid.isdecimal() else runner
 
 
-def _drawn(known: Beating, cut: bool, width: int, context: StoryContext) -> Spans:
+def _drawn(known: Beats, cut: bool, width: int, context: StoryContext) -> Spans:
     """One sign per place, with the threshold where the silence crossed it."""
     places = strip(known, width - 2)
-    crossed = places.index(Heard.STALE) if Heard.STALE in places else len(places)
+    crossed = places.index(BeatState.STALE) if BeatState.STALE in places else len(places)
     spans = [Span(context.glyphs.ellipsis, Tone.MUTED)] if cut else []
     spans += _runs(places[:crossed], context)
     if crossed < len(places):
@@ -149,11 +149,11 @@ def _drawn(known: Beating, cut: bool, width: int, context: StoryContext) -> Span
     return tuple(spans)
 
 
-def _runs(places: Sequence[Heard], context: StoryContext) -> Iterator[Span]:
+def _runs(places: Sequence[BeatState], context: StoryContext) -> Iterator[Span]:
     signs = {
-        Heard.YES: (context.glyphs.heart, Tone.GOOD),
-        Heard.NO: (context.glyphs.missed, Tone.WARNING),
-        Heard.STALE: (context.glyphs.missed, Tone.BAD),
+        BeatState.ON_TIME: (context.glyphs.heart, Tone.GOOD),
+        BeatState.LATE: (context.glyphs.missed, Tone.WARNING),
+        BeatState.STALE: (context.glyphs.missed, Tone.BAD),
     }
     start = 0
     for at in range(1, len(places) + 1):
@@ -163,7 +163,7 @@ def _runs(places: Sequence[Heard], context: StoryContext) -> Iterator[Span]:
             start = at
 
 
-def _words(known: Beating, context: StoryContext) -> Iterator[Spans]:
+def _words(known: Beats, context: StoryContext) -> Iterator[Spans]:
     silent = known.end - known.last
     late, stale = silent > _LATE_BEATS * known.every, silent > known.stale_after
     tone = Tone.BAD if stale else Tone.WARNING if late else None
@@ -175,17 +175,17 @@ def _words(known: Beating, context: StoryContext) -> Iterator[Spans]:
         yield (Span(f"none for {ticking(silent)}", tone),)
     yield (Span(f"stale after {span(known.stale_after.total_seconds())}", Tone.MUTED),)
     if known.live and stale:
-        yield (Span(_fate(known, context), Tone.BAD),)
+        yield (Span(_prediction(known, context), Tone.BAD),)
     elif known.live and late:
         yield (Span(f"stale in {ticking(known.stale_after - silent)}", Tone.WARNING),)
 
 
-def _fate(known: Beating, context: StoryContext) -> str:
+def _prediction(known: Beats, context: StoryContext) -> str:
     """What the next sweep does about a stale execution, by the newest worker's configuration."""
     requeues, fails = context.recovery.auto_requeue_stale_claimed, context.recovery.auto_fail_stale_running
     if known.role == "claimer":
-        return "stale: the next sweep requeues it" if requeues else "stale: nothing requeues it by itself"
-    return "stale: the next sweep ends it as WORKER_CRASHED" if fails else "stale: nothing ends it by itself"
+        return "stale: the next sweep requeues it" if requeues else "stale: no sweep requeues it"
+    return "stale: the next sweep ends it as WORKER_CRASHED" if fails else "stale: no sweep ends it"
 
 
 def _ms(number: int) -> timedelta:

@@ -61,16 +61,16 @@ class Lane:
 
 def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
     """Oldest first; each begins where the previous one ends. The last one reaches to the task's end, or to `now`."""
-    told: list[Lane] = []
+    found: list[Lane] = []
     previous: Attempt | None = None
     for attempt in detail.attempts:
         if previous is None and detail.earlier_attempts:
             begin = attempt.started_at
         else:
             between, begin = _between(detail, previous, attempt.started_at)
-            told += between
+            found += between
         claimed = _claimed_at(detail, attempt, begin)
-        told.append(
+        found.append(
             Lane(
                 (
                     *_before_start(detail, previous, begin, claimed, attempt.started_at),
@@ -81,7 +81,7 @@ def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
             )
         )
         previous = attempt
-    return (*told, *_present(detail, previous, now))
+    return (*found, *_present(detail, previous, now))
 
 
 def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Iterator[Lane]:
@@ -116,7 +116,7 @@ def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> t
         waited = _stretch(Phase.BACKOFF, previous.finished_at, min(due, until))
         return [Lane(tuple(waited), action=hurried, due=due, about=about)], min(due, until)
     requeued = _action_within(detail, previous.finished_at, until, ("requeue", "undo"))
-    if requeued is None or _by_hand(previous):
+    if requeued is None or _is_by_operator(previous):
         return [], previous.finished_at
     again = min(requeued.acted_at, until)
     return [Lane(tuple(_stretch(Phase.ENDED, previous.finished_at, again)), action=requeued)], again
@@ -166,10 +166,10 @@ def _stretch(phase: Phase, begin: datetime, end: datetime) -> Iterator[Stretch]:
 
 
 def _ended_by(detail: TaskDetail, attempt: Attempt) -> AuditRow | None:
-    return _action_at(detail, attempt.finished_at) if _by_hand(attempt) else None
+    return _action_at(detail, attempt.finished_at) if _is_by_operator(attempt) else None
 
 
-def _by_hand(attempt: Attempt) -> bool:
+def _is_by_operator(attempt: Attempt) -> bool:
     return (attempt.error_code or "").startswith("OPERATOR_")
 
 

@@ -76,7 +76,7 @@ class _Lines(RowTable[LookRow]):
 
 
 class LookSheet(Sheet[None]):
-    """Nothing is asked any more as soon as it is closed."""
+    """The worker is asked only while the sheet is open."""
 
     BINDINGS = bindings(Scope.SHEET)
     AUTO_FOCUS = "RowTable"
@@ -152,9 +152,7 @@ class LookSheet(Sheet[None]):
         elif self._kind == "stack" and found is not None:
             self._say(self._about(look, answer, found))
         else:
-            self._say(
-                f"{counted(len(self._output), 'line')}; it is followed" if self._output else "nothing written yet"
-            )
+            self._say(f"{counted(len(self._output), 'line')}; following" if self._output else "nothing written yet")
 
     def _take_output(self, found: Mapping[str, Any], now: datetime) -> None:
         """The newest line stays in view while the cursor is on it."""

@@ -27,7 +27,7 @@ _MOST_ATTEMPTS: Final = 6
 """Older attempts are folded: the newest matter most, and each line takes room from the error below."""
 _NUMBER: Final = 3
 _MOST_WORD_LINES: Final = 3
-"""Below the line of an attempt; all that was said of it is inside."""
+"""Lines below an attempt that are shown before it is unfolded; unfolded, all are shown."""
 _LEAST_BAR: Final = 22
 """The width of the two times of the axis below it."""
 _INDENT: Final = Span(" " * (_NUMBER + 2))
@@ -49,22 +49,22 @@ _LEGEND: Final = (
 
 
 def timeline(context: StoryContext, width: int) -> Section:
-    told = lanes(context.detail, context.now)
-    shown = told if EARLIER in context.open else _newest(told)
+    found = lanes(context.detail, context.now)
+    shown = found if EARLIER in context.open else _newest(found)
     bar = max(_LEAST_BAR, width * 2 // 5)
-    lines = [*_left_out(context, told, shown)]
+    lines = [*_left_out(context, found, shown)]
     for lane, drawn in zip(shown, _bars(shown, bar, context), strict=True):
         lines += _lane(lane, drawn, width, context)
     return Section(KEY, "timeline", (*lines, *_axis(shown, bar, width, context)))
 
 
-def _newest(told: tuple[Lane, ...]) -> tuple[Lane, ...]:
-    starts = [index for index, lane in enumerate(told) if lane.attempt is not None]
-    return told[starts[-_MOST_ATTEMPTS] :] if len(starts) > _MOST_ATTEMPTS else told
+def _newest(found: tuple[Lane, ...]) -> tuple[Lane, ...]:
+    starts = [index for index, lane in enumerate(found) if lane.attempt is not None]
+    return found[starts[-_MOST_ATTEMPTS] :] if len(starts) > _MOST_ATTEMPTS else found
 
 
-def _left_out(context: StoryContext, told: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
-    folded = sum(lane.attempt is not None for lane in told) - sum(lane.attempt is not None for lane in shown)
+def _left_out(context: StoryContext, found: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
+    folded = sum(lane.attempt is not None for lane in found) - sum(lane.attempt is not None for lane in shown)
     is_open = EARLIER in context.open
     if folded or is_open:
         sign = context.glyphs.unfolded if is_open else context.glyphs.folded

@@ -76,7 +76,7 @@ class DetailView(Companion[DetailSnapshot]):
         self._head = StoryHead(self._glyphs, id="head")
         self._story = StoryView(self._glyphs, beside=self.BESIDE, id="story")
         self._search = DetailSearch(self, self._story, self._show)
-        self._taker = Exporter(self, self._masks, self._glyphs)
+        self._exporter = Exporter(self, self._masks, self._glyphs)
         yield from (self._head, self._story)
 
     def on_mount(self) -> None:
@@ -162,7 +162,7 @@ class DetailView(Companion[DetailSnapshot]):
         self._look("output")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In a browser there is no terminal that another program could have."""
+        """No editor in a browser: it would open on the server."""
         return not (action == "editor" and self.app.is_web)
 
     def action_editor(self) -> None:
@@ -176,11 +176,11 @@ class DetailView(Companion[DetailSnapshot]):
         if detail is None:
             self.console.say("no task is open yet")
         else:
-            self._taker.read_outside(detail, self._snapshot.why, part, pager=pager)
+            self._exporter.read_outside(detail, self._snapshot.why, part, pager=pager)
 
     def action_copy(self) -> None:
         if self._snapshot.detail is not None:
-            self._taker.take_task(self._snapshot.detail, self._snapshot.why)
+            self._exporter.copy_task(self._snapshot.detail, self._snapshot.why)
 
     def action_copy_line(self) -> None:
         line, place = self._story.line, self._story.place
@@ -191,7 +191,7 @@ class DetailView(Companion[DetailSnapshot]):
             value = plain(tree.part(line.key).value)
         else:
             value = line.text.strip()
-        self._taker.take_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
+        self._exporter.copy_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
 
     # Messages from widgets.
 
@@ -253,7 +253,7 @@ class DetailView(Companion[DetailSnapshot]):
         if self._search.needle:
             self._search.step(step)
         else:
-            self.console.say("nothing was searched; / searches")
+            self.console.say("no search yet; / starts one")
 
     @on(DetailSearch.Done)
     def _show_matches(self, done: DetailSearch.Done) -> None:

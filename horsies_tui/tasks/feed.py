@@ -68,18 +68,18 @@ class _Load:
 class _Fresh:
     """What one refresh of the window read: a page, and by id the rows of the window that the page lacks.
 
-    `untold` are the ids of those rows.
+    `missing` are the ids of those rows.
     """
 
     page: TaskPage
-    untold: tuple[str, ...]
+    missing: tuple[str, ...]
     matching: tuple[TaskRow, ...]
     others: tuple[TaskRow, ...]
 
-    def put_into(self, window: RowWindow, part: Slice, *, at_rest: bool) -> None:
+    def put_into(self, window: RowWindow, part: Slice, *, idle: bool) -> None:
         window.refresh(part, self.page)
-        window.renew(self.untold, self.matching, self.others)
-        if at_rest:
+        window.renew(self.missing, self.matching, self.others)
+        if idle:
             window.replace(part, self.page)
 
 
@@ -134,7 +134,7 @@ class TaskFeed(Feed[TaskSnapshot]):
                 lambda: self._arguments.earliest_at,
             ),
         )
-        self._lets_in_now = False
+        self._shows_new_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
         self._further_from: Cursor | None = None
         """Where the last refresh stopped short of the range searched before; the next part to search again."""
@@ -204,7 +204,7 @@ class TaskFeed(Feed[TaskSnapshot]):
     def _to_newest(self) -> None:
         """Go to the start of the order. If the window begins there, rows from above are added and none is dropped."""
         if self._window.before is None and self._load is None and len(self._window):
-            self._lets_in_now = True
+            self._shows_new_now = True
             self.refresh()
         else:
             self._fetch(_Load("end", resets=True, keeps=True))
@@ -221,7 +221,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         return None if due is None else max(self._background_at, due[0])
 
     def _may_have_rows_above(self) -> bool:
-        return self._window.before is None and not self._lets_in
+        return self._window.before is None and not self._shows_new
 
     def _may_search_further(self) -> bool:
         return self._further_from is not None and self._rest.at(self._now())
@@ -231,8 +231,10 @@ class TaskFeed(Feed[TaskSnapshot]):
         return self._need.follow and self._window.before is None
 
     @property
-    def _lets_in(self) -> bool:
-        return self._window.before is None and (self._lets_in_now or (self._need.follow and self._rest.at(self._now())))
+    def _shows_new(self) -> bool:
+        return self._window.before is None and (
+            self._shows_new_now or (self._need.follow and self._rest.at(self._now()))
+        )
 
     def _rows_due_at(self) -> float:
         due = self._rows.due_at(told=self._link.listens)
@@ -290,16 +292,16 @@ class TaskFeed(Feed[TaskSnapshot]):
             self._window = RowWindow(self._need.sort)
         at_origin = replace(page, previous=load.origin) if load.edge == "end" else replace(page, next=load.origin)
         self._window.reset(at_origin)
-        self._further_from, self._lets_in_now = None, False
+        self._further_from, self._shows_new_now = None, False
 
     async def _read_rows(self) -> bool:
         window, wanted = self._window, self._conditions
-        part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
+        part = window.slice(None if self._follows else self._around, PAGE, from_start=self._shows_new)
         fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
-            fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
+            fresh.put_into(window, part, idle=self._shows_new or self._rest.at(self._now()))
             self._rows.often_s = LIST_EVERY_S if any(row.progress for row in fresh.page.rows) else None
-            self._lets_in_now = self._lets_in_now and not part.from_start
+            self._shows_new_now = self._shows_new_now and not part.from_start
             if self._further_from is None:
                 self._go_further(fresh.page)
         return fresh is not None
@@ -311,7 +313,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         part = window.slice_after(start, PAGE)
         fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and start == self._further_from and self._rest.at(self._now()):
-            fresh.put_into(window, part, at_rest=True)
+            fresh.put_into(window, part, idle=True)
             self._go_further(fresh.page)
         return fresh is not None
 
@@ -346,7 +348,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         )
         if page is None or window is not self._window or top != window.top:
             return page is not None
-        window.leave_unseen({*unseen, *(row.id for row in page.rows)}, more=page.previous is not None)
+        window.note_unseen({*unseen, *(row.id for row in page.rows)}, more=page.previous is not None)
         if page.reached is None or page.previous is None:
             return True
         self._searched_above = (top, page.previous)
@@ -375,7 +377,7 @@ class TaskFeed(Feed[TaskSnapshot]):
             at_start=window.before is None,
             at_end=window.after is None,
             searched=self._searched(),
-            loading=self._load is not None or self._lets_in_now,
+            loading=self._load is not None or self._shows_new_now,
             **changes,
         )
 
@@ -423,11 +425,11 @@ async def _usual(conn: Connection, names: frozenset[str]) -> Mapping[str, Usual]
 async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:
     """Does not change the window."""
     page = await task_page(conn, conditions, sort=window.sort, limit=part.limit, after=part.after)
-    untold = tuple(window.untold(part, page))
-    matching = await _by_ids(conn, conditions, untold)
+    missing = tuple(window.missing_from(part, page))
+    matching = await _by_ids(conn, conditions, missing)
     found = {row.id for row in matching}
-    others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in untold if task_id not in found))
-    return _Fresh(page, untold, matching, others)
+    others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in missing if task_id not in found))
+    return _Fresh(page, missing, matching, others)
 
 
 async def _by_ids(conn: Connection, conditions: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:

@@ -73,7 +73,9 @@ def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> T
         others = tuple(term for term in current.terms if term.key != name or term.negated)
         return TaskFilter((*others, Term(name, tuple(map(Glob.literal, named)))))
     if named:
-        raise NoSuchFilter(f"one filter cannot mean tasks with and tasks without a {name}; choose them one by one")
+        raise NoSuchFilter(
+            f"one filter cannot select tasks with and tasks without a {name}; choose one group at a time"
+        )
     if by != "error_code":
         raise NoSuchFilter(f"there is no filter for tasks without a {name}")
     # Groups of error codes count only tasks that ended badly, unless the filter names states.
@@ -84,7 +86,7 @@ def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> T
 def all_shown(current: TaskFilter, sort: Sort) -> TaskFilter:
     """The filter for every task that matches and that this order shows."""
     if not current.terms:
-        raise NoSuchFilter("there is no filter, and every task in the table is never meant: / makes one")
+        raise NoSuchFilter("without a filter this would choose every task in the table; set a filter first, with /")
     shown = states(current) & _SHOWN_BY.get(sort, EVERY_STATE)
     if not shown:
         raise NoSuchFilter("this order shows none of the tasks that the filter asks for; s chooses another")

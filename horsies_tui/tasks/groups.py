@@ -27,7 +27,7 @@ _WITHOUT: Final[Mapping[GroupBy, str]] = {
     "error_code": "without an error code",
     "task_name": "without a name",
     "queue_name": "without a queue",
-    "worker": "held by no worker yet",
+    "worker": "not claimed by a worker yet",
 }
 _BAR: Final = 10
 

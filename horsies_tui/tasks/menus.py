@@ -10,13 +10,13 @@ from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.query import FilterError, parse
 from horsies.query.values import Moment
 from horsies.views import Sort, StatisticsSort
-from horsies_tui.look.tones import state_tone
 from horsies_tui.look.units import date_and_time
 from horsies_tui.tasks.statistics import ORDER_WORDS
-from horsies_tui.tasks.words import SORT_WORDS, states_on
-from horsies_tui.widgets.counts_line import ORDER, counted
-from horsies_tui.widgets.menus import Item, PickOne, PickSome
+from horsies_tui.tasks.words import SORT_WORDS
+from horsies_tui.widgets.counts_line import ORDER
+from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.prompt import Prompt
+from horsies_tui.widgets.state_menu import state_menu
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from horsies.query import TaskFilter
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+    from horsies_tui.widgets.menus import PickSome
 
 NO_GROUPS: Final = "rows"
 STATISTICS: Final = "statistics"
@@ -54,23 +55,12 @@ _ORDER_LETTERS: Final = {
     StatisticsSort.BUSY: "b",
     StatisticsSort.NAME: "n",
 }
-_STATE_LETTERS: Final = {
-    "RUNNING": "r",
-    "CLAIMED": "c",
-    "PENDING": "p",
-    "RETRY": "t",
-    "FAILED": "f",
-    "INTERRUPTED": "i",
-    "EXPIRED": "x",
-    "CANCELLED": "n",
-    "COMPLETED": "d",
-}
+_STATE_LETTERS: Final = dict(zip(ORDER, "rcptfixnd", strict=True))
 _STATE_HELP: Final = {
     "PENDING": "due, or due later (status:scheduled)",
     "RETRY": "waits for its next try",
     "INTERRUPTED": "stopped at a shutdown, waits for a decision",
 }
-_COUNT_WIDTH: Final = 8
 _CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z)?", re.IGNORECASE)
 
 
@@ -99,20 +89,8 @@ def next_grouping(need: TaskNeed) -> str:
     return ids[(ids.index(grouping(need)) + 1) % len(ids)]
 
 
-def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> PickSome:
-    """With no state switched on any state matches, so one key and enter show a single state."""
-    found = snapshot.counts.states if snapshot.counts is not None else {}
-    items = [
-        Item(
-            state,
-            glyphs.state_text(state),
-            _STATE_LETTERS[state],
-            f"{counted(found.get(state)):>{_COUNT_WIDTH}}  {_STATE_HELP.get(state, '')}",
-            state_tone(state),
-        )
-        for state in ORDER
-    ]
-    return PickSome("States (none: any)", items, states_on(current), glyphs)
+def task_states_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> PickSome:
+    return state_menu(_STATE_LETTERS, snapshot.counts, current, glyphs, _STATE_HELP)
 
 
 def time_prompt(now: datetime, zone: tzinfo | None, glyphs: Glyphs) -> Prompt[datetime]:

@@ -10,7 +10,7 @@ from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, count, length, moment_text
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.steady_order import SteadyOrder, as_before
+from horsies_tui.widgets.steady_order import SteadyOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,10 +53,7 @@ class StatisticsList(RowTable[NameStatistics]):
             self._sorted_by = sort
             self._steady.renew()
         rows: tuple[NameStatistics, ...] = () if found is None else found.sorted_by(sort)
-        if self._steady.keeps(moment, busy=bool(self.marks), moves=True):
-            rows = as_before(rows, [row.id for row in self.rows], tuple)
-        elif found is not None:
-            self._steady.sorted(moment)
+        rows = self._steady.arranged(rows, self.rows, tuple, moment, busy=bool(self.marks), moves=True)
         self.show(rows, now=now, empty=empty)
 
 

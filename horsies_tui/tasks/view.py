@@ -30,7 +30,7 @@ from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.statistics import StatisticsList, no_statistics_words
 from horsies_tui.tasks.window import ASCENDING
-from horsies_tui.tasks.words import empty_words, extent_of, no_groups_words, tally, toggled
+from horsies_tui.tasks.words import empty_words, extent_of, no_groups_words, tally
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.intents import Intent
     from horsies_tui.widgets.row_table import Edge
+from horsies_tui.widgets.state_menu import toggled
 
 _TICK_S: Final = 0.125
 """Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
@@ -128,10 +129,10 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
     def on_unmount(self) -> None:
         if self.feed is not None:
             self.feed.stop()
-        self._let_go()
+        self._end_subscriptions()
 
     def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
-        self._let_go()
+        self._end_subscriptions()
         self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
         self._status_ends = link.on_status(lambda status: cast("None", self.post_message(self.LinkChanged(status))))
         feed = TaskFeed(link, publish)
@@ -250,12 +251,12 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._ask(sort=Sort(sort))
 
     def action_states(self) -> None:
-        menu = menus.state_menu(self._need.filter, self._snapshot, self._glyphs)
+        menu = menus.task_states_menu(self._need.filter, self._snapshot, self._glyphs)
         self._open_menu(menu, lambda states: self._use(of_states(self._need.filter, states)))
 
     def action_jump(self) -> None:
         if self._need.sort is Sort.WAITING:
-            self.console.say_error("these stand in the order of their priorities, not of time; s chooses another order")
+            self.console.say_error("this list is in the order of priorities, not of time; s chooses another order")
             return
 
         prompt = menus.time_prompt(self.console.link.clock.now(), zone_of(utc=self.console.utc), self._glyphs)
@@ -276,7 +277,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._all_that_match = True
         self._note()
         chosen = f"all that match {self._need.filter}, shown or not{before}"
-        self.console.say(f"{already}chosen: {chosen}; esc lets them go")
+        self.console.say(f"{already}chosen: {chosen}; esc clears the choice")
 
     def action_copy(self) -> None:
         """Copy the task's id, or the group's name."""
@@ -437,7 +438,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         if self._values is not None:
             self._values.refresh()
 
-    def _let_go(self) -> None:
+    def _end_subscriptions(self) -> None:
         if self._values is not None:
             self._values.stop()
         if self._status_ends is not None:

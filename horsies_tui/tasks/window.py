@@ -90,7 +90,7 @@ class RowWindow:
         self._put([self._line(row) for row in page.rows])
         self.before, self.after = page.previous, page.next
         self.unsettled = False
-        self.leave_unseen((), more=False)
+        self.note_unseen((), more=False)
 
     def extend(self, edge: Edge, page: TaskPage) -> None:
         """Add the page beyond an edge; rows that are too far from it on the other side are dropped."""
@@ -120,11 +120,11 @@ class RowWindow:
         """Whether the search has reached this place before."""
         return self.after is not None and not self._is_after(self.after, place)
 
-    def untold(self, part: Slice, page: TaskPage) -> list[str]:
+    def missing_from(self, part: Slice, page: TaskPage) -> list[str]:
         """Lines of the slice that the page lacks: changed, deleted, or beyond what the page reached."""
-        told = {row.id for row in page.rows}
+        read = {row.id for row in page.rows}
         lines = self._lines[part.first : part.last]
-        return [line.row.id for line in lines if line.row.id not in told]
+        return [line.row.id for line in lines if line.row.id not in read]
 
     def refresh(self, part: Slice, page: TaskPage) -> None:
         """Update contents from the page of a slice; every row keeps its place."""
@@ -138,7 +138,7 @@ class RowWindow:
             else:
                 self.unsettled = True
         if part.from_start:
-            self.leave_unseen(above, more=page.next is not None and len(above) == len(page.rows))
+            self.note_unseen(above, more=page.next is not None and len(above) == len(page.rows))
 
     def renew(self, ids: Iterable[str], matching: Iterable[TaskRow], others: Iterable[TaskRow]) -> None:
         """Update rows that were read by id: those that match the filter, and others that still exist."""
@@ -148,7 +148,7 @@ class RowWindow:
             line = self._lines[self._index[task_id]]
             self._renew(line, exist.get(task_id, line.row), matches=task_id in match)
 
-    def leave_unseen(self, ids: Iterable[str], *, more: bool) -> None:
+    def note_unseen(self, ids: Iterable[str], *, more: bool) -> None:
         """Note rows that precede the first one; `more`: there are others that have not been read."""
         self.unseen, self.more_unseen = frozenset(ids), more
 
@@ -157,22 +157,22 @@ class RowWindow:
 
         A page that ends before the first row does not cover it: rows that were found far back stay.
         """
-        told = {row.id for row in page.rows}
+        read = {row.id for row in page.rows}
         behind = self._behind(part, page.next)
         if page.reached is None and len(behind) in (0, len(self._lines) - part.first):
             # Either nothing follows a full page, or it covers no line and the rows in between are unknown.
             behind, self.after = [], page.next
         elif page.next is None or (self.after is not None and self._is_after(page.next, self.after)):
             self.after = page.next
-        stay = self._staying
+        stay = self._keeps_place
         lines = [
-            *(line for line in self._lines[: part.first] if line.row.id not in told and stay(line)),
+            *(line for line in self._lines[: part.first] if line.row.id not in read and stay(line)),
             *(self._line(row) for row in page.rows),
-            *(line for line in behind if line.row.id not in told and stay(line)),
+            *(line for line in behind if line.row.id not in read and stay(line)),
         ]
         self.unsettled = False
         if part.from_start:
-            self.leave_unseen((), more=False)
+            self.note_unseen((), more=False)
             self._put_first(lines)
         else:
             self._put_last(lines)
@@ -193,7 +193,7 @@ class RowWindow:
         if len(lines) > self._most:
             lines = lines[-self._most :]
             self.before = lines[0].place
-            self.leave_unseen((), more=False)
+            self.note_unseen((), more=False)
         self._put(lines)
 
     def _put(self, lines: list[_Line]) -> None:
@@ -212,9 +212,9 @@ class RowWindow:
         if row != line.row:
             line.row = row
         line.struck = not matches
-        self.unsettled = self.unsettled or not self._staying(line)
+        self.unsettled = self.unsettled or not self._keeps_place(line)
 
-    def _staying(self, line: _Line) -> bool:
+    def _keeps_place(self, line: _Line) -> bool:
         return not line.struck and line.place == cursor_of(line.row, self.sort)
 
     def _is_shown(self, row: TaskRow) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.query.keys import EVERY_STATE
-from horsies.query.sense import states
 from horsies.views import Sort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
@@ -17,7 +15,6 @@ from horsies_tui.widgets.counts_line import Tally
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
-    from horsies.query import TaskFilter
     from horsies.views import GroupBy, TaskCounts, TaskGroups
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
@@ -30,16 +27,6 @@ SORT_WORDS: Final = {
     Sort.RUNNING: "longest running",
     Sort.FINISHED: "ended last",
 }
-
-
-def states_on(current: TaskFilter) -> frozenset[str]:
-    """The states switched on in the menu; none if the filter names no states."""
-    return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
-
-
-def toggled(current: TaskFilter, state: str) -> frozenset[str]:
-    """The filter's states with this one switched; if any state matched, this one alone."""
-    return states_on(current) ^ {state} if states(current) != EVERY_STATE else frozenset({state})
 
 
 def tally(
@@ -106,7 +93,7 @@ def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> st
     if snapshot.filter_text:
         return f"No task matches. {_searched(snapshot)} esc clears the filter."
     if snapshot.sort in (Sort.NEWEST, Sort.OLDEST):
-        return "There are no tasks here yet.\nThey appear by themselves once they are sent; horsies demo shows some."
+        return "There are no tasks here yet.\nThis list shows them as soon as they are sent. horsies demo sends some."
     return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
 
 

@@ -140,12 +140,7 @@ class ChartGrid(LineView, can_focus=True):
     def on_resize(self) -> None:
         self._redraw()
 
-    def on_focus(self, event: events.Focus) -> None:
-        super().on_focus(event)
-        self._redraw()
-
-    def on_blur(self, event: events.Blur) -> None:
-        super().on_blur(event)
+    def _focus_changed(self) -> None:
         self._redraw()
 
     def on_click(self, event: events.Click) -> None:

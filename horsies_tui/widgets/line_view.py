@@ -89,7 +89,7 @@ class LineView(Widget):
         return Strip.join([strip.crop(0, begin), strip.crop(begin, end).apply_style(style), strip.crop(end)])
 
     # Textual refreshes a whole widget that gets or loses the focus: 17 kB for each `/` and `esc`, with no visible
-    # change. These three methods avoid that.
+    # change. These methods avoid that.
 
     def focus(self, scroll_visible: bool = True) -> Self:
         self.app.call_later(self._take_focus)
@@ -98,14 +98,19 @@ class LineView(Widget):
     def on_focus(self, event: events.Focus) -> None:
         event.prevent_default()
         self.has_focus = True
+        self._focus_changed()
         if isinstance(self.parent, Widget):
             self.parent.post_message(events.DescendantFocus(self))
 
     def on_blur(self, event: events.Blur) -> None:
         event.prevent_default()
         self.has_focus = False
+        self._focus_changed()
         if isinstance(self.parent, Widget):
             self.parent.post_message(events.DescendantBlur(self))
+
+    def _focus_changed(self) -> None:
+        """For subclasses that look different with the focus."""
 
     def _take_focus(self) -> None:
         if self.is_attached:

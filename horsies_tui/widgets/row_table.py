@@ -337,14 +337,6 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._redraw()
         self._post_edges(by_hand=False)
 
-    def on_focus(self, event: events.Focus) -> None:
-        super().on_focus(event)
-        self._focus_changed()
-
-    def on_blur(self, event: events.Blur) -> None:
-        super().on_blur(event)
-        self._focus_changed()
-
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self.move_to(self._view.cursor + _WHEEL_ROWS)

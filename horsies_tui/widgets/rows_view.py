@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
+LIST_STEP: Final = 4
+"""The height of a list grows by this many lines at a time: a layout sends the whole screen again."""
 _AHEAD: Final = timedelta(seconds=5)
 
 
@@ -173,6 +175,11 @@ class FilteredView(RowsView[SnapshotT]):
 def capped(now: datetime, read_at: datetime | None) -> datetime:
     """At most a little after the last read: on a frozen screen what is alive must not appear silent or overdue."""
     return now if read_at is None else min(now, read_at + _AHEAD)
+
+
+def in_steps(lines: int) -> int:
+    """The height of a list with so many lines."""
+    return -(-lines // LIST_STEP) * LIST_STEP
 
 
 def set_height(widget: Widget, height: int | None) -> None:

@@ -31,21 +31,36 @@ class SteadyOrder:
         """Sort at once: the operator has chosen another order or another filter."""
         self._sorted_at = None
 
-    def keeps(self, moment: float, *, busy: bool, moves: bool) -> bool:
-        """Whether the rows keep their places now. `busy`: rows are marked or a sheet is open; `moves`: the sort value
-        changes with each read."""
+    def arranged(
+        self,
+        rows: Iterable[RowT],
+        before: Sequence[RowT],
+        in_order: Callable[[Iterable[RowT]], tuple[RowT, ...]],
+        moment: float,
+        *,
+        busy: bool,
+        moves: bool,
+    ) -> tuple[RowT, ...]:
+        """The rows sorted, or in the places of those `before`.
+
+        `busy`: rows are marked or a sheet is open; `moves`: the sort value changes with each read.
+        """
+        if self._keeps(moment, busy=busy, moves=moves):
+            return _as_before(rows, [row.id for row in before], in_order)
+        found = in_order(rows)
+        if found:
+            self._sorted_at = moment
+        return found
+
+    def _keeps(self, moment: float, *, busy: bool, moves: bool) -> bool:
         if self._sorted_at is None:
             return False
         at_rest = moment - self._touched_at >= _REST_S and not busy
         due = not moves or moment - self._sorted_at >= _ORDER_EVERY_S
         return not (at_rest and due)
 
-    def sorted(self, moment: float) -> None:
-        """The rows have been sorted."""
-        self._sorted_at = moment
 
-
-def as_before(
+def _as_before(
     rows: Iterable[RowT], before: Sequence[str], in_order: Callable[[Iterable[RowT]], tuple[RowT, ...]]
 ) -> tuple[RowT, ...]:
     """Rows with the ids `before` keep their places; new ones follow, sorted."""

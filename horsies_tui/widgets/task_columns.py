@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.formatting import counted
 from horsies.views.workers import place_of
 from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
 from horsies_tui.look.progress import share_bar, steady_words
@@ -13,6 +14,7 @@ from horsies_tui.look.units import age, length, ticking
 
 if TYPE_CHECKING:
     from horsies.views import Progress, TaskRow
+    from horsies.views.duplicates import Duplicates
 
 _BAR: Final = 8
 _LATE_BEATS: Final = 2
@@ -72,14 +74,16 @@ def _beat(row: TaskRow, look: Look) -> Cell:
 
 
 def _error(row: TaskRow, look: Look) -> Cell:
-    """The error code, or that heartbeats are missing; of a task that runs, how far it is, or how long others took."""
+    """The error code, or that heartbeats are missing; of a task that runs, how far it is, or how long others took; else
+    how many sends it has swallowed."""
     silence = _silence(row, look)
     if silence is not None and _silence_tone(row, silence, look) is Tone.BAD:
         return Cell("no heartbeat", Tone.BAD)
     if row.progress is not None:
         return _progress(row.progress, look)
     if row.error_code is None:
-        return _usual(row, look)
+        told = _usual(row, look)
+        return told if told.text or row.duplicates is None else _duplicates(row.duplicates)
     return Cell(row.error_code, Tone.FAILED if row.status == "FAILED" else Tone.MUTED)
 
 
@@ -90,6 +94,10 @@ def _usual(row: TaskRow, look: Look) -> Cell:
         return EMPTY
     late = run.total_seconds() > usual.p95_s
     return Cell(f"usually {length(timedelta(seconds=usual.p50_s))}", Tone.WARNING if late else Tone.MUTED, brief="")
+
+
+def _duplicates(duplicates: Duplicates) -> Cell:
+    return Cell(counted(duplicates.sends, "duplicate"), Tone.MUTED, f"{duplicates.sends:,} dup")
 
 
 def _progress(progress: Progress, look: Look) -> Cell:

@@ -23,7 +23,7 @@ _NEARLY_FULL: Final = 90
 
 
 def _state(row: WorkerRow, look: Look) -> Cell:
-    shown = None if row.liveness is Liveness.ALIVE else tone(row)  # of 200 workers that are well, none needs a look
+    shown = None if row.liveness is Liveness.ALIVE else tone(row)  # no colour: a healthy worker needs no attention
     return Cell(f"{sign(row.liveness, look.glyphs)} {row.liveness}", shown, sign(row.liveness, look.glyphs))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.cli.exporting import workers_export
@@ -17,8 +18,8 @@ from horsies_tui.widgets.chips_line import ChipsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import FilteredView, capped, set_height
-from horsies_tui.widgets.steady_order import SteadyOrder, as_before
+from horsies_tui.widgets.rows_view import FilteredView, capped, in_steps, set_height
+from horsies_tui.widgets.steady_order import SteadyOrder
 from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
 from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, by_host, in_order
@@ -44,8 +45,6 @@ _LOW: Final = 30
 """A screen with fewer lines is a low one."""
 _STORY, _HELD = 10, 8
 """The least numbers of lines of the two lower parts."""
-_LIST_STEP: Final = 4
-"""The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 _LEAST_LIST: Final = 8
 _MOST_HELD: Final = 1 / 4
 """The largest share of the screen of the tasks that a worker holds."""
@@ -196,12 +195,11 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         story: int | None = None
         held: int | None = None
         if not (self.has_class("-low") or self._grouped or self._opened is not None):
-            lines = max(-(-(len(self._shown) + 1) // _LIST_STEP) * _LIST_STEP, _LEAST_LIST)
+            lines = max(in_steps(len(self._shown) + 1), _LEAST_LIST)
             room = self.size.height - 2  # the filter and the summary
             # As many lines as the busiest worker needs: they stay when the cursor goes to another one.
             most = max((row.in_flight for row in self._shown), default=0)
-            tasks = -(-(most + 1) // _LIST_STEP) * _LIST_STEP
-            held = min(max(tasks, _HELD), max(int(room * _MOST_HELD), _HELD))
+            held = min(max(in_steps(most + 1), _HELD), max(int(room * _MOST_HELD), _HELD))
             story = max(room - lines - held, _STORY)
         set_height(self._story, story)
         set_height(self._held, held)
@@ -218,11 +216,8 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         """Sorted only while the operator is idle, and by values that always change only every few seconds."""
         moment = self.console.link.clock.monotonic()
         busy = self._busy or bool(self._table.marks)
-        if self._order.keeps(moment, busy=busy, moves=self._sort.moves):
-            return as_before(rows, [row.id for row in self._shown], lambda new: in_order(new, self._sort))
-        if rows:
-            self._order.sorted(moment)
-        return in_order(rows, self._sort)
+        order = partial(in_order, sort=self._sort)
+        return self._order.arranged(rows, self._shown, order, moment, busy=busy, moves=self._sort.moves)
 
     def _summarise(self) -> None:
         rows = self._matching
@@ -260,7 +255,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:
             self._held_at = now
         replayed = self.console.link.playback is not None
-        unread = "What it held was not recorded." if replayed else "Reading what it holds…"
+        unread = "Its tasks were not recorded." if replayed else "Reading its tasks…"
         empty = unread if known is None else "It holds no task."
         self._held.show(held, now=self._held_at, empty=empty)
         self._held.marks &= {task.id for task in held}
@@ -275,10 +270,10 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if self._filter.terms:
             return f"No worker of {number(len(snapshot.rows))} matches. esc clears the filter."
         if snapshot.everyone:
-            return "No worker has written a snapshot here yet.\nhorsies worker MODULE:APP starts one."
+            return "No worker has stored a snapshot here yet.\nhorsies worker MODULE:APP starts one."
         return (
-            "No worker was here in the last hour, so nothing that waits will run.\n"
-            "horsies worker MODULE:APP starts one; w shows those of before."
+            "No worker was alive in the last hour, so waiting tasks do not run.\n"
+            "horsies worker MODULE:APP starts one; w shows older ones."
         )
 
     def _tick(self) -> None:

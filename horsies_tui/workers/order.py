@@ -48,11 +48,11 @@ SORT_WORDS: Final[Mapping[WorkerSort, str]] = {
 
 
 def _name(row: WorkerRow) -> tuple[Any, ...]:
-    return _as_people_count(row.name), row.id
+    return _natural(row.name), row.id
 
 
 @lru_cache(maxsize=4096)
-def _as_people_count(text: str) -> tuple[tuple[bool, int, str], ...]:
+def _natural(text: str) -> tuple[tuple[bool, int, str], ...]:
     """Numbers within a text are compared as numbers: web-2 comes before web-10."""
     return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _PARTS.split(text))
 

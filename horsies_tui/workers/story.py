@@ -108,17 +108,17 @@ class WorkerStory(LineView):
 
     def _lines_of(self, shown: Shown, width: int, height: int) -> list[Line]:
         title = self._title(shown, width)
-        told = facts(shown.row, shown.now, shown.zone, shown.recover_key)
+        known = facts(shown.row, shown.now, shown.zone, shown.recover_key)
         inner, left = width - 2 * _MARGIN, height - 1
         if width >= _BESIDE_FROM:
             words = (inner * 2 // 5 if width >= _WIDE else inner // 2) - 1
             parts = (
-                _padded(self._facts(told, words), left, words),
+                _padded(self._facts(known, words), left, words),
                 _padded(self._plots(shown, inner - words - 2, left), left, inner - words - 2),
             )
             return [title, *map(_framed, beside(parts, inner))]
         plotted = self._plots(shown, inner, min(max(left - 2, 0), _FEW))
-        return [title, *map(_framed, [*self._facts(told, inner)[: left - len(plotted)], *plotted])]
+        return [title, *map(_framed, [*self._facts(known, inner)[: left - len(plotted)], *plotted])]
 
     def _title(self, shown: Shown, width: int) -> Line:
         glyphs, row = self._glyphs, shown.row
@@ -130,10 +130,10 @@ class WorkerStory(LineView):
         edge = piece(glyphs.rule * 2 + " ", Tone.MUTED)
         return (edge, piece(f"{text} ", Tone.STRONG), piece(rule + window, Tone.MUTED))
 
-    def _facts(self, told: Sequence[Fact], width: int) -> list[Line]:
+    def _facts(self, known: Sequence[Fact], width: int) -> list[Line]:
         lines: list[Line] = []
         room = max(width - _LABEL, 1)
-        for fact in told:
+        for fact in known:
             label = fact.label
             # A worker's texts came from its host: control characters are removed.
             for text in textwrap.wrap(clean(self._glyphs.text(fact.text)), room, break_on_hyphens=False):
@@ -148,7 +148,7 @@ class WorkerStory(LineView):
         if shown.points is None or height < 1:
             return []
         if all(point.at is None for point in shown.points):
-            words = f"No snapshot of it in the last {shown.window}; ] looks further back."
+            words = f"It stored no snapshot in the last {shown.window}; ] looks further back."
             return [(Piece(fit(words, width, self._glyphs), width, (Tone.MUTED,)),)]
         every = charts(shown.points, shown.window)
         reading = self._reading(shown.points)

@@ -206,7 +206,7 @@ class WorkersView(WorkerList):
         """Show only the workers of this host."""
         message.stop()
         if not message.row_id:
-            self.console.say("these have told nothing of themselves: there is no filter for them")
+            self.console.say("these workers stored no snapshot: there is no filter for them")
             return
         others = tuple(term for term in self._filter.terms if term.key != "host" or term.negated)
         self._group(on=False)

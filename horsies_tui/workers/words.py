@@ -96,17 +96,19 @@ def note(row: WorkerRow, now: datetime) -> str:
         case Liveness.DIED if row.loss is not None:
             return row.loss.words() + (f"; still holds {held}" if row.in_flight else "")
         case Liveness.LOST | Liveness.STOPPED:
-            return "held nothing"
+            return "held no task"
         case Liveness.LATE if row.in_flight:
             return f"holds {held}"
         case Liveness.DRAINING if row.in_flight:
             return f"{held} to end first"
         case Liveness.DRAINING:
-            return f"empty since it drains{_by(row)}" if row.draining_since is not None else "empty, it stops"
+            return (
+                f"no task left, drained{_by(row)}" if row.draining_since is not None else "no task left, it is stopping"
+            )
     if row.snapshot is None:
-        return "it has written no snapshot yet"
+        return "no snapshot of it yet"
     if _snapshots_are_late(row, now) and row.silent(now).total_seconds() <= LATE_AFTER_S:
-        return "its snapshots are late, its tasks beat"
+        return "its snapshots are late, heartbeats of its tasks arrive"
     return " ".join(row.snapshot.queues)
 
 
@@ -118,7 +120,7 @@ def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
         case Liveness.LOST | Liveness.DIED:
             return f"no sign of life for {ticking(silent)}, lost after {GONE_AFTER_S:.0f}s; the last was {by} at {at}"
         case Liveness.STOPPED:
-            return f"its last snapshot, at {at}, said that it stops and holds nothing"
+            return f"its last snapshot, at {at}, said that it was stopping and held no task"
         case Liveness.LATE:
             return (
                 f"no sign of life for {ticking(silent)}, late after {LATE_AFTER_S:.0f}s; the last was {by}, "
@@ -126,10 +128,10 @@ def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
             )
     if row.seen_by == "snapshot":
         return f"its last snapshot is {ticking(silent)} old; one comes every {SNAPSHOT_EVERY_S:.0f}s"
-    told = row.snapshot
-    if told is None:
+    snapshot = row.snapshot
+    if snapshot is None:
         return f"{by} was seen {ticking(silent)} ago, though snapshots are missing: none came yet"
-    since = f"the last is {ticking(now - told.at)} old"
+    since = f"the last is {ticking(now - snapshot.at)} old"
     missing = f"though snapshots are missing: {since}" if _snapshots_are_late(row, now) else f"of its snapshots {since}"
     return f"{by} was seen {ticking(silent)} ago, {missing}"
 
@@ -144,8 +146,8 @@ def order(row: WorkerRow, now: datetime) -> str:
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
-    if row.snapshot is not None and row.snapshot.draining:
-        return "it stops, and claims nothing more" if row.lives else "it was about to stop"
+    if row.snapshot is not None and row.snapshot.draining and not row.snapshot.stopped:
+        return "it is stopping and claims no more tasks" if row.lives else "it was stopping"
     return ""
 
 
@@ -157,6 +159,8 @@ def in_flight(row: WorkerRow) -> str:
     """`7 running, 3 claimed; it has 8 processes`."""
     text = f"{number(row.running)} running, {number(row.claimed)} claimed"
     if row.snapshot is None:
+        return text
+    if row.snapshot.stopped:
         return text
     processes = row.snapshot.processes
     has = "had" if not row.lives else "has"
@@ -178,26 +182,26 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
                 f"recover now: {recover_key}; otherwise a sweep does it once each task is stale",
             )
         )
-    told = row.snapshot
-    if told is None:
+    snapshot = row.snapshot
+    if snapshot is None:
         return [*found, Fact("id", row.id, Tone.MUTED)]
     was = "was " if not row.lives else ""
-    children = "" if told.children_memory_mb is None else f", its children {megabytes(told.children_memory_mb)}"
-    percent = "" if told.memory_percent is None else f" ({told.memory_percent:.0f} % of the machine)"
-    cpu = "" if told.cpu_percent is None else f"cpu {told.cpu_percent:.0f} %, "
-    found.append(Fact("resources", f"{was}{cpu}memory {megabytes(told.memory_mb)}{percent}{children}"))
+    children = "" if snapshot.children_memory_mb is None else f", its children {megabytes(snapshot.children_memory_mb)}"
+    percent = "" if snapshot.memory_percent is None else f" ({snapshot.memory_percent:.0f} % of the machine)"
+    cpu = "" if snapshot.cpu_percent is None else f"cpu {snapshot.cpu_percent:.0f} %, "
+    found.append(Fact("resources", f"{was}{cpu}memory {megabytes(snapshot.memory_mb)}{percent}{children}"))
     found.append(Fact("queues", ", ".join(_queues(row)) or "none"))
     found.append(
         Fact(
             "process",
-            f"{told.hostname} pid {told.pid}, horsies {told.version or 'unknown'}, "
-            f"since {moment_text(told.started_at, now, zone)} ({age(now - told.started_at)})",
+            f"{snapshot.hostname} pid {snapshot.pid}, horsies {snapshot.version or 'unknown'}, "
+            f"since {moment_text(snapshot.started_at, now, zone)} ({age(row.up_until(now) - snapshot.started_at)})",
         )
     )
-    claims = f"at most {number(told.max_claim_per_worker)} tasks, {number(told.max_claim_batch)} at once"
-    cap = "" if told.cluster_wide_cap is None else f", {number(told.cluster_wide_cap)} in the whole cluster"
+    claims = f"at most {number(snapshot.max_claim_per_worker)} tasks, {number(snapshot.max_claim_batch)} at once"
+    cap = "" if snapshot.cluster_wide_cap is None else f", {number(snapshot.cluster_wide_cap)} in the whole cluster"
     found.append(Fact("capacity", claims + cap))
-    if settings := _settings(told):
+    if settings := _settings(snapshot):
         found.append(Fact("recovery", settings))
     return [*found, Fact("id", row.id, Tone.MUTED)]
 
@@ -208,14 +212,14 @@ def _death(loss: Loss, zone: tzinfo | None) -> str:
     return f"{loss.words(zone)}; acknowledged by {loss.acknowledged_by}"
 
 
-def _settings(told: Snapshot) -> str:
+def _settings(snapshot: Snapshot) -> str:
     """The thresholds of its sweeps: an alert leads here if they differ between workers."""
     words = {
         "runs are stale after {}": "running_stale_threshold_ms",
         "claims after {}": "claimed_stale_threshold_ms",
-        "it looks every {}": "check_interval_ms",
+        "it sweeps every {}": "check_interval_ms",
     }
-    known = ((text, told.recovery_config.get(key)) for text, key in words.items())
+    known = ((text, snapshot.recovery_config.get(key)) for text, key in words.items())
     return ", ".join(
         text.format(ticking(timedelta(milliseconds=value))) for text, value in known if isinstance(value, int | float)
     )
@@ -223,11 +227,11 @@ def _settings(told: Snapshot) -> str:
 
 def _queues(row: WorkerRow) -> Iterator[str]:
     """The queues in the order in which it claims from them, each with its limit."""
-    told = row.snapshot
-    if told is None:
+    snapshot = row.snapshot
+    if snapshot is None:
         return
-    for queue in sorted(told.queues, key=lambda queue: told.queue_priorities.get(queue, 0)):
-        cap = told.queue_max_concurrency.get(queue)
+    for queue in sorted(snapshot.queues, key=lambda queue: snapshot.queue_priorities.get(queue, 0)):
+        cap = snapshot.queue_max_concurrency.get(queue)
         yield f"{queue} (at most {cap})" if cap is not None else queue
 
 
@@ -264,5 +268,5 @@ def capacity(rows: Iterable[WorkerRow]) -> str:
 
 def memory(rows: Iterable[WorkerRow]) -> float:
     """Megabytes of all workers that are alive."""
-    told = (row.snapshot for row in rows if row.lives)
-    return sum(one.whole_memory_mb or 0.0 for one in told if one is not None)
+    snapshot = (row.snapshot for row in rows if row.lives)
+    return sum(one.whole_memory_mb or 0.0 for one in snapshot if one is not None)

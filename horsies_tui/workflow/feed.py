@@ -16,7 +16,7 @@ from horsies.views import (
     workflow_runs,
     workflow_story,
 )
-from horsies_tui.feed.loop import Feed, Read
+from horsies_tui.feed.loop import Read, StoryFeed
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 from horsies_tui.feed.recorded import Part
 from horsies_tui.workflow.gantt import TimedStory
@@ -39,7 +39,7 @@ _MOST_NODES, _MOST_NODES_BRIEF = 5_000, 300
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTold:
+class NodeDetail:
     """A node with its task, if it has one."""
 
     story: NodeStory
@@ -54,7 +54,7 @@ class WorkflowSnapshot:
     text: str = ""
     story: WorkflowStory | None = None
     ambiguous: Ambiguous | None = None
-    node: NodeTold | None = None
+    node: NodeDetail | None = None
     """None until it is read."""
     times: Mapping[str, TimedStory] | None = None
     """For the timeline: this workflow and the unfolded ones in it, by id. None until they are read."""
@@ -64,8 +64,8 @@ class WorkflowSnapshot:
     now: datetime | None = None
 
 
-class WorkflowFeed(Feed[WorkflowSnapshot]):
-    """Publishes a snapshot on each change. Reads nothing until a workflow is requested."""
+class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
+    """Publishes a snapshot on each change."""
 
     NAME = "workflow"
 
@@ -75,9 +75,8 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         """`brief`: only whole ids are requested, and of a large workflow the first nodes are enough."""
         super().__init__(link, publish, WorkflowSnapshot())
         self._brief = brief
-        self._text = ""
         self._index: int | None = None
-        self._told: int | None = None
+        self._read_index: int | None = None
         """The index of the node that was read last."""
         self._settings: RecoveryConfig | None = None
         seldom = replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))
@@ -113,21 +112,11 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
 
     def ask(self, text: str) -> None:
         """Read this workflow from now on: an id, or its beginning or end."""
-        self._text, self._index, self._told = text, None, None
+        self._text, self._index, self._read_index = text, None, None
         self._timed = None if self._timed is None else frozenset()
         self._supersede()
         self.refresh()
         self._publish(text=text, story=None, ambiguous=None, node=None, times=None, loading=True)
-
-    def pause(self) -> None:
-        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
-        self._text = ""
-        self._supersede()
-
-    def resume(self, text: str) -> None:
-        """Go on with what was read before the pause."""
-        self._text = text
-        self.refresh()
 
     def choose(self, index: int) -> None:
         """Read this node; it is under the cursor."""
@@ -137,7 +126,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
             self._node.pace.renew()
             self._wake.set()
 
-    def time(self, unfolded: frozenset[str] | None) -> None:
+    def read_times(self, unfolded: frozenset[str] | None) -> None:
         """Read the runs of all nodes, also of these sub-workflows; None: no longer."""
         self._timed = unfolded
         self._times.pace.renew()
@@ -152,7 +141,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         fields = ("story", "ambiguous", "settings")
         yield Part("story", fields, (known or self._text,), not now.loading, "this workflow")
         if story is not None and self._index is not None:
-            read = now.node is not None and self._told == self._index
+            read = now.node is not None and self._read_index == self._index
             yield Part("node", ("node",), (story.row.id, str(self._index)), read, "this node")
         if story is not None and self._timed is not None:
             wanted, read = (story.row.id, *sorted(self._timed)), self._timed_last == self._requested_times()
@@ -185,7 +174,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
 
     def _has_all(self) -> bool:
         timed = self._timed is None or self._timed_last == self._requested_times()
-        return super()._has_all() and self._told == self._index and timed
+        return super()._has_all() and self._read_index == self._index and timed
 
     async def _read_flow(self, conn: Connection, text: str) -> tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]:
         found = await workflow_story(
@@ -211,9 +200,9 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         story, index = self.snapshot.story, self._index
         return ("", -1) if story is None or index is None else (story.row.id, index)
 
-    def _put_node(self, told: NodeTold) -> dict[str, Any]:
-        self._told = self._index
-        return {"node": self._same_node(told)}
+    def _put_node(self, detail: NodeDetail) -> dict[str, Any]:
+        self._read_index = self._index
+        return {"node": self._same_node(detail)}
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:
         """The known object if only the time of the read differs, and likewise each node, to avoid drawing it again."""
@@ -226,29 +215,29 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         nodes = tuple(before[node.index] if before.get(node.index) == node else node for node in story.nodes)
         return replace(story, nodes=nodes)
 
-    def _same_node(self, told: NodeTold) -> NodeTold:
+    def _same_node(self, detail: NodeDetail) -> NodeDetail:
         known = self.snapshot.node
         if known is None:
-            return told
-        task = told.task
+            return detail
+        task = detail.task
         if task is not None and known.task is not None:
             task = replace(task, now=known.task.now)
-        again = NodeTold(replace(told.story, now=known.story.now), task, told.why)
-        return known if again == known else told
+        again = NodeDetail(replace(detail.story, now=known.story.now), task, detail.why)
+        return known if again == known else detail
 
 
-async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeTold | None:
+async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeDetail | None:
     workflow_id, index = node
     story = await node_story(conn, workflow_id, index)
     if story is None:
         return None
     if story.node.task_id is None:
-        return NodeTold(story, None, None)
+        return NodeDetail(story, None, None)
     task = await task_detail(conn, story.node.task_id)
     if not isinstance(task, TaskDetail):
-        return NodeTold(story, None, None)
+        return NodeDetail(story, None, None)
     why = await why_pending(conn, task.row.id) if task.row.status == "PENDING" else None
-    return NodeTold(story, task, why)
+    return NodeDetail(story, task, why)
 
 
 async def _read_times(conn: Connection, request: tuple[str, frozenset[str]]) -> Mapping[str, TimedStory]:

@@ -44,13 +44,13 @@ def bundles(
     layer: Sequence[int], nexts: Mapping[int, tuple[int, ...]], here: Mapping[int, int], there: Mapping[int, int]
 ) -> list[Bundle]:
     """The bundles between two layers; `here` are the rows of this layer's knots and `there` those of the next one."""
-    alike: dict[tuple[int, ...], list[int]] = {}
+    by_targets: dict[tuple[int, ...], list[int]] = {}
     for knot in layer:
         if nexts.get(knot):
-            alike.setdefault(nexts[knot], []).append(here[knot])
+            by_targets.setdefault(nexts[knot], []).append(here[knot])
     return [
         Bundle(tuple(sorted(sources)), tuple(sorted(there[knot] for knot in targets)))
-        for targets, sources in alike.items()
+        for targets, sources in by_targets.items()
     ]
 
 

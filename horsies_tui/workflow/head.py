@@ -116,7 +116,7 @@ def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs, *, 
     """The reason, and the next step. `existed`: its row was there a moment ago."""
     text = f"No workflow has the id {snapshot.text}, or one that begins or ends so. esc goes back."
     if existed:
-        text = f"The row of workflow {snapshot.text} is gone: retention deletes what ended long ago."
+        text = f"Workflow {snapshot.text} was deleted: retention deletes workflows that ended long ago."
     if snapshot.error is not None:
         text = snapshot.error
     elif snapshot.loading:

@@ -86,8 +86,8 @@ def _facts(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target | No
     if node.is_subworkflow:
         yield "runs", [(_plain(context, _child_words(node)),)], _child_target(node)
     elif node.task_id is not None:
-        gone = "" if node.task_status is not None else "  its row is gone"
-        spans = (_plain(context, node.name, Tone.ACCENT), _plain(context, f"  {node.task_id}{gone}", Tone.MUTED))
+        deleted = "" if node.task_status is not None else "  its row was deleted"
+        spans = (_plain(context, node.name, Tone.ACCENT), _plain(context, f"  {node.task_id}{deleted}", Tone.MUTED))
         yield "task", [spans], OpenTask(node.task_id) if node.task_status is not None else None
     else:
         sent = "without a task" if node.status in ("COMPLETED", "FAILED", "SKIPPED") else "not sent yet"
@@ -121,7 +121,7 @@ def _problems(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target |
             tries = f" after {node.retry_count + 1} tries" if node.retry_count else ""
             yield "failed", [(_plain(context, f"{node.error_code or 'without a code'}{tries}", Tone.FAILED),)], None
         case "SKIPPED":
-            why = labels.why_skipped(node) or "by hand, or with the workflow"
+            why = labels.why_skipped(node) or "by an operator, or with the workflow"
             yield "skipped", [(_plain(context, why, Tone.WARNING),)], None
         case "RETRY" if node.next_retry_at is not None:
             at = moment_text(node.next_retry_at, labels.now, context.zone)
@@ -136,7 +136,7 @@ def _child_words(node: NodeView) -> str:
     if node.sub_workflow_id is None:
         return f"{what}, not begun yet"
     failed = f", {number(node.sub_failed)} failed" if node.sub_failed else ""
-    state = (node.sub_status or "gone").lower()
+    state = (node.sub_status or "deleted").lower()
     return f"{what}: {state}, {number(node.sub_done or 0)} of {number(node.sub_total or 0)} done{failed}"
 
 

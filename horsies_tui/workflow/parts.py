@@ -8,7 +8,7 @@ from textual.containers import Container
 from textual.message import Message
 
 
-class Way(NamedTuple):
+class Parent(NamedTuple):
     """A workflow from which a node led here, and that node."""
 
     workflow_id: str

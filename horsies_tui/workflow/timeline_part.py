@@ -38,8 +38,8 @@ class TimelinePart(Companion[WorkflowSnapshot]):
     _unfolded: frozenset[str] = frozenset()
 
     @property
-    def _picture(self) -> GraphView | GanttView:
-        """What is shown of the workflow."""
+    def _drawing_shown(self) -> GraphView | GanttView:
+        """The timeline, or the graph."""
         return self._gantt if self.has_class("-timeline") else self._graph
 
     @property
@@ -48,8 +48,8 @@ class TimelinePart(Companion[WorkflowSnapshot]):
         return self.feed
 
     @on(TimelineWanted)
-    def _exchange(self, message: TimelineWanted) -> None:
-        """The cursor stays on its node."""
+    def _toggle_timeline(self, message: TimelineWanted) -> None:
+        """Show the timeline in place of the graph, or the graph again, with the cursor on the same node."""
         message.stop()
         story = self._snapshot.story
         self.set_class(not self.has_class("-timeline"), "-timeline")
@@ -58,10 +58,10 @@ class TimelinePart(Companion[WorkflowSnapshot]):
         self._ask_for_times()
         self._place()
         self._show()
-        self._picture.focus()
+        self._drawing_shown.focus()
 
     def _ask_for_times(self) -> None:
-        self._workflow_feed.time(self._unfolded if self.has_class("-timeline") else None)
+        self._workflow_feed.read_times(self._unfolded if self.has_class("-timeline") else None)
 
     def _show_timeline(self, now: datetime) -> None:
         if not self.has_class("-timeline"):
@@ -72,7 +72,7 @@ class TimelinePart(Companion[WorkflowSnapshot]):
         self._gantt.put(shown, zone_of(utc=self.console.utc), self._body.size.height)
 
     @on(GanttView.CursorMoved)
-    def _tell_of_row(self, message: GanttView.CursorMoved) -> None:
+    def _show_details(self, message: GanttView.CursorMoved) -> None:
         """The details are those of nodes of this workflow; a sub-workflow's are on its own screen."""
         message.stop()
         story = self._snapshot.story

@@ -29,7 +29,7 @@ from horsies_tui.workflow.graph_sizes import MANY, Sizes
 from horsies_tui.workflow.graph_view import GraphView
 from horsies_tui.workflow.head import HeadContext, flow_head, workflow_choices, workflow_missing
 from horsies_tui.workflow.node import NodeContext, node_document, texts_of
-from horsies_tui.workflow.parts import Body, Way
+from horsies_tui.workflow.parts import Body, Parent
 from horsies_tui.workflow.timeline_part import TimelinePart
 from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
     from horsies_tui.story.lines import Target
     from horsies_tui.story.tree import Path
-    from horsies_tui.workflow.feed import NodeTold
+    from horsies_tui.workflow.feed import NodeDetail
 
 _TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
@@ -94,7 +94,7 @@ class WorkflowView(TimelinePart):
         """The workflow that is shown; `_asked` is the one that was requested."""
         self._to: int | None = None
         """The node to select once its workflow has been read."""
-        self._way: list[Way] = []
+        self._parents: list[Parent] = []
         self._snapshot = WorkflowSnapshot()
         self._node_views: dict[int, NodeView] = {}
         """The snapshot's nodes, by index."""
@@ -125,7 +125,7 @@ class WorkflowView(TimelinePart):
         feed = WorkflowFeed(link, publish, brief=self.BESIDE)
         if self._asked:
             feed.ask(self._asked)
-        feed.time(self._unfolded if self.has_class("-timeline") else None)
+        feed.read_times(self._unfolded if self.has_class("-timeline") else None)
         return feed
 
     def draw(self, snapshot: WorkflowSnapshot) -> None:
@@ -162,23 +162,23 @@ class WorkflowView(TimelinePart):
             return None
         node = self._node_views.get(index)
         if node is not None and verb == "complete" and (reason := why_no_value(story, node)):
-            self.console.say_error(f"cannot complete by hand: {reason}")
+            self.console.say_error(f"cannot set its result: {reason}")
             return None
         return Intent(VERBS["node", verb], Selection.of_node(story.row.id, index))
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: from the details to the graph, then to the parent workflow."""
         if self._story.has_focus and not self.has_class("-empty"):
-            self._picture.focus()
-        elif self._way:
-            way = self._way.pop()
-            self._ask(way.workflow_id, way.node)
+            self._drawing_shown.focus()
+        elif self._parents:
+            parent = self._parents.pop()
+            self._ask(parent.workflow_id, parent.node)
         else:
             return False
         return True
 
     def take_focus(self) -> None:
-        (self._story if self.has_class("-empty") else self._picture).focus()
+        (self._story if self.has_class("-empty") else self._drawing_shown).focus()
 
     def refresh_now(self) -> None:
         self._workflow_feed.refresh()
@@ -198,7 +198,7 @@ class WorkflowView(TimelinePart):
 
     def open(self, text: str, index: int | None = None) -> None:
         """Show this workflow (an id, or its beginning or end), with the cursor on this node."""
-        self._way.clear()
+        self._parents.clear()
         self._ask(text, index)
 
     # Keys.
@@ -236,7 +236,7 @@ class WorkflowView(TimelinePart):
         elif node.task_status is not None and node.task_id is not None:
             self.console.open_task(node.task_id)
         elif node.task_id is not None:
-            self.console.say(f"{node.label}: the row of its task is gone")
+            self.console.say(f"{node.label}: the row of its task was deleted")
         else:
             self.console.say(f"{node.label} has no task yet: it is {node.status}")
 
@@ -268,7 +268,7 @@ class WorkflowView(TimelinePart):
             case OpenWorkflow(workflow_id, index):
                 story = self._snapshot.story
                 if story is not None:
-                    self._way.append(Way(story.row.id, story.row.name, self._graph.cursor))
+                    self._parents.append(Parent(story.row.id, story.row.name, self._graph.cursor))
                 self._ask(workflow_id, index)
             case Fold(section, part) as fold:
                 tree = None if self._payload is None else self._payload.tree(section)
@@ -378,16 +378,13 @@ class WorkflowView(TimelinePart):
         if snapshot.story is None:
             if width:
                 self._head.put(())
-                choices = snapshot.ambiguous
-                told = (
-                    workflow_choices(choices, self._glyphs)
-                    if choices
-                    else workflow_missing(snapshot, width, self._glyphs, existed=self.BESIDE)
-                )
-                self._story.put(told)
+                if snapshot.ambiguous:
+                    self._story.put(workflow_choices(snapshot.ambiguous, self._glyphs))
+                else:
+                    self._story.put(workflow_missing(snapshot, width, self._glyphs, existed=self.BESIDE))
             return
         now = self._now()
-        path = tuple(way.name for way in self._way)
+        path = tuple(parent.name for parent in self._parents)
         zone = zone_of(utc=self.console.utc)
         head = flow_head(HeadContext(snapshot.story, now, self._glyphs, zone, path), self.size.width - 1)
         self._head.put((*head, Line("gap", ())) if self.size.height > _ROOMY else head)
@@ -400,16 +397,16 @@ class WorkflowView(TimelinePart):
             self._story.put(node_document(self._node_context(node, labels), width))
 
     def _node_context(self, node: NodeView, labels: Labels) -> NodeContext:
-        zone, told = zone_of(utc=self.console.utc), self._snapshot.node
-        if told is None or told.story.node.index != node.index or told.story.workflow_id != self._story_id:
+        zone, detail = zone_of(utc=self.console.utc), self._snapshot.node
+        if detail is None or detail.story.node.index != node.index or detail.story.workflow_id != self._story_id:
             return NodeContext(node, labels, zone)
-        source = texts_of(told.story, told.task)
+        source = texts_of(detail.story, detail.task)
         payload = self._payload if self._payload is not None and self._payload.source.of == source.of else None
         task = None
-        if told.task is not None:
+        if detail.task is not None:
             recovery = labels.recovery
-            task = StoryContext(told.task, labels.now, self._glyphs, zone, recovery, told.why, payload, self._open)
-        return NodeContext(node, labels, zone, told.story, task, payload)
+            task = StoryContext(detail.task, labels.now, self._glyphs, zone, recovery, detail.why, payload, self._open)
+        return NodeContext(node, labels, zone, detail.story, task, payload)
 
     def _labels(self, now: datetime) -> Labels:
         return Labels(self._node_views, now, self._glyphs, self._snapshot.settings or RecoveryConfig())
@@ -426,22 +423,22 @@ class WorkflowView(TimelinePart):
 
     # The payload.
 
-    def _take_payload(self, told: NodeTold) -> None:
-        source = texts_of(told.story, told.task)
+    def _take_payload(self, detail: NodeDetail) -> None:
+        source = texts_of(detail.story, detail.task)
         if self._payload is not None and self._payload.source == source:
             return
         if source.length <= _AT_ONCE:
             self._payload = payload_of(source, self._masks, self._payload)
         else:
-            self.run_worker(self._decode(told), group="payload", exclusive=True)
+            self.run_worker(self._decode(detail), group="payload", exclusive=True)
 
-    async def _decode(self, told: NodeTold) -> None:
-        source = texts_of(told.story, told.task)
+    async def _decode(self, detail: NodeDetail) -> None:
+        source = texts_of(detail.story, detail.task)
         self.post_message(self.PayloadRead(await asyncio.to_thread(payload_of, source, self._masks, self._payload)))
 
     @on(PayloadRead)
     def _payload_read(self, read: PayloadRead) -> None:
-        told = self._snapshot.node
-        if told is not None and texts_of(told.story, told.task) == read.payload.source:
+        detail = self._snapshot.node
+        if detail is not None and texts_of(detail.story, detail.task) == read.payload.source:
             self._payload = read.payload
             self._show()

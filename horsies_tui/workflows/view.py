@@ -10,7 +10,6 @@ from horsies.cli.exporting import workflows_export
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import WORKFLOWS, WorkflowFilter, parse_workflows
-from horsies.query.sense import states
 from horsies.views import WorkflowSort
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.intents import Intent
@@ -21,6 +20,7 @@ from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
+from horsies_tui.widgets.state_menu import toggled
 from horsies_tui.workflow.beside import WorkflowBeside
 from horsies_tui.workflow.verbs import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
@@ -30,7 +30,6 @@ from horsies_tui.workflows.words import (
     empty_flows,
     extent_of,
     flow_states_menu,
-    flow_states_on,
     flow_tally,
     of_flow_states,
     sort_menu,
@@ -187,9 +186,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
 
     @on(CountsLine.StateChosen)
     def _toggle_state(self, message: CountsLine.StateChosen) -> None:
-        any_state = states(self._filter) == WORKFLOWS.every_state
-        wanted = {message.state} if any_state else flow_states_on(self._filter) ^ {message.state}
-        self._use(of_flow_states(self._filter, frozenset(wanted)))
+        self._use(of_flow_states(self._filter, toggled(self._filter, message.state)))
 
     @on(RowTable.NearEdge)
     def _load_more(self, message: RowTable.NearEdge) -> None:

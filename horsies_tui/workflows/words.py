@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.query import Term, WorkflowFilter
-from horsies.query.sense import states
 from horsies.query.values import Choice
 from horsies.views import WorkflowSort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
-from horsies_tui.look.tones import state_tone
 from horsies_tui.look.units import count, moment_text
-from horsies_tui.widgets.counts_line import Tally, counted
-from horsies_tui.widgets.menus import Item, PickOne, PickSome
+from horsies_tui.widgets.counts_line import Tally
+from horsies_tui.widgets.menus import Item, PickOne
+from horsies_tui.widgets.state_menu import state_menu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.widgets.menus import PickSome
     from horsies_tui.workflows.feed import WorkflowsSnapshot
 
 FLOW_ORDER: Final = ("RUNNING", "PAUSED", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
 _LETTERS: Final = dict(zip(FLOW_ORDER, "rupfnd", strict=True))
-_COUNT_WIDTH: Final = 8
 _TEACHES: Final = (
     "There are no workflows here yet.\n"
     "A workflow is a graph of tasks: app.workflow(name, tasks=[…]) makes one,\n"
-    "and start() sends it. Then it is here by itself; horsies demo shows some."
+    "and start() sends it; this list then shows it. horsies demo has some."
 )
 
 
@@ -60,24 +59,8 @@ def of_flow_states(current: WorkflowFilter, wanted: frozenset[str]) -> WorkflowF
     return WorkflowFilter((Term("status", chosen), *others))
 
 
-def flow_states_on(current: WorkflowFilter) -> frozenset[str]:
-    """The states switched on in the menu; none if the filter names no states."""
-    return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
-
-
 def flow_states_menu(current: WorkflowFilter, snapshot: WorkflowsSnapshot, glyphs: Glyphs) -> PickSome:
-    found = snapshot.counts.states if snapshot.counts is not None else {}
-    items = [
-        Item(
-            state,
-            glyphs.state_text(state),
-            _LETTERS[state],
-            f"{counted(found.get(state)):>{_COUNT_WIDTH}}",
-            state_tone(state),
-        )
-        for state in FLOW_ORDER
-    ]
-    return PickSome("States (none: any)", items, flow_states_on(current), glyphs)
+    return state_menu(_LETTERS, snapshot.counts, current, glyphs)
 
 
 def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> Tally:

@@ -57,6 +57,7 @@ class Load:
             self.guard,
             on_result=self._result,
             on_output=self._output,
+            on_log=lambda *_: None,
             on_progress=lambda _key, _reading: None,
             on_exit=self._exit,
         )

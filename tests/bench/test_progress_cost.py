@@ -19,7 +19,7 @@ from horsies.lifecycle.leases import beat
 from horsies.lifecycle.progress import Report, store_progress
 from horsies.lifecycle.starting import Start, start
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
-from horsies.task import progress as reports
+from horsies.task import current as reports
 
 pytestmark = pytest.mark.bench
 
@@ -47,9 +47,9 @@ def inside() -> Iterator[contextvars.Context]:
         memory.truncate(2 * RECORD_BYTES)
         table = ProgressTable(memory.fileno())
     context, run = contextvars.Context(), OneRun(table)
-    context.run(reports.begin_reports, run)
+    context.run(reports.begin_run, run)
     yield context
-    reports.end_reports(run)
+    reports.end_run(run)
 
 
 def call() -> None:

@@ -55,7 +55,7 @@ async def copied(screen: Screen, key: str) -> str:
 async def test_it_teaches_what_will_be_here_while_nothing_has_happened(database: str) -> None:
     async with console(database) as screen:
         await screen.press("7")
-        await screen.sees("Nothing has happened here yet", "what operators do", "0 operations", "0 changes")
+        await screen.sees("No operator has acted here yet", "what operators do", "0 operations", "0 changes")
         assert "7 Activity" in screen.text.splitlines()[1]
 
 

@@ -37,12 +37,12 @@ def other(server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 async def rows(database: str, other: str) -> AsyncIterator[asyncpg.Connection]:
-    """Three tasks wait in the first database and one in the other, where no worker is alive."""
+    """Three tasks have waited for a minute in the first database and one in the other, where no worker is alive."""
     for url, count in ((database, 3), (other, 1)):
         connection = await asyncpg.connect(url)
         await connection.execute(
-            "INSERT INTO horsies_tasks (id, task_name, queue_name, sent_at)"
-            " SELECT 'task-' || n, 'shop.add', 'mail', now() FROM generate_series(1, $1) n",
+            "INSERT INTO horsies_tasks (id, task_name, queue_name, sent_at, enqueued_at)"
+            " SELECT 'task-' || n, 'shop.add', 'mail', now(), now() - interval '1 min' FROM generate_series(1, $1) n",
             count,
         )
         if url == other:
@@ -131,7 +131,7 @@ async def test_a_server_that_never_answers_is_given_up_and_holds_up_no_other(
     choices = wanted(database, empty_database, down=f"postgresql://ops@127.0.0.1:{port}/app?sslmode=disable")
     async with ConsoleApp(choices).run_test(size=(140, 30)) as pilot:
         await pilot.press("at")
-        await until(pilot, lambda: "No worker is alive" in row(pilot, "eu"))
+        await until(pilot, lambda: "No worker yet" in row(pilot, "eu"))
         await until(pilot, lambda: "horsies db init" in row(pilot, "us"))
         assert "connecting" in row(pilot, "down")
         monkeypatch.setattr(clusters, "_LIMIT_S", 0.5)

@@ -81,7 +81,7 @@ async def test_the_list_of_workers_tells_died_from_stopped(database: str, death:
         dead, stopped = (next(line for line in text.splitlines() if name in line) for name in ("web-3:88", "web-4:88"))
         assert "died" in dead
         assert "stopped" in stopped
-        assert "held nothing" in stopped
+        assert "held no task" in stopped
 
 
 async def test_the_desk_tells_of_it_until_it_is_acknowledged(

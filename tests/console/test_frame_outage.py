@@ -77,7 +77,7 @@ async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
 ) -> None:
     async with console(options(database, screen="workers"), (140, 30)) as pilot:
         await live(pilot)
-        await until(pilot, lambda: any("No worker was here" in line for line in frame(pilot)))
+        await until(pilot, lambda: any("No worker was alive" in line for line in frame(pilot)))
         # As another version, or an operator, may write it: the reader gets an unexpected type.
         await connection.execute("ALTER TABLE horsies_worker_states ALTER COLUMN queues DROP NOT NULL")
         await connection.execute(WORKER, None)

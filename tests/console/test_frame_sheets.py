@@ -75,15 +75,15 @@ async def test_the_filter_of_the_command_line_is_for_the_first_database_only(dat
 
 
 async def test_the_link_may_change_while_the_list_is_taken_down(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_go, changed = TasksView._let_go, []
+    end, changed = TasksView._end_subscriptions, []
 
-    def change_and_let_go(view: TasksView) -> None:
+    def change_and_end(view: TasksView) -> None:
         view.console.link._change(detail="the server goes away")
         changed.append(view)
-        let_go(view)
+        end(view)
 
     async with console(options(database)) as pilot:
         await live(pilot)
-        monkeypatch.setattr(TasksView, "_let_go", change_and_let_go)
+        monkeypatch.setattr(TasksView, "_end_subscriptions", change_and_end)
     assert changed
     assert pilot.app.crash is None

@@ -66,7 +66,7 @@ async def test_the_desk_of_the_header_goes_on_while_the_recovery_screen_is_froze
     database: str, connection: asyncpg.Connection
 ) -> None:
     async with console(database, screen="recovery") as screen:
-        await screen.sees("Everything is where it should be")
+        await screen.sees("Nothing is stuck, and nothing needs action")
         await screen.press("p")
         await screen.sees("FROZEN")
         await send(connection, "019a0001")
@@ -74,7 +74,7 @@ async def test_the_desk_of_the_header_goes_on_while_the_recovery_screen_is_froze
             "UPDATE horsies_tasks SET status = 'FAILED', error_code = 'TASK_INTERRUPTED', failed_at = now()"
         )
         await screen.sees("▲ 1 need action")
-        assert "Everything is where it should be" in screen.text
+        assert "Nothing is stuck, and nothing needs action" in screen.text
         await screen.press("p")
         await screen.sees("interrupted")
 
@@ -97,7 +97,7 @@ async def test_a_list_of_workers_that_is_frozen_at_once_reads_what_its_worker_ho
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("horsies_tui.workers.feed.worker_series", late)
             await screen.press("3")
-            await screen.sees("web-1:7", "Reading what it holds")
+            await screen.sees("web-1:7", "Reading its tasks")
             await began.wait()
             await screen.press("p")
             await screen.sees("FROZEN")

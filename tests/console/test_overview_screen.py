@@ -76,7 +76,7 @@ async def test_it_opens_first_and_says_that_all_is_well(database: str, connectio
 
 async def test_without_workers_and_tasks_it_does_not_pretend(database: str) -> None:
     async with console(database, **OVERVIEW) as screen:
-        await screen.sees("No worker is alive; nothing waits.", "No queue has tasks", "No charts yet: they begin with")
+        await screen.sees("No worker yet; nothing waits.", "No queue has tasks", "No charts yet: they begin with")
 
 
 async def test_a_number_of_a_queue_opens_exactly_its_tasks(database: str, connection: asyncpg.Connection) -> None:

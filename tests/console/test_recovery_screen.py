@@ -49,7 +49,7 @@ async def trail(conn: asyncpg.Connection) -> list[tuple[Any, ...]]:
 
 async def test_an_empty_desk_says_that_all_is_well(database: str) -> None:
     async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
-        text = await ready(pilot, "Everything is where it should be")
+        text = await ready(pilot, "Nothing is stuck, and nothing needs action")
         assert "0 need action" in text
 
 
@@ -84,7 +84,7 @@ async def test_fail_accepts_what_was_interrupted_and_z_takes_it_back(
         await ready(pilot, "Fail 1 task", "1 interrupted: accepted as failed", "ctrl+y")
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
         await pilot.press(*"not needed", "ctrl+y")
-        await ready(pilot, "Everything is where it should be")
+        await ready(pilot, "Nothing is stuck, and nothing needs action")
         assert await row_of(connection) == ("FAILED", "OPERATOR_FAILED")
         assert await trail(connection) == [("fail", "i-1", "applied", "ops@bastion", "not needed")]
         assert any("1 failed" in said and "z undo" in said for said in app.said)

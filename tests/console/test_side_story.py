@@ -205,9 +205,9 @@ async def test_the_story_goes_when_its_row_is_pruned_and_stands_still_while_froz
         await screen.sees("queue elsewhere")
         await connection.execute("DELETE FROM horsies_tasks WHERE id = $1", ONE)
         await screen.press("ctrl+r")
-        await screen.sees(f"The row of task {ONE} is gone")
+        await screen.sees(f"Task {ONE} was deleted")
         await screen.filter("name:nothing_like_it")
-        await screen.loses("is gone")
+        await screen.loses("was deleted")
         assert "timeline" not in screen.text
 
 

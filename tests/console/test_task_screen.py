@@ -145,7 +145,7 @@ async def test_a_search_goes_on_when_the_task_changes(database: str, connection:
     async with opened(database, ONE) as detail:
         await detail.sees("timeline")
         await detail.press("n")
-        await detail.sees("nothing was searched; / searches")
+        await detail.sees("no search yet; / starts one")
         await detail.press("slash", *"frame", "enter")
         await detail.sees("frame: 1 of 36")
         await detail.press("n")

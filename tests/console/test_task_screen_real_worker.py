@@ -111,9 +111,9 @@ async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_
         await detail.press("escape")
         await detail.loses("with lock:")
         await detail.press("O")
-        await detail.sees(f"output of {task_id}", "begun", "1 line; it is followed")
+        await detail.sees(f"output of {task_id}", "begun", "1 line; following")
         await detail.press("escape")
-        await detail.loses("it is followed")
+        await detail.loses("; following")
     async with opened(database, other) as detail:
         await detail.sees("▶ RUNNING")
         await detail.press("S")

@@ -323,9 +323,9 @@ async def test_hosts_sum_up_their_workers_and_enter_shows_those_of_one(
 async def test_older_ones_come_when_they_are_asked_for(database: str, connection: asyncpg.Connection) -> None:
     await tell(connection, "web-9", 9, ago_s=7200)
     async with workers(database) as screen:
-        await screen.sees("No worker was here in the last hour", "horsies worker MODULE:APP starts one")
+        await screen.sees("No worker was alive in the last hour", "horsies worker MODULE:APP starts one")
         await screen.press("w")
-        await screen.sees("web-9:9", "held nothing", "older ones too")
+        await screen.sees("web-9:9", "held no task", "older ones too")
 
 
 async def test_on_a_frozen_screen_no_age_passes_what_was_read(database: str, connection: asyncpg.Connection) -> None:

@@ -520,7 +520,7 @@ async def test_no_form_opens_for_a_node_that_takes_no_value(database: str, conne
         await opened(screen)
         await go_to(screen, "import_eu")
         await screen.press("O")
-        await screen.sees("cannot complete by hand: import_eu is COMPLETED already")
+        await screen.sees("cannot set its result: import_eu is COMPLETED already")
         assert len(screen.app.screen_stack) == 1
         await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED', completed_at = now()")
         await screen.sees("CANCELLED")

@@ -28,6 +28,7 @@ async def main(locator: str, task_name: str, args: str) -> None:
         guard,
         on_result=on_result,
         on_output=lambda _child, _key, _stream, line: print("output", line),
+        on_log=lambda _child, _key, record: print("log", *record[:3]),
         on_progress=lambda _key, _reading: None,
         on_exit=lambda _child, end: print("exit", end),
     )

@@ -36,7 +36,8 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
     def until(self, words: str) -> None:
         """Read until these words are in the output."""
@@ -49,6 +50,12 @@ class Terminal:
     def interrupt(self) -> None:
         """The signal of ctrl+c."""
         self.process.send_signal(signal.SIGINT)
+
+    def hang_up(self) -> None:
+        """What the end of an SSH session does: the terminal is gone, and the processes in it get a signal."""
+        os.close(self._master)
+        self._master = -1
+        self.process.send_signal(signal.SIGHUP)
 
     def end(self) -> int:
         """The exit code, after the rest of the output."""

@@ -19,7 +19,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress import Reading
 from horsies.run import job_queue as track
 from horsies.run.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
-from horsies.run.contract import LeaseTerms
+from horsies.run.contract import LeaseTerms, LogRecord
 from horsies.run.guard import clock
 from horsies.run.leases import Guard
 
@@ -36,6 +36,7 @@ class Watched:
     def __init__(self) -> None:
         self.results: dict[str, ChildResult] = {}
         self.output: list[tuple[str | None, str, str]] = []
+        self.records: list[tuple[str | None, LogRecord]] = []
         self.progress: dict[str, list[Reading]] = {}
         self.end: ChildExit | None = None
         self.child: Child
@@ -52,6 +53,7 @@ class Watched:
                 self.guard,
                 on_result=self._on_result,
                 on_output=self._on_output,
+                on_log=self._on_log,
                 on_progress=self._on_progress,
                 on_exit=self._on_exit,
             )
@@ -102,6 +104,10 @@ class Watched:
 
     def _on_output(self, _child: Child, key: str | None, stream: str, line: str) -> None:
         self.output.append((key, stream, line))
+        self._news.set()
+
+    def _on_log(self, _child: Child, key: str | None, record: LogRecord) -> None:
+        self.records.append((key, record))
         self._news.set()
 
     def _on_progress(self, key: str, reading: Reading) -> None:
@@ -179,7 +185,7 @@ async def test_a_task_runs_with_its_arguments_and_its_result_is_ready_to_be_stor
     assert 0 <= result.duration_s < 1
     watched.child.submit(Job("named", "echo", '["a"]', '{"b":1}'), clock())
     assert ok_of(await watched.result_of("named")) == [["a"], {"b": 1}]
-    assert watched.child.task_names >= {"add", "nothing", "nothing_async"}
+    assert watched.child.facts.keys() >= {"add", "nothing", "nothing_async"}
 
 
 async def test_a_returned_error_keeps_its_code(watched: Watched) -> None:

@@ -114,7 +114,7 @@ async def test_the_keys_of_a_task_in_json_stay(connection: asyncpg.Connection) -
             "due_at",
             "age_s",
         ),
-        *("wait_s", "run_s", "progress"),
+        *("wait_s", "run_s", "progress", "duplicates", "duplicate_at"),
     }
     assert report["now"].endswith("Z")
 

@@ -119,6 +119,7 @@ def test_a_fresh_machine_goes_from_nothing_to_ready(environ: dict[str, str], sho
     made = run(environ, "db", "init")
     assert made.returncode == 0, made.stderr
     assert "is ready" in made.stdout
+    assert "note: nothing else is configured" in made.stderr
     assert "nothing to do" in run(environ, "db", "init").stdout
     after = run(environ, "db", "status")
     assert after.returncode == 0

@@ -20,7 +20,7 @@ from forked_commands import Command
 from schedule_scene import add_schedule, definition
 
 URL = re.compile(r"(postgresql|embedded)(\+\w+)?://[^\"'\s…)]*")
-USES = [block for block in BLOCKS if block.language == "python" and block.module is None]
+USES = [block for block in BLOCKS if block.language == "python" and not block.module]
 PRINTS = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 RUN = """
 import io, json, sys
@@ -38,8 +38,9 @@ for block in json.load(sys.stdin):
 
 
 def as_here(text: str, database: str) -> str:
-    """A block, with the database of this test in place of its own. SQLAlchemy's driver stays."""
+    """A block, with the database of this test in place of its own, and patience. SQLAlchemy's driver stays."""
     plain = database.partition("://")[2]
+    text = text.replace("timeout_ms=10_000", "timeout_ms=60_000")
     return URL.sub(lambda found: f"postgresql{found[2] or ''}://{plain}", text)
 
 

@@ -39,6 +39,7 @@ def test_the_wheel_has_every_file_of_the_two_packages_and_no_other(tmp_path: Pat
         packed = {name for name in archive.namelist() if not name.startswith("horsies_console-")}
         (entry_points,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
         assert "horsies = horsies.cli.main:main" in archive.read(entry_points).decode()
+        assert "[pytest11]\nhorsies = horsies.pytest_plugin" in archive.read(entry_points).decode()
     sources = {
         path.relative_to(above).as_posix()
         for above, package in ((ROOT / "worker", "horsies"), (ROOT, "horsies_tui"))

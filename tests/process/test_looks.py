@@ -169,7 +169,7 @@ async def test_the_output_of_a_task_is_followed_to_its_last_line(
 ) -> None:
     worker = start()
     task_id = await table.send("write_lines", 3, 3.0)
-    await asyncio.to_thread(worker.wait_for, "stderr", id=task_id)
+    await asyncio.to_thread(worker.wait_for, "log", id=task_id)
     said = await horsies("tasks", "logs", task_id, "--database-url", database)
     texts = [line.split(maxsplit=1)[1] for line in said.out.splitlines()]
     assert texts == ["begun", "line 0", "line 1", "line 2", "[31mred [0m", "WARNING shop: low on paper"]
@@ -184,7 +184,7 @@ async def test_a_chatty_task_is_followed_with_its_gaps_told(
 ) -> None:
     worker = start()
     task_id = await table.send("write_lines", 100_000, 60.0)
-    await asyncio.to_thread(worker.wait_for, "stderr", id=task_id)
+    await asyncio.to_thread(worker.wait_for, "log", id=task_id)
     look = await look_at(connection, OPS, task_id, "output")
     answer = await answer_to(connection, look, PATIENCE_S)
     assert answer.found is not None

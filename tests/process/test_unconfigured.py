@@ -41,9 +41,10 @@ def test_where_no_one_can_be_asked_it_names_the_places_and_the_ways_out(home: Pa
     assert answer.code == 1
     for part in (
         "no database is configured",
-        "looked for: --database-url, --context, HORSIES_DATABASE_URL, DATABASE_URL, default_context in",
+        "looked for: --database-url, --context, HORSIES_DATABASE_URL, --module, DATABASE_URL, default_context in",
         f"an embedded PostgreSQL in {home}/postgres",
-        "`horsies db init` makes the embedded one",
+        "name the application, whose database it then is: --module shop.tasks:app",
+        "Where there is neither yet, `horsies db init` makes the embedded one",
     ):
         assert part in answer.words, part
     assert not (home / "postgres").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from task_apps import make_app
 
 from horsies import ErrorCode, MultipleValidationErrors, TaskError, TaskResult
+from horsies.locate import checked_app
 
 
 def good() -> TaskResult[int, TaskError]:
@@ -142,3 +145,43 @@ async def test_a_worker_inside_another_program_begins_with_the_check_too() -> No
         async with app.run_worker(locator="nowhere:app"):
             raise NotImplementedError
     assert [error.code for error in caught.value.report.errors] == [ErrorCode.CHECK_RESERVED_CODE_COLLISION]
+
+
+HELD = """
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, WorkflowDefinition, WorkflowSpec
+app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("app.discover_tasks(['no_such_module'])", ErrorCode.CLI_INVALID_ARGS),
+        (
+            "class Flow(WorkflowDefinition[int]):\n    name = 'flow'\n    tasks = []",
+            ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
+        ),
+        (
+            "@app.workflow_builder()\ndef broken() -> WorkflowSpec[int]:\n    return 1 / 0",
+            ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION,
+        ),
+        ("def loose() -> WorkflowSpec[int]: ...", ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER),
+        (
+            "@app.task('pay', default_unhandled_error_code='TASK_EXPIRED')\n"
+            "def pay() -> TaskResult[int, TaskError]: ...",
+            ErrorCode.CHECK_RESERVED_CODE_COLLISION,
+        ),
+    ],
+)
+async def test_whatever_a_command_refuses_a_worker_inside_another_program_refuses_too(
+    project: Path, source: str, code: ErrorCode
+) -> None:
+    write(project, held=HELD + source)
+    with pytest.raises(MultipleValidationErrors) as refused:
+        checked_app("held:app")
+    held = importlib.import_module("held")
+    with pytest.raises(MultipleValidationErrors) as inside:
+        async with asyncio.timeout(20), held.app.run_worker():
+            raise NotImplementedError
+    assert [str(error) for error in inside.value.report.errors] == [str(error) for error in refused.value.report.errors]
+    assert code in {error.code for error in refused.value.report.errors}

@@ -224,7 +224,7 @@ def test_a_node_tells_what_it_waits_for_takes_and_holds_up() -> None:
     }
     assert told(4)["runs when"] == "at least 1 of its dependencies succeeded, also after failures"
     assert told(2)["failed"] == "TIMEOUT after 3 tries"
-    assert told(2)["task"] == "shop.import_us  t-2  its row is gone"
+    assert told(2)["task"] == "shop.import_us  t-2  its row was deleted"
 
 
 def test_a_node_that_runs_once_for_each_item_takes_its_items() -> None:

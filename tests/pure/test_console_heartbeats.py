@@ -10,37 +10,37 @@ from story_scene import T0, at, row, running, story, told, waiting
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import Execution
-from horsies_tui.task.heartbeats import Beating, Heard, beating, heartbeats, strip
+from horsies_tui.task.heartbeats import Beats, BeatState, beats_of, heartbeats, strip
 
 MINUTE = timedelta(minutes=1)
 
 
-def of(beats: list[float], end: float, **fields: object) -> Beating:
+def of(beats: list[float], end: float, **fields: object) -> Beats:
     usual = {
         "role": "runner", "beats": tuple(at(beat) for beat in beats), "begin": T0, "end": at(end), "live": True,
         "every": timedelta(seconds=30), "stale_after": 5 * MINUTE,
     }  # fmt: skip
-    return Beating(**{**usual, **fields})  # type: ignore[arg-type]
+    return Beats(**{**usual, **fields})  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 400), st.integers(1, 100), st.floats(-10, 10))
 def test_regular_beats_are_heard_at_every_place(count: int, width: int, drift: float) -> None:
     heard = strip(of([30 * n + (drift if n else 0) for n in range(count + 1)], 30 * count + 20), width)
     assert 1 <= len(heard) <= width
-    assert set(heard) == {Heard.YES}
+    assert set(heard) == {BeatState.ON_TIME}
 
 
 @given(st.floats(0, 100_000), st.integers(1, 100))
 def test_silence_grows_from_late_to_stale_and_never_back(silent: float, width: int) -> None:
     heard = strip(of([10.0], 10 + silent), width)
-    order = [Heard.YES, Heard.NO, Heard.STALE]
+    order = [BeatState.ON_TIME, BeatState.LATE, BeatState.STALE]
     assert [order.index(each) for each in heard] == sorted(order.index(each) for each in heard)
-    assert heard[-1] is (Heard.STALE if silent > 300 else Heard.NO if silent > 60 else Heard.YES)
+    assert heard[-1] is (BeatState.STALE if silent > 300 else BeatState.LATE if silent > 60 else BeatState.ON_TIME)
 
 
 def test_a_place_is_one_beat_long_where_there_is_room() -> None:
-    assert strip(of([0, 30, 60], 390), 50) == (Heard.YES,) * 4 + (Heard.NO,) * 8 + (Heard.STALE,)
-    assert strip(of([], 10), 50) == (Heard.YES,)
+    assert strip(of([0, 30, 60], 390), 50) == (BeatState.ON_TIME,) * 4 + (BeatState.LATE,) * 8 + (BeatState.STALE,)
+    assert strip(of([], 10), 50) == (BeatState.ON_TIME,)
 
 
 def text(detail: object, now: float, width: int = 120, **fields: object) -> str:
@@ -59,7 +59,7 @@ def test_a_silent_run_says_when_it_will_count_as_dead_and_then_what_is_done_abou
     assert "│" in dead
     assert dead.endswith("stale: the next sweep ends it as WORKER_CRASHED")
     settings = RecoveryConfig(auto_fail_stale_running=False)
-    assert text(running(), 1_391, recovery=settings).endswith("stale: nothing ends it by itself")
+    assert text(running(), 1_391, recovery=settings).endswith("stale: no sweep ends it")
 
 
 def test_a_claim_is_judged_by_its_claimer() -> None:
@@ -83,7 +83,7 @@ def test_an_ended_run_says_how_long_before_its_end_it_was_heard() -> None:
 
 def test_who_was_never_in_hand_or_never_heard_has_no_strip() -> None:
     assert heartbeats(told(replace(story(), executions=())), 80) is None
-    assert beating(told(replace(story(), executions=(Execution(2, (), (), None, False),)))) is None
+    assert beats_of(told(replace(story(), executions=(Execution(2, (), (), None, False),)))) is None
     assert "none for 7s" in text(replace(running(), executions=(Execution(2, (), (), None, False),)), 978)
 
 

@@ -22,7 +22,7 @@ from horsies_tui.look.glyphs import ASCII, UNICODE, Glyphs
 from horsies_tui.look.lines import row_line
 from horsies_tui.look.tones import Tone
 from horsies_tui.schedules.columns import SCHEDULE_COLUMNS, ScheduleSort, in_order
-from horsies_tui.schedules.document import ScheduleTelling, document
+from horsies_tui.schedules.document import ScheduleContext, document
 from horsies_tui.schedules.feed import SchedulesSnapshot
 from horsies_tui.schedules.words import empty, schedulers, summary
 from horsies_tui.story.lines import Line, OpenTask, OpenWorkflow, Section, ShowTasks
@@ -40,12 +40,12 @@ def texts(row: ScheduleRow) -> dict[str, str]:
     return {key: cell.text for key, cell in cells(row).items()}
 
 
-def told(row: ScheduleRow, glyphs: Glyphs = UNICODE, **changes: Any) -> ScheduleTelling:
+def told(row: ScheduleRow, glyphs: Glyphs = UNICODE, **changes: Any) -> ScheduleContext:
     story = ScheduleStory(NOON, row, (SCHEDULER,), ())
-    return ScheduleTelling(replace(story, **changes), row, NOON, glyphs, UTC)
+    return ScheduleContext(replace(story, **changes), row, NOON, glyphs, UTC)
 
 
-def sections(tell: ScheduleTelling, width: int = 118) -> dict[str, Section]:
+def sections(tell: ScheduleContext, width: int = 118) -> dict[str, Section]:
     return {section.key: section for band in document(tell, width) for section in band.sections}
 
 
@@ -237,7 +237,7 @@ def test_the_facts_of_a_schedule_and_where_they_lead() -> None:
     assert line(facts, "served by").text.endswith("web-1:7")
     silent = (replace(SCHEDULER, seen_at=NOON - 5 * MINUTE),)
     facts = sections(told(a_schedule(next_run_at=NOON + HOUR, schedulers=()), schedulers=silent))["facts"]
-    assert line(facts, "served by").text.endswith("no scheduler; web-1:7 did, which was seen 5m ago")
+    assert line(facts, "served by").text.endswith("no scheduler; the last one, web-1:7, was seen 5m ago")
     assert "no scheduler serves it" in line(facts, "state").text
 
 

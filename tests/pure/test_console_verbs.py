@@ -278,7 +278,7 @@ def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
     assert "no worker is alive" in headline(RecoverySnapshot(nobody, False), NOON)
     spared = report(spared=Spared(NOON + timedelta(seconds=42), None, NOON - timedelta(seconds=15), NOON))
     said = headline(RecoverySnapshot(spared, False), NOON + timedelta(seconds=2))
-    assert said.endswith("no silent run counts as dead for 0:40")
+    assert said.endswith("no silent run counts as lost for 0:40")
     assert "dead" not in headline(RecoverySnapshot(spared, False), NOON + timedelta(seconds=42))
     assert headline(RecoverySnapshot(), NOON) == "reading the recovery report…"
 

@@ -117,10 +117,10 @@ class Table:
             window.replace(part, page)
 
     def tell(self, window: RowWindow, part: Slice, page: TaskPage) -> None:
-        untold = window.untold(part, page)
-        known = [self.rows[task_id] for task_id in untold if task_id in self.rows]
+        missing_from = window.missing_from(part, page)
+        known = [self.rows[task_id] for task_id in missing_from if task_id in self.rows]
         window.refresh(part, page)
-        window.renew(untold, [task for task in known if task.status == "PENDING"], known)
+        window.renew(missing_from, [task for task in known if task.status == "PENDING"], known)
 
 
 def ids(window: RowWindow) -> list[str]:

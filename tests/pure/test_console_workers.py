@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,7 +15,7 @@ from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import zone_of
-from horsies_tui.widgets.steady_order import as_before
+from horsies_tui.widgets.steady_order import SteadyOrder
 from horsies_tui.workers.order import WorkerSort, by_host, in_order
 from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 
@@ -44,7 +45,7 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
     assert evidence(row, NOON, UTC) == (
         "a heartbeat of a task that it holds was seen 4s ago, though snapshots are missing: the last is 3m20s old"
     )
-    assert note(row, NOON) == "its snapshots are late, its tasks beat"
+    assert note(row, NOON) == "its snapshots are late, heartbeats of its tasks arrive"
     busy = a_worker(seen_by="claim", seen_at=ago(1), told={"at": ago(4)})
     assert (evidence(busy, NOON, UTC), note(busy, NOON)) == (
         "a claim was seen 1s ago, of its snapshots the last is 4s old",
@@ -52,14 +53,14 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
     )
     mute = a_worker(seen_by="claim", snapshot=None)
     assert evidence(mute, NOON, UTC).endswith("none came yet")
-    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "it has written no snapshot yet")
+    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "no snapshot of it yet")
     assert told(mute)["id"] == mute.id
 
 
 def test_only_those_that_left_tasks_behind_are_alarming() -> None:
     assert tone(gone(held=13)) is Tone.BAD
     assert tone(gone()) is Tone.MUTED
-    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("holds 13 tasks", "held nothing")
+    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("holds 13 tasks", "held no task")
     assert note(a_worker(), NOON) == "mail pay"
 
 
@@ -70,8 +71,8 @@ def test_who_drains_says_by_whose_order_and_what_is_left_to_do() -> None:
     assert order(row, NOON) == 'told to drain 3m ago by ops@bastion: "deploy"'
     assert note(row, NOON) == "4 tasks to end first"
     stopping = a_worker(liveness=Liveness.DRAINING, told={"draining": True}, running=0, claimed=0)
-    assert order(stopping, NOON) == "it stops, and claims nothing more"
-    assert note(stopping, NOON) == "empty, it stops"
+    assert order(stopping, NOON) == "it is stopping and claims no more tasks"
+    assert note(stopping, NOON) == "no task left, it is stopping"
     assert order(a_worker(), NOON) == ""
 
 
@@ -89,7 +90,7 @@ def test_the_facts_tell_load_memory_queues_and_process() -> None:
         "check_interval_ms": 30_000,
     }
     assert told(a_worker(told={"recovery_config": settings}))["recovery"] == (
-        "runs are stale after 5m00s, claims after 2m00s, it looks every 30s"
+        "runs are stale after 5m00s, claims after 2m00s, it sweeps every 30s"
     )
     assert told(gone(held=2))["actions"].startswith("recover now: W; otherwise a sweep")
     assert "actions" not in told(gone())
@@ -161,8 +162,10 @@ WORKERS = st.lists(st.integers(1, 30), unique=True).map(lambda numbers: [a_worke
 def test_who_was_there_keeps_its_place_and_who_is_new_stands_below(
     before: list[WorkerRow], now: list[WorkerRow]
 ) -> None:
+    order, by_name = SteadyOrder(), partial(in_order, sort=WorkerSort.NAME)
+    order.arranged(before, (), by_name, 0.0, busy=False, moves=False)
     places = [row.id for row in before]
-    found = [row.id for row in as_before(now, places, lambda new: in_order(new, WorkerSort.NAME))]
+    found = [row.id for row in order.arranged(now, before, by_name, 9.0, busy=True, moves=False)]
     kept = [worker_id for worker_id in places if worker_id in found]
     assert sorted(found) == sorted(row.id for row in now)
     assert found[: len(kept)] == kept

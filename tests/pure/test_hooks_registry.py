@@ -73,7 +73,7 @@ async def test_an_async_hook_that_takes_too_long_is_cancelled_and_the_next_event
     hooks.tell(STARTED)
     await hooks.close(10)
     assert calls == ["begun", "begun", "ended"]
-    (record,) = [record for record in caplog.records if record.getMessage() == "hook failed"]
+    (record,) = [record for record in caplog.records if record.event == "hook failed"]
     assert record.fields["error"] == "it did not end within 0.05 s"  # type: ignore[attr-defined]
 
 
@@ -99,7 +99,7 @@ async def test_of_the_events_of_a_hanging_hook_only_so_many_wait(
         go.set()
         await hooks.close(10)
     assert len(told) == 4
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.event for record in caplog.records] == [
         "hook hangs",
         "hook is behind",
         "hook has caught up",

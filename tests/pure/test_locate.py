@@ -179,6 +179,19 @@ def test_a_module_that_raises_is_reported_at_its_own_line(project: Path, source:
     assert (error.location.file, error.location.line) == (str(path), 2)
 
 
+@pytest.mark.parametrize(
+    ("source", "help_text"),
+    [
+        ("AppConfig()", "give it what it lacks: AppConfig(broker=...)"),
+        ("PostgresConfig(database_url=7)", "correct what PostgresConfig is given there"),
+        ("1 / 0", "correct the module; `python -c 'import ...'` shows where it fails"),
+    ],
+)
+def test_the_way_out_is_that_of_what_was_raised(project: Path, source: str, help_text: str) -> None:
+    write(project / "raises.py", f"from horsies import AppConfig, PostgresConfig\n{source}")
+    assert refusal("raises").help_text == help_text
+
+
 def test_a_module_that_failed_is_tried_anew(project: Path) -> None:
     path = write(project / "email.py", "1 / 0")
     assert refusal("email.py").code is ErrorCode.MODULE_EXEC_ERROR

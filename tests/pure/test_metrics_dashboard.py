@@ -25,7 +25,7 @@ LABELS = {
 }
 VALUES = {
     ("horsies_task_runs_total", "outcome"): {"completed", "failed", "retried", "requeued"},
-    ("horsies_workers", "state"): {"alive", "late", "lost", "died", "draining"},
+    ("horsies_workers", "state"): {"alive", "late", "lost", "died", "draining", "stopped"},
     ("horsies_queue_tasks", "status"): {"due", "later", "claimed", "running"},
     ("horsies_child_exits_total", "how"): {"crashed", "replaced"},
     ("horsies_sweep_age_seconds", "rule"): {"runs", "claims", "recovery", "retention"},

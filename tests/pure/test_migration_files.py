@@ -25,8 +25,8 @@ def code(sql: str) -> str:
 
 
 def test_versions_count_from_that_of_the_schema_without_a_gap() -> None:
-    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (12, "schema")
-    assert [migration.version for migration in MIGRATIONS] == list(range(12, 12 + len(MIGRATIONS)))
+    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (13, "schema")
+    assert [migration.version for migration in MIGRATIONS] == list(range(13, 13 + len(MIGRATIONS)))
 
 
 def test_each_file_of_the_schema_is_a_part_of_it() -> None:

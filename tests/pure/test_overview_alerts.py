@@ -137,6 +137,24 @@ def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> Non
     assert alerts(a_glance(workers=())) == ()
 
 
+def test_until_the_first_worker_has_had_time_to_start_its_absence_is_no_alert() -> None:
+    finding = a_finding(
+        QUEUE_WITHOUT_WORKER, "mail", 7, severity=Severity.NOTE, target_kind="queue", in_seconds=None,
+        queue_name="mail", worker_id=None,
+    )  # fmt: skip
+
+    def glance(*, waits_s: float, had_workers: bool) -> Glance:
+        queues = (
+            a_queue(due=7, oldest_due_at=ago(waits_s)),
+            a_queue("old", 1, oldest_due_at=ago(99), paused_at=ago(99)),
+        )
+        return a_glance(finding, queues=queues, workers=(), had_workers=had_workers)
+
+    assert alerts(glance(waits_s=9, had_workers=False)) == ()
+    for late in (glance(waits_s=11, had_workers=False), glance(waits_s=9, had_workers=True)):
+        assert [alert.id for alert in alerts(late)] == [NO_WORKER]
+
+
 def test_a_paused_queue_with_due_tasks_is_noted_and_shows_those_that_are_due() -> None:
     paused = a_finding(
         PAUSED_QUEUE, "mail", 15, severity=Severity.NOTE, target_kind="queue", ids=("mail",),

@@ -69,3 +69,5 @@ def test_notes_alone_leave_all_well() -> None:
 def test_without_workers_and_work_nothing_is_said_to_be_well() -> None:
     found = judged(a_glance(workers=(), report=a_report(workers_alive=0, sweep=None)))
     assert (found.lead, found.words) == ("", "No worker is alive; nothing waits.")
+    first = judged(a_glance(workers=(), had_workers=False, queues=(a_queue(due=3),)))
+    assert (first.lead, first.words) == ("", "No worker yet; 3 waiting.")

@@ -28,7 +28,8 @@ AnyNode HandleErrorCode HandleOperationError HandleResult NodeKey SubWorkflowNod
 WorkflowContext WorkflowContextMissingIdError WorkflowDefinition WorkflowHandle WorkflowMeta WorkflowSpec
 WorkflowStartError WorkflowStartErrorCode WorkflowStartResult WorkflowTaskInfo from_node pause_workflow
 pause_workflow_sync resume_workflow resume_workflow_sync slugify start_workflow start_workflow_async
-TaskFailed TaskRetried WorkerStarted WorkerStopped progress track
+TaskFailed TaskRetried WorkerStarted WorkerStopped progress track CurrentTask current_task
+ChildStarted ChildStopped RunStarted RunFailed RunEnded
 """
 
 
@@ -38,9 +39,10 @@ def test_the_public_names_are_exactly_these() -> None:
 
 
 APPLICATION = """
-are_sends_suppressed check config discover_tasks expand_module_globs get_broker get_discovered_task_modules
+are_sends_suppressed check config database discover_tasks expand_module_globs get_broker get_discovered_task_modules
 get_valid_queue_names get_workflow_builders hooks import_task_modules list_tasks logger on run_worker send_many
-send_many_async set_role suppress_sends task tasks trace tracing validate_queue_name workflow workflow_builder
+send_many_async set_role suppress_sends task tasks trace tracing use_database validate_queue_name workflow
+workflow_builder
 """
 
 

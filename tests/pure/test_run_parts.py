@@ -13,8 +13,9 @@ from hypothesis import given, strategies as st
 
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerResilienceConfig
 from horsies.domain.errors import ConfigurationError
-from horsies.run.events import Events, HumanFormatter, JsonFormatter
+from horsies.run.events import Events
 from horsies.run.lifespan import locator_of
+from horsies.run.log_format import HumanFormatter, JsonFormatter
 from horsies.run.loops import Supervisor, Wake, backoff_s
 
 
@@ -78,7 +79,7 @@ async def test_a_loop_outlives_its_failures_and_gives_its_connection_up(caplog: 
         await asyncio.sleep(0)
         await supervisor.stop_all()
     assert loop.discarded == 2
-    assert [record.getMessage() for record in caplog.records] == ["loop failed", "loop failed", "loop recovered"]
+    assert [record.event for record in caplog.records] == ["loop failed", "loop failed", "loop recovered"]
     assert "hunter2" not in HumanFormatter(colour=False).format(caplog.records[0])
     assert supervisor.last_success.keys() == {"faulty"}
 

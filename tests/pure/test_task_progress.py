@@ -16,7 +16,7 @@ import pytest
 from horsies import progress, track
 from horsies.domain.progress import LONGEST_UNIT, MOST, Pace, Reading
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
-from horsies.task.progress import Report, begin_reports, end_reports, forget_runs
+from horsies.task.current import Report, begin_run, end_run, forget_runs
 
 
 class OneRun:
@@ -49,9 +49,9 @@ def table() -> Iterator[ProgressTable]:
 def run(table: ProgressTable) -> Iterator[OneRun]:
     """A run whose user code is this test."""
     run = OneRun(table, 0, 5)
-    contextvars.Context().run(begin_reports, run)
+    contextvars.Context().run(begin_run, run)
     yield run
-    end_reports(run)
+    end_run(run)
 
 
 def test_the_last_report_of_a_run_is_kept_and_before_the_first_the_table_says_so(
@@ -164,12 +164,12 @@ async def test_asynchronous_loops_of_many_tasks_count_for_their_own_runs(table: 
 
     async def task(number: int) -> Reading | None:
         run = OneRun(table, number, 70 + number)
-        begin_reports(run)
+        begin_run(run)
         async for _ in track(rows(5), total=5, unit=f"rows of {number}"):
             await asyncio.sleep(0)
         inner = asyncio.create_task(asyncio.to_thread(progress, number, 10, "from a thread"))
         await inner
-        end_reports(run)
+        end_run(run)
         return run.reading
 
     found = await asyncio.gather(*map(task, range(8)))
@@ -185,26 +185,26 @@ def test_a_thread_reports_for_the_only_run_and_for_none_of_several(table: Progre
     in_a_thread(3)
     assert run.reading == (3, 10, None)
     other = OneRun(table, 1, 6)
-    contextvars.Context().run(begin_reports, other)
+    contextvars.Context().run(begin_run, other)
     in_a_thread(4)
     assert (run.reading, other.reading) == ((3, 10, None), None)
-    end_reports(other)
+    end_run(other)
 
 
 def test_what_a_run_has_left_behind_reports_nothing_once_it_has_ended(table: ProgressTable) -> None:
     run, context = OneRun(table, 0, 5), contextvars.Context()
-    context.run(begin_reports, run)
+    context.run(begin_run, run)
     rows = context.run(lambda: iter(track([1, 2, 3])))
     context.run(next, rows)
-    end_reports(run)
+    end_run(run)
     after = OneRun(table, 0, 6)
     after.open_report()(1, 2, "rows")
     context.run(next, rows)
     context.run(progress, 9, 10, "late")
     assert after.reading == (1, 2, "rows")
     silent = OneRun(table, 0, 7)
-    context.run(begin_reports, silent)
-    end_reports(silent)
+    context.run(begin_run, silent)
+    end_run(silent)
     assert context.run(progress, 1) is None
     assert silent.reading is None
 

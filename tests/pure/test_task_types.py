@@ -206,8 +206,9 @@ class NoLeases:
 
 def ran(task: Any, args: str | None, kwargs: str | None) -> TaskResult[Any, Any]:
     """The result of a run with these stored arguments, as a handle reads it."""
-    run: Any = Run(1, 0, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
-    outcome = execute({"echo": task}, (1, "key", "echo", args, kwargs, None, 0), run, None)
+    job = (1, "key", "echo", args, kwargs, ("default", 1, None), None, None, 0)
+    run: Any = Run(1, 0, job, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
+    outcome = execute({"echo": task}, job, run, None, None)
     run.let_go()
     return task.restored(load_task_result(outcome[1]))  # type: ignore[no-any-return]
 

@@ -251,6 +251,8 @@ def test_a_live_unique_key_gives_the_handle_of_the_task_that_has_it() -> None:
     with inline(app, at_once=False) as queue:
         first, second = (add.with_options(unique_key="daily").send(1, number).unwrap() for number in (1, 2))
         assert (second.task_id, len(queue.sent())) == (first.task_id, 1)
+        assert (first.duplicate, second.duplicate, second.arguments_differ) == (False, True, True)
+        assert not child.with_options(unique_key="daily").send().unwrap().duplicate
         queue.run()
         assert add.with_options(unique_key="daily").send(1, 3).unwrap().task_id != first.task_id
 

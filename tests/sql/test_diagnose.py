@@ -269,6 +269,33 @@ async def test_a_queue_without_a_worker_is_one_line_for_all_of_its_tasks(connect
     assert set(finding.remedies[0].ids) == {"m-1", "m-2", "m-3"}
 
 
+@pytest.mark.parametrize(
+    ("trace", "waits_s", "severity"),
+    [
+        ("nothing", 2, Severity.NOTE),
+        ("nothing", 11, Severity.NEEDS_ACTION),
+        ("a snapshot", 2, Severity.NEEDS_ACTION),
+        ("an attempt", 2, Severity.NEEDS_ACTION),
+        ("a claim", 2, Severity.NEEDS_ACTION),
+    ],
+)
+async def test_a_cluster_in_which_no_worker_has_ever_been_has_some_seconds_until_that_is_urgent(
+    connection: asyncpg.Connection, trace: str, waits_s: float, severity: Severity
+) -> None:
+    await insert(connection, "p-1", enqueued_at=ago(waits_s))
+    if trace == "a snapshot":
+        await worker(connection, seconds=600)
+    elif trace == "an attempt":
+        await connection.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
+            " VALUES ('p-1', 1, 'FAILED', now(), now())"
+        )
+    elif trace == "a claim":
+        await insert(connection, "c-1", status="'CLAIMED'", claimed_by_worker_id="'w'", claimed_at="now()")
+    found = [one for one in (await diagnose(connection)).findings if one.kind is QUEUE_WITHOUT_WORKER]
+    assert [(one.prediction.severity, one.count) for one in found] == [(severity, 1)]
+
+
 async def test_a_queue_whose_workers_all_drain_has_none(connection: asyncpg.Connection) -> None:
     await worker(connection, "w-1", names=NAMES)
     await worker(connection, "w-2", names=NAMES)

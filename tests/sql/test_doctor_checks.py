@@ -125,7 +125,7 @@ async def test_the_indexes_that_are_expected_are_those_of_the_schema(connection:
     ("name", "verdict"),
     [
         ("ix_horsies_tasks_ready", FAIL),
-        ("uq_horsies_tasks_unique_key", FAIL),
+        ("uq_horsies_tasks_key_and_name", FAIL),
         ("ix_horsies_tasks_finished", WARN),
     ],
 )

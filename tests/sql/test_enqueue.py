@@ -22,6 +22,8 @@ from horsies.handle import BrokerErrorCode
 from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, enqueue_many, enqueue_one, one
 
 CREATED, SAME, MISMATCH, LIVE_DUPLICATE = EnqueueOutcome
+# Of one request, the row of enqueue_conflicts.
+NOTHING_FOUND = (None, None, None, None)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
@@ -147,7 +149,7 @@ def test_an_id_that_was_there_and_is_pruned_counts_as_sent() -> None:
     next(steps)
     steps.send([])  # the insert did nothing
     with pytest.raises(StopIteration) as end:
-        steps.send([])  # now the id is free
+        steps.send([NOTHING_FOUND])  # now the id is free
     assert end.value.value == Enqueued(asked.task_id, SAME)
 
 
@@ -156,7 +158,7 @@ def test_a_key_whose_holder_ended_in_between_is_taken() -> None:
     steps = one(asked)
     insert = next(steps)
     steps.send([])
-    assert steps.send([]) == insert
+    assert steps.send([NOTHING_FOUND]) == insert
     with pytest.raises(StopIteration) as end:
         steps.send([(asked.task_id,)])
     assert end.value.value == Enqueued(asked.task_id, CREATED)

@@ -109,7 +109,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
     await upgrade(upstream)
-    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(12, "schema")]
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(13, "schema")]
 
 
 VERSION_10 = """
@@ -126,15 +126,23 @@ CREATE FUNCTION horsies_claimable(queue text, names text[], most integer, follow
 UPDATE horsies_console_schema SET version = 10;
 """
 
-# Whatever version 12 has and version 11 had not is taken away here.
-VERSION_11 = """
+# Whatever version 13 has and version 12 had not is taken away here, and so on.
+VERSION_12 = """
+DROP TABLE horsies_duplicate_sends;
+DROP INDEX uq_horsies_tasks_key_and_name;
+CREATE UNIQUE INDEX uq_horsies_tasks_unique_key ON horsies_tasks (unique_key)
+ WHERE unique_key IS NOT NULL AND status IN ('PENDING', 'CLAIMED', 'RUNNING');
+UPDATE horsies_console_schema SET version = 12;
+"""
+VERSION_11 = f"""
+{VERSION_12}
 DROP INDEX ix_horsies_tasks_finished_by_name;
 DROP TABLE horsies_progress;
 UPDATE horsies_console_schema SET version = 11;
 """
 
 
-@pytest.mark.parametrize("older", [VERSION_10, VERSION_11], ids=["version 10", "version 11"])
+@pytest.mark.parametrize("older", [VERSION_10, VERSION_11, VERSION_12], ids=["version 10", "version 11", "version 12"])
 async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_database: str, older: str) -> None:
     async with made_of("SELECT", empty_database) as connection:
         await create(connection)
@@ -144,13 +152,33 @@ async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_da
             "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
             " VALUES ('t', 1, 'FAILED', now(), now())"
         )
-        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [12]
+        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [13]
         await upgrade(connection)
         await require_current(connection)
         assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
         found = await connection.fetchval("SELECT cardinality(found_at) FROM horsies_claimable('p', '{shop.pay}', 1)")
         assert found == 1
         assert await connection.fetchval("SELECT to_regclass('ix_horsies_tasks_finished_by_name') IS NOT NULL")
+
+
+async def test_keys_that_are_live_in_version_12_stay_unique_and_are_free_for_other_names(
+    empty_database: str, connection: asyncpg.Connection
+) -> None:
+    keyed = (
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, unique_key)"
+        " VALUES ($1, $2, 'p', $3, 'order 7') ON CONFLICT DO NOTHING RETURNING id"
+    )
+    async with made_of("SELECT", empty_database) as upgraded:
+        await create(upgraded)
+        await upgraded.execute(VERSION_12)
+        await upgraded.execute(keyed, "ended", "shop.pay", "COMPLETED")
+        await upgraded.execute(keyed, "live", "shop.pay", "RUNNING")
+        assert await upgraded.fetchval(keyed, "other name before", "shop.ship", "PENDING") is None
+        await upgrade(upgraded)
+        await require_current(upgraded)
+        assert await upgraded.fetchval(keyed, "same name", "shop.pay", "PENDING") is None
+        assert await upgraded.fetchval(keyed, "other name", "shop.ship", "PENDING") == "other name"
+        assert await structure(upgraded) == await structure(connection)
 
 
 async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied(
@@ -160,7 +188,7 @@ async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied
     assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
     before = await version_7.fetch(APPLIED)
     await upgrade(version_7)
-    assert await version_7.fetch(APPLIED) == [*before, (12, "schema")]
+    assert await version_7.fetch(APPLIED) == [*before, (13, "schema")]
 
 
 async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(

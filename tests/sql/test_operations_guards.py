@@ -279,6 +279,15 @@ async def test_a_unique_key_that_lives_again_is_refused_in_the_preview(connectio
 
 
 @pytest.mark.parametrize("verb", [V.REQUEUE, V.RERUN])
+async def test_a_unique_key_of_another_name_refuses_nothing(connection: asyncpg.Connection, verb: TaskVerb) -> None:
+    for name in ("pay", "ship"):
+        await failed(connection, name, unique_key="'k'", task_name=f"'{name}'")
+    await enqueue(connection, "new", unique_key="'k'", task_name="'refund'")
+    outcome = await apply(connection, await look(connection, verb, "pay", "ship"), OPS, None)
+    assert sorted(row.target.id for row in outcome.applied) == ["pay", "ship"]
+
+
+@pytest.mark.parametrize("verb", [V.REQUEUE, V.RERUN])
 async def test_a_unique_key_that_lives_again_after_the_preview_is_a_refusal_and_no_error(
     connection: asyncpg.Connection, verb: TaskVerb
 ) -> None:

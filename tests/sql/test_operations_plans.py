@@ -47,7 +47,7 @@ TEXTS, TIMES = array("'x'::text"), array("now()")
 
 TASKS, ATTEMPTS = "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"
 TRACE, TRACE_ID = "ix_horsies_operator_actions_target", "horsies_operator_actions_pkey"
-KEYS = "uq_horsies_tasks_unique_key"
+KEYS = "uq_horsies_tasks_key_and_name"
 NODES = {"all of horsies_workflow_tasks", "all of horsies_workflows"}
 """Empty in this test, and in most databases."""
 

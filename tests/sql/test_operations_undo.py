@@ -202,6 +202,9 @@ async def test_a_unique_key_that_lives_in_another_task_keeps_the_first_one_ended
     outcome = await done(connection, V.CANCEL, "t")
     await enqueue(connection, "new", unique_key="'k'")
     assert await refusals(connection, outcome.operation_id) == ["its unique key is held by the live task new"]
+    await connection.execute("UPDATE horsies_tasks SET task_name = 'another' WHERE id = 'new'")
+    again = await undo(connection, outcome.operation_id, OPS, None)
+    assert [row.target.id for row in again.applied] == ["t"]
 
 
 async def test_a_result_too_large_to_keep_is_told(connection: asyncpg.Connection) -> None:

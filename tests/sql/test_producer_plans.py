@@ -35,7 +35,7 @@ SELECT 'node-' || n, 'flow-' || n / 10, n % 10, 'demo:' || n % 10, 'demo.add', '
 """
 
 INDEXES = {
-    "enqueue_conflicts": {"horsies_tasks_pkey", "uq_horsies_tasks_unique_key"},
+    "enqueue_conflicts": {"horsies_tasks_pkey", "uq_horsies_tasks_key_and_name"},
     "read_outcomes": {"horsies_tasks_pkey"},
     "read_task": {"horsies_tasks_pkey"},
     "read_attempts": {"uq_horsies_task_attempts_task_attempt"},

@@ -312,7 +312,7 @@ async def test_a_sweep_tells_in_one_line_what_it_did_and_at_debug_that_there_was
     await chore.do(connection)
     event, counts = told
     nothing = {name: 0 if type(value) is int else value for name, value in counts.items()}
-    assert [(one.levelname, one.message, vars(one)["fields"]) for one in caplog.records] == [
+    assert [(one.levelname, vars(one)["event"], vars(one)["fields"]) for one in caplog.records] == [
         ("INFO", event, counts),
         ("DEBUG", event, nothing),
     ]

@@ -25,6 +25,7 @@ SELECT {uuid7()}, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
 SELECT id, 1, 'COMPLETED', started_at, completed_at FROM horsies_tasks;
 INSERT INTO horsies_progress SELECT id, started_at, 5, 10, 'rows', 2, 1, now() FROM horsies_tasks;
+INSERT INTO horsies_duplicate_sends SELECT id, 1, 5, now() FROM horsies_tasks;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status)
 SELECT {uuid7()}, 'demo.old', 'default', 'CANCELLED' FROM generate_series(1, 3000) n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, good_until)
@@ -111,7 +112,10 @@ STATEMENTS = {
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
     "prune_operator_actions": (NUMBERS, {"horsies_operator_actions_pkey"}),
     "prune_worker_losses": (NUMBERS, {"horsies_worker_losses_pkey"}),
-    "prune_tasks": (f"86400.0, {IDS}", {"horsies_tasks_pkey", "horsies_progress_pkey", *NODES}),
+    "prune_tasks": (
+        f"86400.0, {IDS}",
+        {"horsies_tasks_pkey", "horsies_progress_pkey", "horsies_duplicate_sends_pkey", *NODES},
+    ),
     "prune_lock": (IDS, {"horsies_workflows_pkey"}),
     "prune_workflows": (
         f"86400.0, {IDS}, {IDS}",

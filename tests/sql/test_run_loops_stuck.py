@@ -46,7 +46,7 @@ class Log(logging.Handler):
         self._news = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.append((record.getMessage(), record.fields["loop"]))  # type: ignore[attr-defined]
+        self.told.append((record.event, record.fields["loop"]))  # type: ignore[attr-defined]
         self._news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:

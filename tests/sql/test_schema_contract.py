@@ -241,6 +241,12 @@ CONTRACT = {
         gap_s       | double precision         |   |
         reported_at | timestamp with time zone | ! |
     """,
+    "horsies_duplicate_sends": """
+        task_id | character varying(36)    | ! |
+        backend | integer                  | ! |
+        sends   | bigint                   | ! |
+        last_at | timestamp with time zone | ! |
+    """,
     "horsies_schedules": """
         schedule_name | character varying(255)   | ! |
         config_hash   | character varying(64)    | ! |
@@ -290,6 +296,7 @@ CONSTRAINTS = {
     "horsies_looks_pkey": "PRIMARY KEY (look_id)",
     "ck_horsies_looks_kind": "CHECK ((kind = ANY (ARRAY['stack'::text, 'output'::text])))",
     "horsies_progress_pkey": "PRIMARY KEY (task_id, started_at)",
+    "horsies_duplicate_sends_pkey": "PRIMARY KEY (task_id, backend)",
     "horsies_schedules_pkey": "PRIMARY KEY (schedule_name)",
     "horsies_schedule_runs_pkey": "PRIMARY KEY (schedule_name, slot)",
     "horsies_schedulers_pkey": "PRIMARY KEY (scheduler_id)",
@@ -337,7 +344,7 @@ INDEXES = {
         "ix_horsies_tasks_expiring",
         "ix_horsies_tasks_retrying",
         "idx_horsies_tasks_error_code",
-        "uq_horsies_tasks_unique_key",
+        "uq_horsies_tasks_key_and_name",
         "ix_horsies_tasks_created",
         "ix_horsies_tasks_unsuccessful_created",
         "ix_horsies_tasks_rerun_of",

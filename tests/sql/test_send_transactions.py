@@ -214,7 +214,8 @@ async def test_a_blocking_transaction_stores_all_or_nothing(
     def work(undo: bool) -> None:
         with transaction(database) as (mine, execute):
             execute(ORDER)
-            task.with_options(connection=mine, unique_key="k%s").send(1).unwrap()
+            sent = [task.with_options(connection=mine, unique_key="k%s").send(1).unwrap() for _ in range(2)]
+            assert [one.duplicate for one in sent] == [False, True]
             for result in app.send_many([task.to_send(2), task.to_send(3, b="%(x)s")], connection=mine):
                 result.unwrap()
             chain(app).start(connection=mine).unwrap()
@@ -236,7 +237,9 @@ async def test_an_awaited_transaction_stores_all_or_nothing(
     async def work(undo: bool) -> None:
         async with transaction(database) as (mine, execute):
             # The first statement of the transaction: SQLAlchemy begins one when it executes, not before.
-            (await task.with_options(connection=mine, unique_key="k%s").send_async(1)).unwrap()
+            keyed = task.with_options(connection=mine, unique_key="k%s")
+            sent = [(await keyed.send_async(1)).unwrap() for _ in range(2)]
+            assert [one.duplicate for one in sent] == [False, True]
             await execute(ORDER)
             for result in await app.send_many_async([task.to_send(2), task.to_send(3)], connection=mine):
                 result.unwrap()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,12 +25,10 @@ from horsies import (
     TaskError,
     TaskResult,
     TaskStatus,
+    current_task,
 )
 from horsies.config.url import DatabaseUrl
 from horsies.testing import Ran, drain, drain_async, embedded_database
-from horsies.testing.fixtures import horsies_database
-
-__all__ = ["horsies_database"]
 
 app = Horsies(
     AppConfig(
@@ -51,6 +50,13 @@ def add(a: int, b: int) -> TaskResult[int, TaskError]:
 def measure(text: str) -> TaskResult[int, TaskError]:
     heard.append(("measure", len(text)))
     return TaskResult(ok=len(text))
+
+
+@app.task("who", queue_name="mail")
+def who() -> TaskResult[list[str | None], TaskError]:
+    task = current_task()
+    sent = None if task.sent_at is None else task.sent_at.isoformat()
+    return TaskResult(ok=[task.id, task.name, task.queue, sent, str(task.attempt)])
 
 
 @app.task("where", queue_name="mail")
@@ -81,6 +87,18 @@ def chain(left: int) -> TaskResult[None, TaskError]:
     heard.append(left)
     if left:
         chain.send(left - 1)
+    return TaskResult(ok=None)
+
+
+@app.task("slow", queue_name="bulk", timeout_ms=30)
+def slow() -> TaskResult[None, TaskError]:
+    time.sleep(30)
+    return TaskResult(ok=None)
+
+
+@app.task("slow_in_a_loop", queue_name="bulk", timeout_ms=30)
+async def slow_in_a_loop() -> TaskResult[None, TaskError]:
+    await asyncio.sleep(30)
     return TaskResult(ok=None)
 
 
@@ -183,7 +201,7 @@ async def test_a_deadline_comes_nearer_as_time_passes(connection: asyncpg.Connec
     handle = (
         await add.with_options(delay=100, good_until=datetime.now(UTC) + timedelta(seconds=60)).send_async(1, 2)
     ).unwrap()
-    assert await drain_async(app, seconds=120) == Ran()
+    assert await drain_async(app, seconds=120) == Ran(expired=1)
     assert await connection.fetchval("SELECT good_until < now() FROM horsies_tasks WHERE id = $1", handle.task_id)
 
 
@@ -202,10 +220,25 @@ def test_a_name_of_another_application_is_left_alone() -> None:
     assert info.status is TaskStatus.PENDING
 
 
+def test_a_timeout_ends_a_task_as_in_a_worker() -> None:
+    handles = [slow.send().unwrap(), slow_in_a_loop.send().unwrap()]
+    assert drain(app) == Ran(failed=2)
+    assert [handle.info().unwrap().error_code for handle in handles] == ["TASK_TIMEOUT"] * 2  # type: ignore[union-attr]
+
+
+async def test_a_timeout_ends_an_async_task_in_the_loop_of_the_test() -> None:
+    handle = (await slow_in_a_loop.with_options(timeout_ms=10).send_async()).unwrap()
+    assert await drain_async(app) == Ran(failed=1)
+    error = (await handle.get_async(0)).err
+    assert error is not None
+    assert (error.error_code, error.message) == ("TASK_TIMEOUT", "stopped after 10 ms, its timeout_ms")
+
+
 def test_real_children_run_the_tasks_and_a_crash_fails_only_its_own() -> None:
     crashed, mine = killed.send().unwrap(), where.send().unwrap()
     late = add.schedule(600, 1, 2).unwrap()
-    assert drain(app, processes=1, seconds=600) == Ran(completed=2, failed=1)
+    add.with_options(good_until=datetime.now(UTC) + timedelta(seconds=60), delay=100).send(1, 2).unwrap()
+    assert drain(app, processes=1, seconds=600) == Ran(completed=2, failed=1, expired=1)
     assert mine.get(0).unwrap()[0] != os.getpid()
     error = crashed.get(0).err
     assert error is not None
@@ -239,31 +272,28 @@ def test_inside_the_block_the_application_works_on_it_and_afterwards_on_its_own(
     assert drain(app) == Ran(completed=1)
 
 
-async def test_the_fixture_gives_a_database(horsies_database: str) -> None:
-    connection = await asyncpg.connect(horsies_database)
-    assert await connection.fetchval("SELECT to_regclass('horsies_tasks') IS NOT NULL")
-    await connection.close()
-
-
 SCRIPT = """
+from urllib.parse import parse_qs, urlsplit
 from horsies.testing import embedded_database
-from horsies.testing.embedded import _databases
-with embedded_database():
-    print(_databases()._server._directory)
+with embedded_database() as url:
+    print(parse_qs(urlsplit(url).query)["host"][0])
 """
+
+
+def directory_in(output: str) -> Path:
+    """The directory of the server whose sockets are in the printed one."""
+    return next(path for path in Path(output.strip()).parents if path.name.startswith("horsies-test-"))
 
 
 def test_the_server_and_its_files_are_gone_with_the_process() -> None:
     ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=30)
-    directory = Path(ended.stdout.strip())
-    assert directory.name.startswith("horsies-test-")
-    assert not directory.exists()
+    assert not directory_in(ended.stdout).exists()
 
 
 def test_the_next_process_removes_what_a_killed_one_left_behind() -> None:
     killed_script = f"{SCRIPT}    import os; os.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-uc", killed_script], capture_output=True, text=True, timeout=30)
-    directory = Path(ended.stdout.strip())
+    directory = directory_in(ended.stdout)
     assert (ended.returncode, directory.exists()) == (-9, True)
     hours_ago = (directory.stat().st_mtime - 7200,) * 2
     os.utime(directory, hours_ago)
@@ -279,3 +309,12 @@ def test_the_next_process_removes_what_a_killed_one_left_behind() -> None:
 def test_nothing_of_this_needs_pytest() -> None:
     asked = "import sys, horsies.testing; print('pytest' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", asked], text=True) == "False\n"
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+async def test_a_task_that_is_drained_knows_itself(horsies_database: None, processes: int) -> None:
+    handle = (await who.send_async()).unwrap()
+    await drain_async(app, processes=processes)
+    info = (await handle.info_async()).unwrap()
+    sent = info.sent_at.isoformat()
+    assert (await handle.get_async()).unwrap() == [handle.task_id, "who", "mail", sent, "1"]

@@ -111,6 +111,16 @@ async def test_a_point_tells_what_ended_in_its_bucket_and_how_long_that_took(con
     assert points[2].run_p50 is None
 
 
+async def test_tasks_that_never_began_have_not_waited(conn: asyncpg.Connection) -> None:
+    whole = await buckets(conn)
+    at = whole.starts[1] + timedelta(seconds=5)
+    await ended(conn, "c", at)
+    for number in range(4):
+        await ended(conn, f"x{number}", at, "EXPIRED", started_at="NULL")
+    points = await task_series(conn, whole)
+    assert (points[1].other, points[1].wait_p50, points[1].wait_p95) == (4, 1, 1)
+
+
 async def test_before_the_first_end_that_is_known_there_is_a_gap_and_no_nought(conn: asyncpg.Connection) -> None:
     whole = await buckets(conn)
     assert {point.completed for point in await task_series(conn, whole)} == {None}

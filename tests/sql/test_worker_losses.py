@@ -60,6 +60,7 @@ async def test_a_killed_worker_has_died_with_what_it_held_and_what_became_of_it(
     everything = {f"web-3-88-aa-r{n}" for n in range(5)} | {f"web-3-88-aa-c{n}" for n in range(10)}
     assert set(row.loss.ids) == everything
     findings = await desk(connection)
+    assert {type(finding.ids) for finding in findings.values()} == {tuple}
     died, crashed = findings[WORKER_DIED], findings[CRASHED]
     assert (died.name, died.count, set(died.ids), died.evidence) == ("web-3-88-aa", 15, everything, row.loss.words())
     assert (crashed.prediction.severity, crashed.count) == (Severity.NEEDS_ACTION, 5)

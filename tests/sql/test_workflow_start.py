@@ -32,7 +32,6 @@ from horsies.broker import PostgresBroker
 from horsies.domain.codec import CodecError
 from horsies.domain.errors import ConfigurationError
 from horsies.domain.plan import WorkflowPlan
-from horsies.testing import inline
 from horsies.workflow.starting import retry_start, retry_start_async, start_own, start_own_async
 
 UNREACHABLE = "postgresql://nobody@localhost:1/none"
@@ -305,13 +304,6 @@ def test_while_sends_are_suppressed_no_workflow_starts(app: Horsies, broker: Pos
     error = start_workflow(Spec(DIAMOND, broker), broker).unwrap_err()
     assert error.code is WorkflowStartErrorCode.VALIDATION_FAILED
     assert "suppressed" in error.message
-
-
-def test_inside_inline_a_start_says_what_it_lacks(app: Horsies) -> None:
-    with inline(app):
-        error = start_workflow(Spec(DIAMOND, app.get_broker()), app.get_broker()).unwrap_err()
-    assert (error.code, error.retryable) == (WorkflowStartErrorCode.ENQUEUE_FAILED, False)
-    assert "inside inline() there is no database" in error.message
 
 
 async def test_a_start_while_the_database_is_away_is_repeated_under_its_id(

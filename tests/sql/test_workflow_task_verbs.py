@@ -258,7 +258,7 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
         "RUNNING: COMPLETED ENQUEUED PENDING",
         "RUNNING: ENQUEUED PENDING PENDING",
     ]
-    (told,) = [record for record in caplog.records if record.message == "swept"]
+    (told,) = [record for record in caplog.records if vars(record).get("event") == "swept"]
     assert told.levelname == "INFO"
     assert (vars(told)["fields"]["repairs"], vars(told)["fields"]["workflows"]) == (2, 1)
     assert "stepped over a workflow" in caplog.text

@@ -304,6 +304,11 @@ def flows() -> st.SearchStrategy[Flow]:
     return sizes.flatmap(lambda size: st.builds(_flow, number, st.lists(number, min_size=size, max_size=size)))
 
 
+def random_flow(rng: Random) -> Flow:
+    """The same without hypothesis, for tests that compare many at a time."""
+    return _flow(rng.getrandbits(32), [rng.getrandbits(32) for _ in range(rng.randint(3, 9))])
+
+
 @st.composite
 def layers(draw: st.DrawFn) -> Flow:
     """Each node depends on the whole layer before it: two workers can miss each other at the layer's last two ends."""

@@ -63,9 +63,9 @@ async def test_100_000_lines_a_second_are_watched_over_a_link_of_30_kb_a_second(
     with watching(database, environ, "hang_app", "task", TASK[:8]) as console:
         console.until("RUNNING")
         console.type("O")
-        console.until("2000 lines; it is followed")
+        console.until("2000 lines; following")
         bytes_per_s = console.pass_time(10) / 10
-        closed_s = close(console, "it is followed")
+        closed_s = close(console, "; following")
         then = console.pass_time(3)
     print(f"\n100,000 lines/s over {LINK} B/s: {bytes_per_s:,.0f} B/s; closed after {closed_s:.2f} s, then {then} B")
     assert bytes_per_s < 0.2 * LINK, "keys have room"

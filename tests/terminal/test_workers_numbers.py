@@ -59,7 +59,7 @@ async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ
         await connection.execute(THREE, [1, 2, 3])
         await connection.execute(HELD)
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, screen="workers") as console:
-        await asyncio.to_thread(console.until, "LIVE", "3 alive" if many else "No worker was here in the last hour")
+        await asyncio.to_thread(console.until, "LIVE", "3 alive" if many else "No worker was alive in the last hour")
         if many:  # the claims are newer than the first snapshots: from now on the snapshots are the evidence
             await connection.execute(THREE, [1, 2, 3])
         await asyncio.to_thread(console.pass_time, 2.0)

@@ -88,12 +88,18 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskSendResult as TaskSendResult,
     )
     from horsies.hooks import (
+        ChildStarted as ChildStarted,
+        ChildStopped as ChildStopped,
+        RunEnded as RunEnded,
+        RunFailed as RunFailed,
+        RunStarted as RunStarted,
         TaskFailed as TaskFailed,
         TaskRetried as TaskRetried,
         WorkerStarted as WorkerStarted,
         WorkerStopped as WorkerStopped,
     )
     from horsies.task import TaskSendOptions as TaskSendOptions
+    from horsies.task.current import CurrentTask as CurrentTask, current_task as current_task
     from horsies.task.progress import progress as progress, track as track
     from horsies.workflow.context import (
         WorkflowContext as WorkflowContext,
@@ -168,8 +174,12 @@ _MODULES = {
         *("BrokerErrorCode", "BrokerOperationError", "BrokerResult", "SendFailedError", "TaskHandle"),
         *("TaskSendError", "TaskSendErrorCode", "TaskSendPayload", "TaskSendResult"),
     ],
-    "hooks": ["TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"],
+    "hooks": [
+        *("ChildStarted", "ChildStopped", "RunEnded", "RunFailed", "RunStarted"),
+        *("TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"),
+    ],
     "task": ["TaskSendOptions"],
+    "task.current": ["CurrentTask", "current_task"],
     "task.progress": ["progress", "track"],
     "workflow.context": ["WorkflowContext", "WorkflowMeta"],
     "workflow.definition": ["WorkflowDefinition"],
@@ -190,12 +200,14 @@ _HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() f
 __all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605 - a list, though computed
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # for a type checker every misspelt name would be Any
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

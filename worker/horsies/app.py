@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
+from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import DEFAULT_QUEUE
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, raise_collected
 from horsies.domain.states import OnError
@@ -30,7 +31,19 @@ if TYPE_CHECKING:
     from horsies.domain.task_result import TaskResult
     from horsies.domain.trace import Tracing
     from horsies.handle import TaskHandle, TaskSendResult
-    from horsies.hooks import EventName, Hook, TaskFailed, TaskRetried, WorkerStarted, WorkerStopped
+    from horsies.hooks import (
+        ChildStarted,
+        ChildStopped,
+        EventName,
+        Hook,
+        RunEnded,
+        RunFailed,
+        RunStarted,
+        TaskFailed,
+        TaskRetried,
+        WorkerStarted,
+        WorkerStopped,
+    )
     from horsies.registry import AnyTask
     from horsies.task import TaskCall, TaskDecorator, TaskFunction, TaskOptions
     from horsies.workflow.definition import WorkflowDefinition
@@ -43,6 +56,11 @@ if TYPE_CHECKING:
     RetriedT = TypeVar("RetriedT", bound=Hook[TaskRetried])
     StartedT = TypeVar("StartedT", bound=Hook[WorkerStarted])
     StoppedT = TypeVar("StoppedT", bound=Hook[WorkerStopped])
+    ChildStartedT = TypeVar("ChildStartedT", bound=Hook[ChildStarted])
+    ChildStoppedT = TypeVar("ChildStoppedT", bound=Hook[ChildStopped])
+    RunStartedT = TypeVar("RunStartedT", bound=Hook[RunStarted])
+    RunFailedT = TypeVar("RunFailedT", bound=Hook[RunFailed])
+    RunEndedT = TypeVar("RunEndedT", bound=Hook[RunEnded])
     HookT = TypeVar("HookT", bound=Hook[Any])
     BuilderT = TypeVar("BuilderT", bound=Callable[..., WorkflowSpec[Any]])
 
@@ -69,6 +87,7 @@ class Horsies:
         self._tracing: Tracing | None = None
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
+        self._database: DatabaseChoice | None = None
 
     @overload
     def task(self, task_name: str, func: None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
@@ -179,11 +198,22 @@ class Horsies:
     @overload
     def on(self, event: Literal["worker_stopped"], hook: None = None) -> Callable[[StoppedT], StoppedT]: ...
     @overload
+    def on(self, event: Literal["child_started"], hook: None = None) -> Callable[[ChildStartedT], ChildStartedT]: ...
+    @overload
+    def on(self, event: Literal["child_stopped"], hook: None = None) -> Callable[[ChildStoppedT], ChildStoppedT]: ...
+    @overload
+    def on(self, event: Literal["run_started"], hook: None = None) -> Callable[[RunStartedT], RunStartedT]: ...
+    @overload
+    def on(self, event: Literal["run_failed"], hook: None = None) -> Callable[[RunFailedT], RunFailedT]: ...
+    @overload
+    def on(self, event: Literal["run_ended"], hook: None = None) -> Callable[[RunEndedT], RunEndedT]: ...
+    @overload
     def on(self, event: EventName, hook: HookT) -> HookT: ...
     def on(self, event: Any, hook: Any = None) -> Any:
         """`@app.on("task_failed")` has workers call the function below with each such event; see horsies.hooks.
 
-        Plain or `async def`, it runs in the worker's process, in a thread of its own.
+        Plain or `async def`. Hooks for children and runs are called in the child process, as a part of the run; the
+        others in the worker's process, each in a thread of its own.
         """
         caller = getattr(inspect.currentframe(), "f_back", None)
         require_event(event, None if caller is None else SourceLocation(caller.f_code.co_filename, caller.f_lineno))
@@ -257,6 +287,22 @@ class Horsies:
                 if self._broker is None:
                     self._broker = self._make_broker()
         return self._broker
+
+    @property
+    def database(self) -> DatabaseChoice:
+        """The database of this application, and why it is that one."""
+        return self._database or DatabaseChoice(self.config.broker.url, "configured as PostgresConfig.database_url")
+
+    def use_database(self, choice: DatabaseChoice) -> None:
+        """From now on it is this one, for sends, too: the command line of a worker may name another than the code."""
+        assert choice.url is not None, "an application is configured with one"
+        self._database = choice
+        if choice.url.secret_text == self.config.broker.url.secret_text:
+            return
+        broker = self.config.broker.model_copy(update={"database_url": choice.url.secret_text})
+        self.config = self.config.model_copy(update={"broker": broker})
+        if self._broker is not None:
+            self._broker.config = broker
 
     def _make_broker(self) -> PostgresBroker:
         try:

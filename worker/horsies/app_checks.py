@@ -7,7 +7,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
-from horsies.config.contexts import DatabaseChoice
 from horsies.discovery import import_reference
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, TaskDefinitionError, flatten
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from horsies.config.app import AppConfig
+    from horsies.config.contexts import DatabaseChoice
     from horsies.registry import AnyTask, TaskRegistry
     from horsies.workflow.builders import WorkflowBuilder
 
@@ -35,6 +35,9 @@ class CheckedApp(WorkflowApp, Protocol):
     """What a check reads of an application."""
 
     tasks: TaskRegistry
+
+    @property
+    def database(self) -> DatabaseChoice: ...
 
     def get_discovered_task_modules(self) -> list[str]: ...
 
@@ -58,7 +61,7 @@ def all_errors(app: CheckedApp, *, live: bool, located_in: ModuleType | None = N
         or _workflow_errors(app, builders, modules)
         or _task_errors(app.config, app.tasks)
         or schedule_errors(app, app.tasks)
-        or (_database_errors(app.config) if live else [])
+        or (_database_errors(app) if live else [])
     )
 
 
@@ -128,15 +131,15 @@ def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
         )
 
 
-def _database_errors(config: AppConfig) -> list[HorsiesError]:
+def _database_errors(app: CheckedApp) -> list[HorsiesError]:
     """Why the database does not answer a query, or why its tables are not those that a worker needs."""
     with ThreadPoolExecutor(1) as thread:  # the caller may be inside an event loop
-        return thread.submit(asyncio.run, _ask_database(config)).result()
+        return thread.submit(asyncio.run, _ask_database(app)).result()
 
 
-async def _ask_database(config: AppConfig) -> list[HorsiesError]:
+async def _ask_database(app: CheckedApp) -> list[HorsiesError]:
     try:
-        async with open_database(DatabaseChoice(config.broker.url, "from AppConfig.broker")) as database:
+        async with open_database(app.database) as database:
             connection = await database.connect("check")
             try:
                 await connection.execute("SELECT 1")
@@ -144,5 +147,5 @@ async def _ask_database(config: AppConfig) -> list[HorsiesError]:
             finally:
                 await connection.close()
     except (DatabaseUnavailable, SchemaError) as error:
-        return [error.with_location(config.broker.defined_at())]
-    return [] if state.kind in _FIT else [state.error.with_location(config.broker.defined_at())]
+        return [error.with_location(app.config.broker.defined_at())]
+    return [] if state.kind in _FIT else [state.error.with_location(app.config.broker.defined_at())]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.config.which_database import advise
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
@@ -26,6 +27,7 @@ from horsies.store.pulse import write_pulse
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
 from horsies.store.steps import drive
+from horsies.waits_in_tasks import waited_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -122,7 +124,7 @@ class PostgresBroker:
 
     def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
         """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end."""
-        return _result_in(self._blocking(self._outcome(task_id, timeout_ms)))
+        return waited_for(lambda limit_ms: _result_in(self._blocking(self._outcome(task_id, limit_ms))), timeout_ms)
 
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
         """`get_result` for a running event loop."""
@@ -214,7 +216,7 @@ class PostgresBroker:
         try:
             return Ok(on_callers_blocking(connection, work))
         except (CallerConnectionError, ValueError) as error:
-            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
 
     async def perform_on_callers_async(
         self, connection: object, work: Callable[[Any], Awaitable[T]]
@@ -223,7 +225,7 @@ class PostgresBroker:
         try:
             return Ok(await on_callers(connection, work))
         except (CallerConnectionError, ValueError) as error:
-            return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
 
     def close(self) -> BrokerResult[None]:
         """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
@@ -289,13 +291,13 @@ class PostgresBroker:
         try:
             return self._thread.run_sync(work)
         except LoopClosed as error:
-            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+            return Err(explained(BrokerErrorCode.NO_BROKER, error, self.config))
 
     async def _awaited(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
         try:
             return await self._thread.run_from_any_loop(work)
         except LoopClosed as error:
-            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+            return Err(explained(BrokerErrorCode.NO_BROKER, error, self.config))
 
     # From here on, everything runs on the thread's loop.
 
@@ -310,7 +312,7 @@ class PostgresBroker:
             except (*CONNECTION_ERRORS, ValueError) as error:  # ValueError: a request or a row that makes no sense
                 pause = next(pauses, None)
                 if pause is None or not is_transient(error):
-                    return Err(_explained(code, error))
+                    return Err(explained(code, error, self.config))
             await asyncio.sleep(pause)
 
     async def _connected(self) -> Link:
@@ -402,11 +404,12 @@ def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
     return sent
 
 
-def _explained(code: BrokerErrorCode, error: Exception) -> BrokerOperationError:
+def explained(code: BrokerErrorCode, error: Exception, config: PostgresConfig) -> BrokerOperationError:
     if isinstance(error, SchemaError):
         code = BrokerErrorCode.SCHEMA_INIT_FAILED
     if isinstance(error, HorsiesError):
-        text = error.message + (f"; {error.help_text}" if error.help_text else "")
+        help_text = advise(error.help_text or "", f"--database-url '{config.url}'")
+        text = error.message + (f"; {help_text}" if help_text else "")
     else:
         text = str(error) or type(error).__name__
     return BrokerOperationError(code, mask(text), retryable=is_transient(error), exception=error)

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from pydantic import ValidationError
+
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError
 from horsies.domain.places import raising_place
 
@@ -172,5 +174,18 @@ def _raised(reference: str, error: BaseException) -> ConfigurationError:
         f"importing {reference} raised {kind}: {text}" if text else f"importing {reference} raised {kind}",
         code=ErrorCode.MODULE_EXEC_ERROR,
         location=raising_place(error),
-        help_text="the module must import without side effects; try it alone with `python -c 'import ...'`",
+        help_text=_way_out(error),
     )
+
+
+def _way_out(error: BaseException) -> str:
+    """A rule of ours that is broken is named as such; of other errors only the module's author knows the cause."""
+    if isinstance(error, SystemExit):
+        return 'a module must import without side effects: put what a program does under if __name__ == "__main__":'
+    if not isinstance(error, ValidationError):
+        return "correct the module; `python -c 'import ...'` shows where it fails"
+    lines = error.errors(include_url=False, include_input=False, include_context=False)
+    missing = [str(line["loc"][0]) for line in lines if line["type"] == "missing" and line["loc"]]
+    if missing:
+        return f"give it what it lacks: {error.title}({', '.join(f'{name}=...' for name in missing)})"
+    return f"correct what {error.title} is given there"

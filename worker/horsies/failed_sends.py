@@ -1,5 +1,5 @@
 """What the caller gets of a send or a start that failed: a record in the log, and an Err that says so if it is never
-read; or an exception. And what becomes of the caller's transaction."""
+read; or an exception. What becomes of the caller's transaction. And the record of arguments that nothing will run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.domain.masking import mask
 from horsies.domain.places import calling_place
-from horsies.domain.result import Err, Result, UnseenErr
+from horsies.domain.result import Err, Ok, Result, UnseenErr
 from horsies.handle import SendFailedError, TaskSendErrorCode
 from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from horsies.config.app import AppConfig
     from horsies.handle import FailedSend, TaskHandle, TaskSendResult
     from horsies.store.callers import CallersConnection
+    from horsies.store.enqueue import EnqueueRequest
 
     FailedT = TypeVar("FailedT", bound=FailedSend)
 
@@ -64,6 +65,19 @@ def answers(
     first = next(at for at, one in enumerate(results) if isinstance(one, Err) and one.err_value is errors[0])
     answered[first] = UnseenErr(errors[0], partial(_log_unread, words))
     return answered
+
+
+def tell_of_other_arguments(sent: Iterable[tuple[EnqueueRequest, TaskSendResult[TaskHandle[Any]]]]) -> None:
+    """A record for each live task that was found with other arguments: the caller may believe that these are run."""
+    swallowed = Counter(
+        (request.task_name, request.unique_key, result.ok_value.task_id)
+        for request, result in sent
+        if isinstance(result, Ok) and result.ok_value.arguments_differ
+    )
+    for (task_name, key, task_id), count in swallowed.items():
+        words = f"task {task_name!r} was not sent: the live task {task_id} has its unique key {key!r}"
+        times = f", {count:,} times" if count > 1 else ""
+        _log.warning("%s", f"{words} and other arguments; see handle.arguments_differ{times}{_place()}")
 
 
 def is_on_purpose(error: FailedSend) -> bool:

@@ -143,9 +143,13 @@ _ASKED_ANEW = frozenset(
 
 
 class TaskHandle(Generic[T]):
-    """One sent task. Its stored outcome is cached once it was read; errors of reading are not."""
+    """One sent task. Its stored outcome is cached once it was read; errors of reading are not.
 
-    __slots__ = ("_outcome", "_restore", "_source", "task_id")
+    `duplicate`: the send stored nothing, because a live task of its name had its unique key; the handle is that task's.
+    `arguments_differ`: that task was sent with other arguments, so nothing will run with those of this send.
+    """
+
+    __slots__ = ("_outcome", "_restore", "_source", "arguments_differ", "duplicate", "task_id")
 
     def __init__(
         self,
@@ -155,6 +159,7 @@ class TaskHandle(Generic[T]):
     ) -> None:
         """`restore` makes a value of the task's declared type of one that was read; a send gives that of its task."""
         self.task_id = task_id
+        self.duplicate = self.arguments_differ = False
         self._source = broker
         self._restore = restore
         self._outcome: TaskResult[T, TaskError] | None = None
@@ -202,7 +207,8 @@ class TaskHandle(Generic[T]):
         )
 
     def __repr__(self) -> str:
-        return f"TaskHandle({self.task_id!r})"
+        told = f", duplicate=True, arguments_differ={self.arguments_differ}" if self.duplicate else ""
+        return f"TaskHandle({self.task_id!r}{told})"
 
     def _keep(self, result: TaskResult[T, TaskError]) -> TaskResult[T, TaskError]:
         if self._restore is not None:

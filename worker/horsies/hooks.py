@@ -1,8 +1,11 @@
 """`app.on(...)`: functions of the application that its workers call when something happens.
 
-They are called in the worker's process, not in its children, each in a thread of its own: one that raises or hangs is
-logged and holds up neither tasks nor other hooks. Each event is told at most once, by one worker; what happens while
-that worker is killed is not told.
+Those for a worker and for what became of its tasks are called in the worker's process, each in a thread of its own: one
+that raises or hangs is logged and holds up neither tasks nor other hooks. Each event is told at most once, by one
+worker; what happens while that worker is killed is not told.
+
+Those for a child and for the runs in it are called in the child process, in the context of the run, before its code
+begins and after it has ended: a slow one makes the run longer. One that raises is logged and changes no outcome.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from horsies.domain.errors import ConfigurationError, SourceLocation
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+
+    from horsies.task.current import CurrentTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +82,98 @@ class WorkerStopped:
     """Ids of the tasks whose outcomes it could not store."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChildStarted:
+    """A child process of a worker has imported the application, and runs no task yet."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStopped:
+    """A child process has run its last task. One that is killed tells nothing."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The code of a task is about to be called, in this process and context."""
+
+    task: CurrentTask
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """The code of a task has raised, was stopped, or has returned an error. It may be retried.
+
+    Before the RunEnded of the same run.
+    """
+
+    task: CurrentTask
+    error_code: str | None
+    error_message: str | None
+    exception: BaseException | None
+    """With its traceback; None if the task has returned an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The code of a task has ended, in whichever way."""
+
+    task: CurrentTask
+    ok: bool
+    error_code: str | None
+
+
 Event: TypeAlias = TaskFailed | TaskRetried | WorkerStarted | WorkerStopped
-EventName: TypeAlias = Literal["task_failed", "task_retried", "worker_started", "worker_stopped"]
+"""Told in the worker's process."""
+ChildEvent: TypeAlias = ChildStarted | ChildStopped | RunStarted | RunFailed | RunEnded
+"""Told in a child process."""
+EventName: TypeAlias = Literal[
+    "task_failed",
+    "task_retried",
+    "worker_started",
+    "worker_stopped",
+    "child_started",
+    "child_stopped",
+    "run_started",
+    "run_failed",
+    "run_ended",
+]
 E = TypeVar("E")
 Hook: TypeAlias = Callable[[E], Coroutine[Any, Any, object] | object]
 
-EVENTS: Final[dict[str, type[Event]]] = {
+EVENTS: Final[dict[str, type[Event | ChildEvent]]] = {
     "task_failed": TaskFailed,
     "task_retried": TaskRetried,
     "worker_started": WorkerStarted,
     "worker_stopped": WorkerStopped,
+    "child_started": ChildStarted,
+    "child_stopped": ChildStopped,
+    "run_started": RunStarted,
+    "run_failed": RunFailed,
+    "run_ended": RunEnded,
 }
+_OF_CHILDREN: Final = (ChildStarted, ChildStopped, RunStarted, RunFailed, RunEnded)
 
 
 class HookRegistry:
     """The hooks of an application, in the order of their registration."""
 
     def __init__(self) -> None:
-        self._hooks: list[tuple[type[Event], Hook[Any]]] = []
+        self._hooks: list[tuple[type[Event | ChildEvent], Hook[Any]]] = []
 
-    def __iter__(self) -> Iterator[tuple[type[Event], Hook[Any]]]:
+    def __iter__(self) -> Iterator[tuple[type[Event | ChildEvent], Hook[Any]]]:
         return iter(self._hooks)
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
+    def of_worker(self) -> list[tuple[type[Event], Hook[Any]]]:
+        """Those that are called in the worker's process."""
+        return [(event, hook) for event, hook in self._hooks if not issubclass(event, _OF_CHILDREN)]
+
+    def of_child(self) -> list[tuple[type[ChildEvent], Hook[Any]]]:
+        """Those that are called in each child process."""
+        return [(event, hook) for event, hook in self._hooks if issubclass(event, _OF_CHILDREN)]
 
     def add(self, event: str, hook: Hook[Any]) -> None:
         """ConfigurationError if it cannot be called with an event. Twice the same is once."""

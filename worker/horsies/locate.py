@@ -22,6 +22,7 @@ from horsies.domain.errors import (
 from horsies.task import sends_suppressed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.cfg", "setup.py")
@@ -38,13 +39,16 @@ def locate_app(locator: str) -> Horsies:
     return _locate(locator)[0]
 
 
-def checked_app(locator: str, *, live: bool = False) -> Horsies:
+def checked_app(locator: str, *, live: bool = False, located: Callable[[Horsies], object] | None = None) -> Horsies:
     """The application with all its task modules imported, if a worker or a scheduler can run it.
 
-    Otherwise MultipleValidationErrors with the report of `horsies check`.
+    Otherwise MultipleValidationErrors with the report of `horsies check`. `located` is called with the application
+    before it is checked.
     """
     try:
         app, module = _locate(locator)
+        if located is not None:
+            located(app)
         errors = app_checks.all_errors(app, live=live, located_in=module)
     except HorsiesError as error:
         errors = [error]

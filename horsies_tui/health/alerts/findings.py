@@ -34,7 +34,7 @@ def _no_worker(scene: Scene) -> Iterator[Alert]:
     """Before the report says so, whose alert then replaces this one."""
     glance = scene.glance
     due = sum(row.due.number for row in glance.queues if row.paused_at is None)
-    if due and not glance.alive:
+    if due and not glance.alive and not glance.awaits_first_worker:
         what = f"no worker is alive, {number(due)} due"
         evidence = f"no sign of life from any for {lasting(GONE_AFTER_S)}"
         yield Alert(NO_WORKER, Level.CRITICAL, what, evidence, rows=NUMBERS["due"], place=_NO_WORKER_PLACE)
@@ -51,6 +51,8 @@ def _findings(scene: Scene) -> Iterator[Alert]:
     for kind, rows in groupby(shown, lambda row: row.kind):
         findings = list(rows)
         unserved = kind.alert_without_workers is not None and not glance.alive
+        if unserved and glance.awaits_first_worker:
+            continue
         if unserved or len(findings) > MOST_ALIKE:
             yield _together(kind, findings, report, glance)
             continue

@@ -37,11 +37,11 @@ def _late(scene: Scene) -> Iterator[Alert]:
 
 
 def _lost(scene: Scene) -> Iterator[Alert]:
-    return _ended(scene, Liveness.LOST, "no sign of life; it held nothing")
+    return _ended(scene, Liveness.LOST, "no sign of life; it held no task")
 
 
 def _stopped(scene: Scene) -> Iterator[Alert]:
-    return _ended(scene, Liveness.STOPPED, "its last snapshot said that it stops; it held nothing")
+    return _ended(scene, Liveness.STOPPED, "its last snapshot said that it was stopping; it held no task")
 
 
 def _ended(scene: Scene, liveness: Liveness, evidence: str) -> Iterator[Alert]:

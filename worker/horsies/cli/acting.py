@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from horsies.cli.formatting import number
 from horsies.cli.machine import print_json
 from horsies.cli.node_values import fitting
+from horsies.cli.options import advised
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import Screen, say
 from horsies.cli.targets import check, selected
@@ -143,7 +145,8 @@ async def _preview(
         if not asked.dry_run:
             await require_writable(connection)
         async with with_settings(connection):
-            return await preview(connection, verb, await selected(connection, verb.kind, given), **options)
+            seen = await preview(connection, verb, await selected(connection, verb.kind, given), **options)
+    return replace(seen, command=advised(seen.command))
 
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> Outcome:

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 from horsies.cli.verb_options import AfterOption, LimitOption, fit_for_text
 
 app = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
@@ -33,6 +40,7 @@ def ls(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List operator actions, newest first: one line for each operation with its totals, or each row of what is named.
@@ -48,7 +56,7 @@ def ls(
         raise typer.BadParameter("give one of --task, --worker, --queue, --schedule, --workflow and --node")
     target = given[0] if given else None
     narrowed = {key: text for key, text in {"since": since, "by": by, "verb": verb}.items() if text is not None}
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     if operation is None and target is None:
         list_operations(choice, narrowed, limit=limit, after=after, as_json=as_json)
     elif narrowed:

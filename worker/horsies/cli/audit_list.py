@@ -39,7 +39,7 @@ _COLUMNS: Final = (
     Column("OPERATION"),
 )
 CursorT = TypeVar("CursorT", datetime, AuditCursor)
-_NO_AUDIT: Final = "this database keeps no audit yet: `horsies db upgrade` makes a place for it"
+_NO_AUDIT: Final = "this database keeps no audit yet: `horsies db upgrade` adds it"
 
 
 def list_operations(

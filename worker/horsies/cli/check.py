@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import DebugOption, JsonOption, LogLevel, ModuleArgument, ModuleOption, only_module
+from horsies.cli.options import (
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    LogLevel,
+    ModuleArgument,
+    ModuleOption,
+    choose_for,
+    only_module,
+)
 from horsies.domain.errors import HorsiesError, flatten
 
 if TYPE_CHECKING:
@@ -23,6 +33,8 @@ def check(
         bool, typer.Option("--live", help="Also check the database and its tables.", show_default=False)
     ] = False,
     as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Import an application and its task modules, and report everything that is wrong with them.
@@ -32,11 +44,12 @@ def check(
     """
     from horsies.cli.machine import print_json
     from horsies.locate import checked_app
-    from horsies.run.events import configure_logging
+    from horsies.run.log_format import configure_logging
 
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr))
     try:
-        app = checked_app(only_module(module, module_option), live=live)
+        locator = only_module(module, module_option)
+        app = checked_app(locator, live=live, located=lambda app: choose_for(app, locator, database_url, context))
     except HorsiesError as error:
         if not as_json:
             raise

@@ -139,7 +139,7 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
         str(told.processes) if told else "",
         "" if memory is None else f"{memory:.0f} MB",
         "" if told is None or told.cpu_percent is None else f"{told.cpu_percent:.0f} %",
-        ago(told.started_at, now) if told else "",
+        ago(told.started_at, worker.up_until(now)) if told else "",
         ", ".join(told.queues) if told else "",
         _worker_note(worker, now),
     ]

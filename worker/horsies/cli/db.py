@@ -9,7 +9,15 @@ import typer
 
 from horsies.cli import prune
 from horsies.cli.confirm import YesOption, confirm_write
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose,
+    choose_existing,
+)
 from horsies.cli.schema import migrate
 
 if TYPE_CHECKING:
@@ -26,6 +34,7 @@ DryRunOption = Annotated[
 def init(
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     debug: DebugOption = False,
@@ -37,7 +46,7 @@ def init(
     """
     import asyncio
 
-    choice = choose(database_url, context)
+    choice = choose(database_url, context, module)
     if not dry_run:
         confirm_write(choice, "init", yes=yes)
     asyncio.run(migrate(choice, "init", dry_run=dry_run))
@@ -47,6 +56,7 @@ def init(
 def upgrade(
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     debug: DebugOption = False,
@@ -58,7 +68,7 @@ def upgrade(
     """
     import asyncio
 
-    choice = choose(database_url, context)
+    choice = choose(database_url, context, module)
     if not dry_run:
         confirm_write(choice, "upgrade", yes=yes)
     asyncio.run(migrate(choice, "upgrade", dry_run=dry_run))
@@ -68,6 +78,7 @@ def upgrade(
 def status(
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -77,7 +88,7 @@ def status(
     """
     import asyncio
 
-    report = asyncio.run(_status(choose_existing(database_url, context)))
+    report = asyncio.run(_status(choose_existing(database_url, context, module)))
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -90,6 +101,7 @@ app.command()(prune.prune)
 
 
 async def _status(choice: DatabaseChoice) -> dict[str, Any]:
+    from horsies.config.which_database import ORDER
     from horsies.store.connect import open_database
     from horsies.store.schema import inspect_schema
 
@@ -100,6 +112,8 @@ async def _status(choice: DatabaseChoice) -> dict[str, Any]:
         return {
             "database": str(database.url),
             "reason": database.reason,
+            "not_used": [{"database": str(other.url), "reason": other.reason} for other in choice.passed_over],
+            "order": list(ORDER),
             "context": None if choice.context is None else choice.context.shown_name,
             "read_only": choice.read_only,
             "embedded_directory": None if database.embedded is None else str(database.embedded.place.root),
@@ -118,11 +132,13 @@ def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [
         ("database", report["database"]),
         ("chosen", report["reason"]),
+        *(("not used", f"{other['database']}: {other['reason']}") for other in report["not_used"]),
         ("server", f"{report['server']}, connected as {report['user']}"),
         ("schema", report["schema"]["detail"]),
     ]
     if report["embedded_directory"]:
-        lines.insert(3, ("files", f"{report['embedded_directory']}; the server runs only while something uses it"))
+        lines.insert(-1, ("files", f"{report['embedded_directory']}; the server runs only while something uses it"))
     if report["read_only"]:
         lines.append(("access", "read-only: this context never writes"))
+    lines.append(("order", ", then ".join(report["order"])))
     return lines

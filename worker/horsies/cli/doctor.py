@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
-from horsies.domain.masking import mask_word
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +46,7 @@ def doctor(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module_option: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Examine the database: schema, connections, pooler, notifications, indexes, vacuum, WAL, retention, workers.
@@ -53,10 +60,11 @@ def doctor(
     from horsies.cli.machine import plain, print_json
     from horsies.cli.tables import Screen, say
     from horsies.doctor import Verdict
+    from horsies.locate import locate_app
 
-    config = None if module is None else _config_of(module)
-    own = config is None or database_url is not None or context is not None
-    choice = choose_existing(database_url, context) if own else _database_of(config)
+    named = module if module is not None else module_option
+    choice = choose_existing(database_url, context, named)
+    config = None if named is None else locate_app(named).config
     label, found = asyncio.run(_examine(choice, config))
     counts = {verdict.value: found.count(verdict) for verdict in Verdict}
     if as_json:
@@ -67,21 +75,6 @@ def doctor(
         for line in _lines(found, screen):
             say(line)
     raise typer.Exit(1 if counts["fail"] else 0)
-
-
-def _config_of(module: str) -> AppConfig:
-    from horsies.locate import locate_app
-
-    if "://" in module:
-        raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
-    return locate_app(module).config
-
-
-def _database_of(config: AppConfig | None) -> DatabaseChoice:
-    from horsies.config.contexts import DatabaseChoice
-
-    assert config is not None
-    return DatabaseChoice(config.broker.url, "from AppConfig.broker")
 
 
 async def _examine(choice: DatabaseChoice, config: AppConfig | None) -> tuple[str, Examination]:

@@ -247,6 +247,7 @@ TASK_COLUMNS: Final[Mapping[str, Callable[[TaskRow, datetime], Any]]] = {
     "error_message": lambda row, _now: row.error_message,
     "is_workflow_task": lambda row, _now: row.is_workflow_task,
     "unique_key": lambda row, _now: row.unique_key,
+    "duplicates": lambda row, _now: row.duplicates.sends if row.duplicates else 0,
     "rerun_of": lambda row, _now: row.rerun_of,
 }
 WORKFLOW_COLUMNS: Final[Mapping[str, Callable[[WorkflowRow, datetime], Any]]] = {

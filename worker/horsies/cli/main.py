@@ -21,6 +21,7 @@ from horsies.cli import (
     demo,
     doctor,
     metrics,
+    new,
     queues,
     recovery,
     scheduler,
@@ -33,7 +34,7 @@ from horsies.cli import (
     workflows,
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
-from horsies.cli.options import DebugOption, debugging
+from horsies.cli.options import DebugOption, advised, debugging
 from horsies.domain.errors import HorsiesError, render
 from horsies.domain.masking import mask, mask_word
 
@@ -90,6 +91,7 @@ app.command()(metrics.metrics)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
+app.command()(new.new)
 app.command()(status.status)
 app.command()(doctor.doctor)
 
@@ -102,8 +104,8 @@ def _show_version(value: bool) -> None:
 
 @app.callback(
     invoke_without_command=True,
-    epilog="To try everything: `horsies demo`. To begin: `horsies db init`, then `horsies db status`. Where no "
-    "database is configured, both use the embedded one.",
+    epilog="To try everything: `horsies demo`. For a project of your own: `horsies new shop`. To begin: "
+    "`horsies db init`, then `horsies db status`. Where no database is configured, both use the embedded one.",
 )
 def root(
     context: typer.Context,
@@ -114,9 +116,10 @@ def root(
 ) -> None:
     """Background tasks and workflows on PostgreSQL.
 
-    Every command finds its database the same way: `--database-url` or `--context`, then `HORSIES_DATABASE_URL`, then
-    `DATABASE_URL`, then the default context of `~/.config/horsies/config.toml`, and last an embedded PostgreSQL in
-    your data directory (`HORSIES_HOME` moves it). `horsies db status` shows which one was chosen and why.
+    Every command finds its database the same way, `worker` and `scheduler` too: `--database-url` or `--context`, then
+    `HORSIES_DATABASE_URL`, then that of the application which `--module` or an argument names, then `DATABASE_URL`,
+    then the default context of `~/.config/horsies/config.toml`, and last an embedded PostgreSQL in your data directory
+    (`HORSIES_HOME` moves it). `horsies db status` shows which one was chosen and why, and which were not.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -131,7 +134,7 @@ def main() -> None:
     except HorsiesError as error:
         if debugging.on:
             raise
-        _fail(render(error, colour=_coloured()))
+        _fail(advised(render(error, colour=_coloured())))
     except Exception as error:  # the outermost frame: an exception that gets here is a bug in horsies
         if debugging.on:
             raise

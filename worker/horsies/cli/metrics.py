@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, LogLevel, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    LogLevel,
+    choose_existing,
+)
 from horsies.cli.worker import LogFormat
 
 _PORT = 9464
@@ -21,6 +28,7 @@ def metrics(
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
     debug: DebugOption = False,
@@ -32,12 +40,13 @@ def metrics(
     """
     import asyncio
 
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.metrics.exporter import Exporter
     from horsies.run.metrics.http import Address
     from horsies.run.serve import serve
 
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
     exporter = Exporter(choice, Address(host, port, f"--port {port}"), Events())
     asyncio.run(serve(exporter, on_ready=lambda: None))

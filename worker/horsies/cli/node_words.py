@@ -21,7 +21,7 @@ def inconsistency(node: NodeView) -> str | None:
     if node.status in _ENDED:
         return None
     if node.task_id is not None and node.task_status is None:
-        return "the row of its task is gone"
+        return "the row of its task was deleted"
     if node.task_status in _ENDED:
         return f"its task is {node.task_status} already"
     return f"its child is {node.sub_status} already" if node.sub_status in _ENDED else None

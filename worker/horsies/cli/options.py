@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,7 @@ import typer
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
+    from horsies.app import Horsies
     from horsies.config.contexts import DatabaseChoice
 
 
@@ -23,6 +26,9 @@ class LogLevel(StrEnum):
     CRITICAL = "CRITICAL"
 
 
+LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False)]
+
+
 @dataclass(slots=True)
 class Debugging:
     """Whether a failure shows its traceback; set while options are parsed."""
@@ -31,6 +37,23 @@ class Debugging:
 
 
 debugging = Debugging()
+
+
+@dataclass(slots=True)
+class Advice:
+    """The options by which a command that is advised works on the database of this one."""
+
+    options: str = ""
+
+
+advice = Advice()
+
+
+def advised(text: str) -> str:
+    """`text` with its commands made to work on the database of this one."""
+    from horsies.config.which_database import advise
+
+    return advise(text, advice.options)
 
 
 def _set_debugging(value: bool) -> bool:
@@ -49,7 +72,7 @@ DatabaseUrlOption = Annotated[
     typer.Option(
         "--database-url",
         metavar="URL",
-        help="The database to use: `postgresql://user@host/database`, or "
+        help="The database to use, before all other sources: `postgresql://user@host/database`, or "
         "`embedded:///directory` for a server of its own in that directory.",
         show_default=False,
         rich_help_panel="Which database",
@@ -69,8 +92,23 @@ ContextOption = Annotated[
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging, show_default=False)
 ]
+ApplicationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--module",
+        "-m",
+        metavar="MODULE",
+        envvar="HORSIES_MODULE",
+        help="The database of this application: `shop.tasks:app`, or `shop/tasks.py`.",
+        show_default=False,
+        rich_help_panel="Which database",
+    ),
+]
 ModuleArgument = Annotated[
-    str | None, typer.Argument(metavar="MODULE", help="The application: `shop.tasks:app`, or `shop/tasks.py`.")
+    str | None,
+    typer.Argument(
+        metavar="MODULE", envvar="HORSIES_MODULE", help="The application: `shop.tasks:app`, or `shop/tasks.py`."
+    ),
 ]
 ModuleOption = Annotated[
     str | None, typer.Option("--module", "-m", help="The application, in place of the argument.", show_default=False)
@@ -78,18 +116,44 @@ ModuleOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
 
 
-def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
-    """The database that these options and the environment select."""
-    from horsies.config.contexts import choose_database
+def choose(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:
+    """The database that these options and the environment select; see horsies.config.which_database."""
+    from horsies.config.which_database import NamedApplication, choose_database
 
-    if database_url is not None and context is not None:
-        raise typer.BadParameter("--database-url and --context name two databases; give one of them")
-    return choose_database(database_url, context, os.environ)
+    application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
+    return _told(choose_database(database_url, _one(database_url, context), os.environ, application))
 
 
-def choose_existing(database_url: str | None, context: str | None) -> DatabaseChoice:
+def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
+    """Have an application use the database that the options and the environment select."""
+    from horsies.config.which_database import NamedApplication, choose_database
+
+    application = NamedApplication(locator, app.config.broker.url)
+    choice = choose_database(database_url, _one(database_url, context), os.environ, application)
+    advice.options = choice.options
+    app.use_database(choice)
+    return choice
+
+
+def app_at_work(locator: str, database_url: str | None, context: str | None) -> Horsies:
+    """The application of a worker or a scheduler, checked, on the database that was chosen for it.
+
+    Guards of contexts hold for a database that the command line names; its own is what it was deployed for.
+    """
+    from horsies.cli.confirm import confirm_service
+    from horsies.locate import checked_app
+
+    def located(app: Horsies) -> None:
+        choice = choose_for(app, locator, database_url, context)
+        if database_url is not None or context is not None:
+            confirm_service(choice)
+
+    return checked_app(locator, located=located)
+
+
+def choose_existing(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:
     """`choose`, for a command that needs an existing database: none is created without a question."""
-    return existing(choose(database_url, context))
+    return existing(choose(database_url, context, module))
 
 
 def existing(choice: DatabaseChoice) -> DatabaseChoice:
@@ -98,6 +162,34 @@ def existing(choice: DatabaseChoice) -> DatabaseChoice:
 
     if choice.url is None:
         make_if_wished(choice)
+    return choice
+
+
+def _one(database_url: str | None, context: str | None) -> str | None:
+    if database_url is not None and context is not None:
+        raise typer.BadParameter("--database-url and --context name two databases; give one of them")
+    return context
+
+
+def _imported(module: str) -> Horsies:
+    from horsies.domain.masking import mask_word
+    from horsies.locate import locate_app
+
+    if "://" in module:
+        raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
+    with redirect_stdout(sys.stderr):  # what it prints when it is imported is no part of --json
+        return locate_app(module)
+
+
+def _told(choice: DatabaseChoice) -> DatabaseChoice:
+    """After a line about the application that was named and whose database is not the one that was taken."""
+    advice.options = choice.options
+    for other in choice.passed_over:
+        if other.by_application:
+            typer.echo(
+                f"note: this is about {choice.url}, {choice.reason};\n      not about {other.url}: {other.reason}",
+                err=True,
+            )
     return choice
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.confirm import YesOption, confirm_write
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -35,6 +42,7 @@ def prune(
     older_than: OlderThanOption = None,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     yes: YesOption = False,
@@ -49,7 +57,7 @@ def prune(
     """
     import asyncio
 
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     ages = dict(_age(text) for text in older_than or ())
     if not dry_run:
         confirm_write(choice, "prune", yes=yes)

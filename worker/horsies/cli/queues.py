@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 
 app = typer.Typer(name="queues", help="List queues, pause and resume them.", no_args_is_help=True)
 
@@ -14,6 +21,7 @@ def ls(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List queues: how many tasks are due, scheduled, claimed and running, and the limits.
@@ -22,4 +30,4 @@ def ls(
     """
     from horsies.cli.cluster_lists import list_queues
 
-    list_queues(choose_existing(database_url, context), as_json=as_json)
+    list_queues(choose_existing(database_url, context, module), as_json=as_json)

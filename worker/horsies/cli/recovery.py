@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
 
 app = typer.Typer(
@@ -25,6 +32,7 @@ def ls(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List what is stuck, worst first: the evidence, what recovery will do, and which actions there are.
@@ -35,7 +43,7 @@ def ls(
     """
     from horsies.cli.recovery_report import list_findings
 
-    list_findings(choose_existing(database_url, context), why=why, as_json=as_json)
+    list_findings(choose_existing(database_url, context, module), why=why, as_json=as_json)
 
 
 @app.command("run")
@@ -46,6 +54,7 @@ def run(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run the recovery sweep once: release stale claims, retry or fail crashed runs, expire what is past its deadline.
@@ -58,5 +67,5 @@ def run(
     """
     from horsies.cli.sweep_now import sweep
 
-    database = choose_existing(database_url, context)
+    database = choose_existing(database_url, context, module)
     sweep(Asked(database, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))

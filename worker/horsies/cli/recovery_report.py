@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.formatting import ago, number, rows, short, unshortened
 from horsies.cli.machine import plain, print_json
+from horsies.cli.options import advised
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
 from horsies.operations.diagnose import diagnose
@@ -175,6 +176,6 @@ def _verb(remedy: Remedy) -> str:
 def _command(remedy: Remedy, screen: Screen) -> str:
     """The command of the remedy; of many tasks the first few, and how to get the others."""
     ids = [unshortened(short(one, screen)) if remedy.target_kind == "task" else clean(one) for one in remedy.ids]
-    command = shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED]])
+    command = advised(shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED]]))
     left = len(remedy.ids) - _NAMED
     return f"{command}  # and {left} more: --json lists them" if left > 0 else command

@@ -192,7 +192,7 @@ def _next_lines(story: ScheduleStory, runs: tuple[NextRun, ...], screen: Screen)
     if general := about_all_next(row):
         yield screen.paint(general, "yellow")
     if not runs:
-        yield "it never comes due again"
+        yield "it is never due again"
         return
     zone = None if definition is None else zone_named(definition.timezone)
     cells: list[list[Cell | str]] = []

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from setproctitle import setproctitle
 
-from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
-from horsies.cli.worker import LogFormat
+from horsies.cli.options import (
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    LogLevel,
+    LogLevelOption,
+    ModuleArgument,
+    ModuleOption,
+    app_at_work,
+    only_module,
+)
+from horsies.cli.worker import LogFormat, LogFormatOption, chosen_lines
 
 if TYPE_CHECKING:
     from horsies.run.scheduler import Scheduler
@@ -19,8 +28,10 @@ if TYPE_CHECKING:
 def scheduler(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    loglevel: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.HUMAN,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Send the tasks of an application's schedules (AppConfig.schedule) when they come due, until SIGTERM or ctrl+c.
@@ -30,16 +41,17 @@ def scheduler(
     """
     import asyncio
 
-    from horsies.locate import checked_app
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.scheduler import Scheduler
     from horsies.run.serve import serve
 
     locator = only_module(module, module_option)
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
     setproctitle(f"horsies: scheduler {locator}")
-    app = checked_app(locator)
+    app = app_at_work(locator, database_url, context)
     running = Scheduler(app, Events())
+    running.events.other_databases(app.database)
 
     def on_ready() -> None:
         if log_format is LogFormat.HUMAN:
@@ -49,9 +61,13 @@ def scheduler(
 
 
 def _banner(running: Scheduler, locator: str) -> None:
+    from horsies.cli.formatting import rows
+
     print("horsies scheduler")
-    print(f"  app        {locator}, {len(running.app.tasks)} tasks")
+    print(f"  app        {locator}, {rows(len(running.app.tasks), 'task')}")
     print(f"  database   {running.database.label}")
+    for name, value in chosen_lines(running.app.database).items():
+        print(f"  {name:<10} {value}")
     for one in running.schedules:
         schedule = one.schedule
         print(f"  schedule   {schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})")

@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 from horsies.cli.verb_options import ScheduleFilterHelpOption, ScheduleFilterOption, complete_schedule, fit_for_text
 
 app = typer.Typer(
@@ -27,6 +34,7 @@ def ls(
     filter_help: ScheduleFilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List schedules: what each sends and when, its next and its last run, and the outcomes of its newest runs.
@@ -37,7 +45,7 @@ def ls(
     from horsies.cli.schedule_list import list_schedules
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_schedules(choose_existing(database_url, context), text, as_json=as_json)
+    list_schedules(choose_existing(database_url, context, module), text, as_json=as_json)
 
 
 @app.command("next")
@@ -55,6 +63,7 @@ def next_(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show when a schedule runs next, by this machine's clock and by that of the schedule's time zone.
@@ -64,4 +73,4 @@ def next_(
     """
     from horsies.cli.schedule_list import show_next_runs
 
-    show_next_runs(choose_existing(database_url, context), name, count, as_json=as_json)
+    show_next_runs(choose_existing(database_url, context, module), name, count, as_json=as_json)

@@ -48,6 +48,7 @@ def _nothing_configured(place: Place) -> ConfigurationError:
         "--database-url",
         "--context",
         "HORSIES_DATABASE_URL",
+        "--module",
         "DATABASE_URL",
         *([f"default_context in {file}"] if file is not None else []),
         f"an embedded PostgreSQL in {place.root}",
@@ -56,8 +57,9 @@ def _nothing_configured(place: Place) -> ConfigurationError:
         "no database is configured",
         code=ErrorCode.CLI_INVALID_ARGS,
         notes=(f"looked for: {', '.join(looked_at)}",),
-        help_text="name one: --database-url postgresql://user@host/database, or HORSIES_DATABASE_URL;\n"
-        "or `horsies db init` makes the embedded one, and `horsies demo` one with traffic to look at",
+        help_text="name the application, whose database it then is: --module shop.tasks:app;\n"
+        "or the database: --database-url postgresql://user@host/database, or HORSIES_DATABASE_URL.\n"
+        "Where there is neither yet, `horsies db init` makes the embedded one, and `horsies demo` one to look at",
     )
 
 
@@ -65,6 +67,8 @@ async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> Non
     from horsies.store.connect import open_database
     from horsies.store.schema import creatable, create, script, upgradable, upgrade
 
+    if choice.url is None:
+        typer.echo(f"note: {choice.reason};\n      --module shop.tasks:app is the database of an application", err=True)
     async with open_database(choice) as database:
         async with database.connected(f"db {command}") as connection:
             if dry_run:

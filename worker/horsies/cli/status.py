@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 
 
 def status(
@@ -16,6 +23,7 @@ def status(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show workers, queues, and what is stuck.
@@ -25,4 +33,4 @@ def status(
     """
     from horsies.cli.cluster_lists import show_status
 
-    show_status(choose_existing(database_url, context), chart=chart, as_json=as_json)
+    show_status(choose_existing(database_url, context, module), chart=chart, as_json=as_json)

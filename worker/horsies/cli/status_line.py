@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from horsies.run.in_flight import Stage
@@ -26,23 +27,22 @@ class StatusLine(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._text:
-            self.stream.write(_CLEAR)
+            self._write(_CLEAR)
         super().emit(record)
-        self._draw()
+        self._write(self._text)
 
     def show(self, text: str) -> None:
         self._text = text[: shutil.get_terminal_size().columns - 1]
-        self.stream.write(_CLEAR)
-        self._draw()
+        self._write(_CLEAR + self._text)
 
     def clear(self) -> None:
         self._text = ""
-        self.stream.write(_CLEAR)
-        self.stream.flush()
+        self._write(_CLEAR)
 
-    def _draw(self) -> None:
-        self.stream.write(self._text)
-        self.stream.flush()
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal was closed: that must not keep the worker from its stop
+            self.stream.write(text)
+            self.stream.flush()
 
 
 async def keep_up_to_date(line: StatusLine, worker: Worker) -> None:

@@ -75,6 +75,8 @@ def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
         "wait_s": None if wait is None else wait.total_seconds(),
         "run_s": None if run is None else run.total_seconds(),
         "progress": None if row.progress is None else plain(row.progress) | row.progress.shown(now),
+        "duplicates": 0 if row.duplicates is None else row.duplicates.sends,
+        "duplicate_at": None if row.duplicates is None else row.duplicates.last_at,
     }
 
 

@@ -243,6 +243,8 @@ def _links(detail: TaskDetail) -> list[str]:
     links = {
         "worker": row.worker_id,
         "unique key": row.unique_key,
+        "swallowed": row.duplicates
+        and f"{row.duplicates.words}, the last {ago(row.duplicates.last_at, detail.now)} ago",
         "rerun of": row.rerun_of,
         "rerun as": ", ".join(detail.reruns),
         "workflow": node and f"{node.workflow_name} {node.workflow_status} {node.workflow_id}",

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 from horsies.cli.verb_options import (
     AfterOption,
     ExportFormat,
@@ -63,6 +70,7 @@ def ls(
     filter_help: FilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List tasks, a page at a time.
@@ -75,7 +83,7 @@ def ls(
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     order = None if sort is None else sort.value
-    list_tasks(choose_existing(database_url, context), text, order, limit=limit, after=after, as_json=as_json)
+    list_tasks(choose_existing(database_url, context, module), text, order, limit=limit, after=after, as_json=as_json)
 
 
 class StatisticsOrder(StrEnum):
@@ -116,6 +124,7 @@ def stats(
     filter_help: FilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show how the tasks of each name fared: failures, waits, durations, retries, share of the busy time.
@@ -128,7 +137,7 @@ def stats(
     from horsies.cli.task_statistics import show_statistics
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     show_statistics(choice, text, name or [], since, sort.value, as_json=as_json)
 
 
@@ -141,6 +150,7 @@ def export(
     filter_help: FilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Write every task that matches as CSV or as JSON lines, to a new file or to standard output.
@@ -151,7 +161,7 @@ def export(
     from horsies.cli.export_command import export_tasks
 
     order = None if sort is None else sort.value
-    export_tasks(choose_existing(database_url, context), filter_text or "", order, form.value, path)
+    export_tasks(choose_existing(database_url, context, module), filter_text or "", order, form.value, path)
 
 
 @app.command("show")
@@ -163,6 +173,7 @@ def show(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show everything that is stored about one task.
@@ -173,7 +184,7 @@ def show(
     """
     from horsies.cli.task_story import show_task
 
-    show_task(choose_existing(database_url, context), task_id, mask or [], as_json=as_json)
+    show_task(choose_existing(database_url, context, module), task_id, mask or [], as_json=as_json)
 
 
 @app.command("stack")
@@ -193,6 +204,7 @@ def stack(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show what a running task is doing now: its Python stack, the innermost line first.
@@ -204,7 +216,7 @@ def stack(
     """
     from horsies.cli.task_stack import show_stack
 
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     show_stack(
         choice,
         task_id,
@@ -228,6 +240,7 @@ def logs(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show what a running task prints and logs: the last 64 kB, which its worker keeps in memory.
@@ -240,5 +253,5 @@ def logs(
     """
     from horsies.cli.task_logs import show_logs
 
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     show_logs(choice, task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)

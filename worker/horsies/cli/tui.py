@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    choose,
+    debugging,
+    existing,
+)
 
 if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice
@@ -24,7 +32,13 @@ _What = Annotated[
     typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False),
 ]
 _ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Refuse every change; the database enforces it.", show_default=False)
+    bool,
+    typer.Option(
+        "--read-only",
+        envvar="HORSIES_READ_ONLY",
+        help="Refuse every change; the database enforces it.",
+        show_default=False,
+    ),
 ]
 _Screen = Annotated[
     str | None,
@@ -121,6 +135,7 @@ def tui(
     what: _What = None,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     read_only: _ReadOnly = False,
     screen: _Screen = None,
     filter: _Filter = "",  # noqa: A002 - the option is --filter
@@ -151,7 +166,7 @@ def tui(
     if clusters and task_id is not None:
         raise typer.BadParameter("a task is in one database; name its context alone")
     _refuse_misfits(given)
-    choice = _choice(replay, database_url, clusters[0] if clusters else context)
+    choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
     if serve:
         choice = choice if replay is not None else existing(choice)
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
@@ -204,10 +219,10 @@ def _config_file() -> ConfigFile:
     return read_config_file(config_path(os.environ))
 
 
-def _choice(replay: Path | None, database_url: str | None, context: str | None) -> DatabaseChoice:
+def _choice(replay: Path | None, database_url: str | None, context: str | None, module: str | None) -> DatabaseChoice:
     from horsies.config.contexts import DatabaseChoice
 
-    return DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, context)
+    return DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, context, module)
 
 
 def _launcher() -> Any:

@@ -42,7 +42,7 @@ class Asked:
         from horsies.operations.verb import COMMAND_GROUPS
 
         names = ("reason", "dry_run", "yes", "read_only", "as_json")
-        choice = choose_existing(given["database_url"], given["context"])
+        choice = choose_existing(given["database_url"], given["context"], given.get("module", given.get("fits")))
         return cls(choice, f"{COMMAND_GROUPS[verb.kind]} {verb.name}", *(given[name] for name in names))
 
     @property
@@ -89,7 +89,7 @@ def _show_worker_filter_help(value: bool) -> None:
 def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
     from horsies.cli.targets import names_of_schedules
 
-    chosen = choose(context.params.get("database_url"), context.params.get("context"))
+    chosen = choose(*(context.params.get(name) for name in ("database_url", "context", "module")))
     return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]
 
 

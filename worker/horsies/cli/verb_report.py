@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.formatting import number, rows, short
+from horsies.cli.options import advised
 from horsies.cli.tables import Cell, Column, clean, table
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _row(target: Target, result: str, detail: str | None, new_id: str | None = N
 
 
 def undo_command(outcome: Outcome) -> str | None:
-    return f"horsies audit undo {outcome.operation_id}" if outcome.can_be_undone else None
+    return advised(f"horsies audit undo {outcome.operation_id}") if outcome.can_be_undone else None
 
 
 def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, dry_run: bool) -> list[str]:

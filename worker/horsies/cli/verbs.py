@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption
+from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, JsonOption
 from horsies.cli.verb_options import (
     DryRunOption,
     FilterHelpOption,
@@ -81,6 +81,8 @@ def _parameters(verb: Verb) -> Iterator[Parameter]:
         yield _parameter("filter_help", _FILTER_HELP[verb.kind], False)
     yield _parameter("database_url", DatabaseUrlOption, None)
     yield _parameter("context", ContextOption, None)
+    if not any("--module" in option.flags for option in verb.options):
+        yield _parameter("module", ApplicationOption, None)
     yield _parameter("debug", DebugOption, False)
 
 

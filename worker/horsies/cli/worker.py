@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from setproctitle import setproctitle
 
-from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
+from horsies.cli.options import (
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    LogLevel,
+    LogLevelOption,
+    ModuleArgument,
+    ModuleOption,
+    app_at_work,
+    only_module,
+)
 
 if TYPE_CHECKING:
     import asyncio
 
     from horsies.cli.status_line import StatusLine
+    from horsies.config.contexts import DatabaseChoice
     from horsies.run.settings import WorkerSettings
     from horsies.run.worker import Worker
 
@@ -43,6 +54,11 @@ def _grace(text: str) -> float | None:
     return seconds
 
 
+LogFormatOption = Annotated[
+    LogFormat, typer.Option(envvar="HORSIES_LOG_FORMAT", help="`json` prints one object per line.")
+]
+
+
 def _names(given: list[str] | None) -> tuple[str, ...]:
     """`-Q mail,default -Q bulk`: three names."""
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
@@ -51,6 +67,7 @@ def _names(given: list[str] | None) -> tuple[str, ...]:
 GraceOption = Annotated[
     float | None,
     typer.Option(
+        envvar="HORSIES_SHUTDOWN_GRACE",
         parser=_grace,
         metavar="auto|SECONDS",
         show_default="auto",
@@ -61,6 +78,7 @@ GraceOption = Annotated[
 UnknownTasksOption = Annotated[
     UnknownTasks | None,
     typer.Option(
+        envvar="HORSIES_UNKNOWN_TASKS",
         help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
         "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
         show_default=False,
@@ -71,6 +89,7 @@ QueueOption = Annotated[
     typer.Option(
         "--queue",
         "-Q",
+        envvar="HORSIES_QUEUE",
         metavar="NAME[,NAME]",
         help="Serve only these queues of the application. May be repeated. Without it: all of them.",
         show_default=False,
@@ -78,30 +97,69 @@ QueueOption = Annotated[
 ]
 ExceptOption = Annotated[
     list[str] | None,
-    typer.Option("--except", metavar="NAME[,NAME]", help="Serve all queues but these.", show_default=False),
+    typer.Option(
+        "--except",
+        envvar="HORSIES_EXCEPT",
+        metavar="NAME[,NAME]",
+        help="Serve all queues but these.",
+        show_default=False,
+    ),
 ]
 
 
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    processes: Annotated[int, typer.Option(min=1, help="Child processes; each runs one sync task at a time.")] = 1,
+    processes: Annotated[
+        int, typer.Option(envvar="HORSIES_PROCESSES", min=1, help="Child processes; each runs one sync task at a time.")
+    ] = 1,
     async_concurrency: Annotated[
-        int, typer.Option(min=1, help="How many `async def` tasks one child runs at once.")
+        int,
+        typer.Option(
+            envvar="HORSIES_ASYNC_CONCURRENCY", min=1, help="How many `async def` tasks one child runs at once."
+        ),
     ] = 100,
     queue: QueueOption = None,
     except_queue: ExceptOption = None,
-    max_claim_batch: Annotated[int, typer.Option(min=0, help="The most tasks to claim at once; 0: all that fit.")] = 0,
+    max_claim_batch: Annotated[
+        int,
+        typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit."),
+    ] = 0,
     max_claim_per_worker: Annotated[
-        int, typer.Option(min=0, help="The most tasks to keep claimed and not started; 0: as many as fit.")
+        int,
+        typer.Option(
+            envvar="HORSIES_MAX_CLAIM_PER_WORKER",
+            min=0,
+            help="The most tasks to keep claimed and not started; 0: as many as fit.",
+        ),
     ] = 0,
     max_tasks_per_child: Annotated[
-        int | None, typer.Option(min=1, help="Replace a child after this many tasks, for tasks that leak memory.")
+        int | None,
+        typer.Option(
+            envvar="HORSIES_MAX_TASKS_PER_CHILD",
+            min=1,
+            help="Replace a child after this many tasks, for tasks that leak memory.",
+        ),
     ] = None,
     shutdown_grace: GraceOption = None,
     unknown_tasks: UnknownTasksOption = None,
     with_scheduler: Annotated[
-        bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
+        bool,
+        typer.Option(
+            "--with-scheduler",
+            envvar="HORSIES_WITH_SCHEDULER",
+            help="Send the tasks of schedules, too.",
+            show_default=False,
+        ),
+    ] = False,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload",
+            envvar="HORSIES_RELOAD",
+            help="For development: replace the children when Python files of the project change.",
+            show_default=False,
+        ),
     ] = False,
     metrics_port: Annotated[
         int | None,
@@ -113,15 +171,18 @@ def worker(
         ),
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    loglevel: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.HUMAN,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Run the tasks of an application until SIGTERM or ctrl+c.
+    """Run the tasks of an application until SIGTERM, SIGHUP or ctrl+c.
 
-    The worker uses the database that the application configures. On the first signal it claims no more tasks, releases
-    those that have not started, and lets running tasks finish; on the second it stops them at once. The exit code is 0
-    after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these tasks.
+    The worker uses the database that the application configures, unless `--database-url`, `--context` or
+    `HORSIES_DATABASE_URL` names another one; what its tasks send goes there, too. On the first signal it claims no more
+    tasks, releases those that have not started, and lets running tasks finish; on the second it stops them at once. The
+    exit code is 0 after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these.
     """
     from horsies.run.settings import WorkerSettings
 
@@ -137,27 +198,31 @@ def worker(
         shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
         scheduler=with_scheduler,
+        reload=reload,
         metrics_port=metrics_port,
         metrics_host=metrics_host,
     )
-    if _lost_outcomes(settings, loglevel, log_format):
+    if _lost_outcomes(settings, database_url, context, loglevel, log_format):
         raise typer.Exit(1)
 
 
-def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: LogFormat) -> list[str]:
+def _lost_outcomes(
+    settings: WorkerSettings, database_url: str | None, context: str | None, loglevel: LogLevel, log_format: LogFormat
+) -> list[str]:
     """Work until stopped; returns the ids of tasks whose outcomes could not be stored."""
     import asyncio
 
     from horsies.cli.status_line import StatusLine
-    from horsies.locate import checked_app
-    from horsies.run.events import Events, configure_logging
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.worker import Worker
 
     line = StatusLine(sys.stderr)
     configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
     setproctitle(f"horsies: worker {settings.locator}")
-    app = checked_app(settings.locator)
+    app = app_at_work(settings.locator, database_url, context)
     running = Worker(app, settings, Events())
+    running.events.other_databases(app.database)
     asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
     return running.lost
 
@@ -182,8 +247,16 @@ async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
         task.cancel()
 
 
+def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
+    """For a banner: why this database, if another one might be expected."""
+    others = "; ".join(f"{other.url}, {other.reason}" for other in choice.passed_over)
+    return {"chosen": choice.reason, "not used": others} if others else {}
+
+
 def _banner(running: Worker) -> None:
     """Print the worker's settings once, on stdout."""
+    from horsies.cli.formatting import rows
+
     config, settings = running.app.config, running.settings
     queues = ", ".join(
         f"{name} (at most {cap} at once)" if cap is not None else name
@@ -193,8 +266,9 @@ def _banner(running: Worker) -> None:
     caps = [f"cluster {config.cluster_wide_cap}"] if config.cluster_wide_cap else []
     caps += [f"prefetch {config.prefetch_buffer}"] if config.prefetch_buffer else []
     lines = {
-        "app": f"{settings.locator}, {len(running.app.tasks)} tasks",
-        "database": f"{running.database.label}, {running.connections} connections",
+        "app": f"{settings.locator}, {rows(len(running.app.tasks), 'task')}",
+        "database": f"{running.database.label}, {rows(running.connections, 'connection')}",
+        **chosen_lines(running.app.database),
         "queues": queues,
         "children": children,
         "limits": ", ".join(caps) or "none beyond the children",

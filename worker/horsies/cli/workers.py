@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 from horsies.cli.verb_options import WorkerFilterHelpOption, WorkerFilterOption
 
 app = typer.Typer(
@@ -31,6 +38,7 @@ def ls(
     filter_help: WorkerFilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List workers that are alive, have tasks, or were seen in the last hour.
@@ -40,4 +48,4 @@ def ls(
     from horsies.cli.cluster_lists import list_workers
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workers(choose_existing(database_url, context), text, everyone=everyone, as_json=as_json)
+    list_workers(choose_existing(database_url, context, module), text, everyone=everyone, as_json=as_json)

@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
 from horsies.cli.verb_options import (
     AfterOption,
     ExportFormat,
@@ -43,6 +50,7 @@ def ls(
     filter_help: WorkflowFilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List workflows, newest first, a page at a time.
@@ -54,7 +62,7 @@ def ls(
     from horsies.cli.workflow_list import list_workflows
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workflows(choose_existing(database_url, context), text, limit=limit, after=after, as_json=as_json)
+    list_workflows(choose_existing(database_url, context, module), text, limit=limit, after=after, as_json=as_json)
 
 
 @app.command("export")
@@ -65,6 +73,7 @@ def export(
     filter_help: WorkflowFilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Write every workflow that matches as CSV or as JSON lines, to a new file or to standard output.
@@ -73,7 +82,7 @@ def export(
     """
     from horsies.cli.export_command import export_workflows
 
-    export_workflows(choose_existing(database_url, context), filter_text or "", form.value, path)
+    export_workflows(choose_existing(database_url, context, module), filter_text or "", form.value, path)
 
 
 @app.command("show")
@@ -93,6 +102,7 @@ def show(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show everything that is stored about one workflow, or about one of its nodes.
@@ -103,7 +113,7 @@ def show(
     """
     from horsies.cli.workflow_story import show_node, show_workflow_story
 
-    choice = choose_existing(database_url, context)
+    choice = choose_existing(database_url, context, module)
     if node is None:
         show_workflow_story(choice, workflow_id, mask or [], as_json=as_json)
     else:
@@ -119,6 +129,7 @@ def graph(
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
+    module: ApplicationOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Draw the nodes of a workflow with their dependencies and states.
@@ -129,4 +140,4 @@ def graph(
 
     if mermaid and as_json:
         raise typer.BadParameter("--mermaid and --json are two formats; give one of them")
-    draw_workflow(choose_existing(database_url, context), workflow_id, mermaid=mermaid, as_json=as_json)
+    draw_workflow(choose_existing(database_url, context, module), workflow_id, mermaid=mermaid, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The user's config file: named databases, how the console looks, and which database a command works on.
+"""The user's config file: named databases, and how the console looks; and the choice of one database.
 
 default_context = "staging"
 theme = "horsies-light"
@@ -118,33 +118,29 @@ class ConfigFile:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A source that means another database than the one that was taken."""
+
+    reason: str
+    url: DatabaseUrl
+    by_application: bool
+    """Whether it is the configuration of the application that the command line names."""
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseChoice:
     """The database that a command uses, and why. No URL: the embedded server in its default place."""
 
     url: DatabaseUrl | None
     reason: str
     context: Context | None = None
+    options: str = ""
+    """The options by which another command takes the same database; none where it does so without."""
+    passed_over: tuple[PassedOver, ...] = ()
 
     @property
     def read_only(self) -> bool:
         return self.context is not None and self.context.read_only
-
-
-def choose_database(database_url: str | None, context: str | None, environ: Mapping[str, str]) -> DatabaseChoice:
-    """Option, then environment, then the default context, then the embedded server: the first that is set."""
-    if database_url is not None:
-        return DatabaseChoice(_parse(database_url, "--database-url"), "given by --database-url")
-    if context is not None:
-        chosen = read_config_file(config_path(environ)).context(context)
-        return DatabaseChoice(chosen.url, f"context {chosen.shown_name!r}, given by --context", chosen)
-    for variable in ("HORSIES_DATABASE_URL", "DATABASE_URL"):
-        if environ.get(variable):
-            return DatabaseChoice(_parse(environ[variable], variable), f"from the environment variable {variable}")
-    file = read_config_file(config_path(environ))
-    if file.default_context is not None:
-        chosen = file.context(file.default_context)
-        return DatabaseChoice(chosen.url, f"default context {chosen.shown_name!r} of {file.path}", chosen)
-    return DatabaseChoice(None, "nothing else is configured: the embedded PostgreSQL, for development and demos")
 
 
 def config_path(environ: Mapping[str, str]) -> Path | None:

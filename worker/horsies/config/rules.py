@@ -25,7 +25,9 @@ class CheckedModel(BaseModel):
     unless rules are broken besides: then all are reported together.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
 
     rules_stand_alone: ClassVar[bool] = False
     """Whether the rules can be reported together with a field error without repeating it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, cast, overload
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from typing_extensions import TypeVar
@@ -24,7 +24,7 @@ OutputT = TypeVar("OutputT", default=Any)
 class TaskError(BaseModel):
     """Why a task has no value: a code for decisions, a message for people, data for details."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     exception: dict[str, Any] | BaseException | None = None
     error_code: BuiltInTaskCode | str | None = None

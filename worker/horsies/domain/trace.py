@@ -67,7 +67,7 @@ class Tracing(Protocol):
 
 
 RunContext: TypeAlias = tuple[str, int, str | None]
-"""What a child needs to know of a run to trace it: queue, attempt, the task's options if they have a trace."""
+"""What a child needs to know of a run: queue, attempt, the task's options if they have a trace."""
 
 
 def run_context(queue: str, attempt: int, task_options: str | None) -> RunContext:

@@ -32,7 +32,7 @@ class ClaimedTask:
     `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `number`: its
     position in the request's `following`, from 1 on. `after` is set on the first task of a claim that had to search:
     where the tasks that come next are stored, as the queue was at that moment. `due_at` is its enqueued_at in
-    seconds, from which its wait is measured.
+    seconds, from which its wait is measured; `sent_at` and `good_until` are in seconds, too.
     """
 
     token: Token
@@ -50,6 +50,8 @@ class ClaimedTask:
     place: int | None = None
     number: int | None = None
     after: list[RowPlace] | None = None
+    sent_at: float | None = None
+    good_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqu
           task.queue_name, task.priority,
           CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
           task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
-          CASE WHEN starts THEN place - 1 END AS place, number, after
+          CASE WHEN starts THEN place - 1 END AS place, number, after,
+          date_part('epoch', task.sent_at) AS sent_at, date_part('epoch', task.good_until) AS good_until
 
 -- name: first_rows
 -- fragment of `claim` and `finish_and_claim`: the first rows of the queue that may run; as in horsies_claimable, which
@@ -124,7 +125,9 @@ SELECT task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueue
        CASE WHEN COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) <= 65536
             THEN task.kwargs END AS kwargs,
        COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large,
-       task.task_options, task.retry_count, task.max_retries, task.is_workflow_task
+       task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
+       NULL AS place, NULL AS number, NULL AS after,
+       date_part('epoch', task.sent_at) AS sent_at, date_part('epoch', task.good_until) AS good_until
   FROM horsies_claim_capped($1, $2, $3, $4, $5, $6, $7 * interval '1 ms', $8) task
 
 -- name: large_arguments

@@ -60,11 +60,12 @@ WITH ended AS (
               task.queue_name, task.priority,
               CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
               task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
-              CASE WHEN starts THEN place - 1 END AS place, number, after
+              CASE WHEN starts THEN place - 1 END AS place, number, after,
+              date_part('epoch', task.sent_at) AS sent_at, date_part('epoch', task.good_until) AS good_until
 )
 SELECT number, NULL AS id, NULL AS claimed_at, NULL AS enqueued_at, NULL AS task_name, NULL AS queue_name, NULL AS priority,
        NULL AS args, NULL AS kwargs, NULL AS large, NULL AS task_options, NULL AS retry_count, NULL AS max_retries,
-       NULL AS is_workflow_task, NULL AS place, NULL AS in_following, NULL AS after
+       NULL AS is_workflow_task, NULL AS place, NULL AS in_following, NULL AS after, NULL AS sent_at, NULL AS good_until
   FROM ended
  UNION ALL
 SELECT NULL, claimed.* FROM claimed

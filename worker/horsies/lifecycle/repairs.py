@@ -249,17 +249,17 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
     as_stored = {node.index: node.status for node in nodes}
     waiting = [node for node in nodes if states[node.index] == _NODE.PENDING]
     repairs: list[Repair] = []
-    while decided := [(node, after) for node in waiting if (after := _join(node, states, ids)) is not None]:
+    while decided := [(node, after) for node in waiting if (after := join_verdict(node, states, ids)) is not None]:
         for node, after in decided:
             states[node.index] = after
             how = "cannot be met" if after == _NODE.SKIPPED else "is met"
-            follows = _join(node, as_stored, ids) is None
+            follows = join_verdict(node, as_stored, ids) is None
             repairs.append(_node(node, after, f"its join ({node.join}) {how}", _JOIN, follows=follows))
         waiting = [node for node in waiting if states[node.index] == _NODE.PENDING]
     return repairs
 
 
-def _join(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
+def join_verdict(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
     """The new status of a PENDING node; None: it still waits."""
     have = [states[index] for index in node.dependencies]
     completed = have.count(_NODE.COMPLETED)

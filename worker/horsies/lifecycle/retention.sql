@@ -191,6 +191,8 @@ WITH gone AS (
     RETURNING id
 ), progress AS (
     DELETE FROM horsies_progress WHERE task_id = ANY (ARRAY(SELECT id FROM gone))
+), duplicates AS (
+    DELETE FROM horsies_duplicate_sends WHERE task_id = ANY (ARRAY(SELECT id FROM gone))
 )
 SELECT count(*) AS tasks FROM gone
 

@@ -13,6 +13,7 @@ from horsies.operations.formatting import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP
+from horsies.views.workers import had_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,6 +118,8 @@ class Cluster:
     """Those of our own tables that the database has: upstream creates none of them."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
+    had_workers: bool = True
+    """A worker has been here, if none is alive."""
 
     @property
     def sweep(self) -> SweepState | None:
@@ -191,6 +194,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         tables=frozenset(f"horsies_{name}" for name in _OWN_TABLES if here[name]),
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
         spared=await _spared(conn, settings) if here["pulse"] else None,
+        had_workers=bool(consumers) or await had_workers(conn),
     )
 
 

@@ -35,7 +35,7 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
        min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers,
        count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
   FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config,
-               worker_started_at
+               worker_started_at, processes
           FROM horsies_worker_states
          WHERE snapshot_at > now() - $1::float8 * interval '1 s'
          ORDER BY worker_id, snapshot_at DESC) newest
@@ -48,6 +48,8 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
          WHERE said.names IS NOT NULL
          ORDER BY said.worker_id, said.snapshot_at DESC
          LIMIT 1) reported ON true
+       -- The last snapshot of a worker that was stopped has 0.
+ WHERE newest.processes > 0
  GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names
 
 -- name: diagnose_settings

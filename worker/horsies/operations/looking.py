@@ -61,7 +61,7 @@ class Answer:
 def why_no_more(look: Look, answer: Answer) -> str:
     """Why this answer shows nothing, or is the last one."""
     if not answer.holds:
-        now = f"it is {answer.status} now" if answer.status else "its row is gone"
+        now = f"it is {answer.status} now" if answer.status else "its row was deleted"
         return f"{look.worker_id} no longer holds task {look.task_id}: {now}"
     if answer.found is not None:
         return f"{look.worker_id} shows nothing of task {look.task_id}: {answer.found['problem']}"

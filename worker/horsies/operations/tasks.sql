@@ -88,7 +88,7 @@ SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_
 -- ($1 to $6 as in `audit_operation`; $7 tasks, and as seen: $8 statuses, $9 owners, $10 claimed at, $11 retry counts,
 -- $12 error codes, $13 newest audit rows; $14 the states that the verb changes)
 present AS (
-    SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, claim_expires_at, started_at,
+    SELECT id, task_name, status, queue_name, priority, claimed_by_worker_id, claimed_at, claim_expires_at, started_at,
            completed_at, failed_at, retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code,
            failed_reason, worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
            -- The result that undo restores. A larger one is not kept, and undo reports that.
@@ -118,8 +118,8 @@ present AS (
 
 -- name: task_columns
 -- fragment: what a verb's refusal may ask of a task, besides its id, `last_action` and `difference`
-present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at, present.next_retry_at,
-present.good_until,
+present.task_name, present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at,
+present.next_retry_at, present.good_until,
 present.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AS was_final
 
 -- name: task_present_state
@@ -179,8 +179,9 @@ NULL
 CASE WHEN compared.was_final AND compared.unique_key IS NOT NULL THEN
      COALESCE((SELECT 'its unique key is held by the live task ' || other.id
                  FROM horsies_tasks other
-                WHERE other.unique_key = compared.unique_key AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')),
+                WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
+                  AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')),
               -- Of the selected tasks that share a key the last one gets it.
               'its unique key goes to the selected task '
               || NULLIF(max(compared.id COLLATE "C") FILTER (WHERE compared.was_final AND compared.difference IS NULL)
-                        OVER (PARTITION BY compared.unique_key), compared.id)) END
+                        OVER (PARTITION BY compared.unique_key, compared.task_name), compared.id)) END

@@ -80,12 +80,12 @@ done AS MATERIALIZED (
              FROM jsonb_populate_record(NULL::horsies_tasks, audit_row.before_state)) before ON true
 ), present AS (
     SELECT id, status, queue_name, priority, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count,
-           max_retries, enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
+           max_retries, enqueued_at, next_retry_at, good_until, error_code, task_name, unique_key, is_workflow_task
       FROM horsies_tasks
      WHERE id = ANY ($8)
      /* lock */
 ), compared AS MATERIALIZED (
-    SELECT done.*, present.unique_key,
+    SELECT done.*, present.task_name, present.unique_key,
            CASE WHEN done.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN done.old_status
                 ELSE 'PENDING' END AS new_status,
            CASE WHEN done.verb IS NULL THEN 'its audit row is gone'
@@ -125,7 +125,8 @@ done AS MATERIALIZED (
                 WHEN new_status = 'PENDING' AND unique_key IS NOT NULL THEN
                      (SELECT 'its unique key is held by the live task ' || other.id
                         FROM horsies_tasks other
-                       WHERE other.unique_key = compared.unique_key AND other.id <> compared.target_id
+                       WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
+                         AND other.id <> compared.target_id
                          AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING'))
            END AS refusal
       FROM compared

@@ -23,7 +23,7 @@ _KEYS: Final = keyed(
     Key(
         "kind",
         Kind.STATUS,
-        "what it was: operation is by an operator, change by the cluster itself; or what it was done to",
+        "what it was: operation is by an operator, change by a worker or a sweep; or what it was done to",
         "kind:operation",
         _KINDS,
         ("what", "type", "target"),

@@ -66,6 +66,10 @@ _RUN: Final = (
     "(CASE WHEN status = 'RUNNING' THEN statement_timestamp()"
     " WHEN status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(completed_at, failed_at) END - started_at)"
 )
+DUPLICATES: Final = (
+    "(CASE WHEN unique_key IS NULL THEN 0 ELSE"
+    " (SELECT COALESCE(sum(sends), 0) FROM horsies_duplicate_sends WHERE task_id = task.id) END)"
+)
 _NODE: Final = "SELECT FROM horsies_workflow_tasks node WHERE node.task_id = task.id"
 
 KEYS: Final = keyed(
@@ -208,6 +212,15 @@ KEYS: Final = keyed(
         "unique:invoice-*",
         also=("unique_key",),
         sql=TextColumn("unique_key"),
+    ),
+    Key(
+        "dup",
+        Kind.COUNT,
+        "how many sends found it live under their unique key, and stored nothing",
+        "dup:>0",
+        (">0", ">10", ">100"),
+        ("duplicates", "dups", "duplicate", "swallowed"),
+        sql=Number(DUPLICATES),
     ),
 )
 

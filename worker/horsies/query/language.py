@@ -32,6 +32,8 @@ class Kind(Enum):
     HAS = auto()
     MOMENT = auto()
     TRIES = auto()
+    COUNT = auto()
+    """As TRIES, but from 0 on."""
     SPAN = auto()
     PAST = auto()
     """A length of time before now, or moments."""
@@ -39,11 +41,11 @@ class Kind(Enum):
     @property
     def any_of(self) -> bool:
         """Whether several values mean any of them. For the other kinds all must hold, so a comma would mislead."""
-        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN, Kind.PAST)
+        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.COUNT, Kind.SPAN, Kind.PAST)
 
     @property
     def can_be_negated(self) -> bool:
-        return self not in (Kind.MOMENT, Kind.TRIES, Kind.SPAN, Kind.PAST)
+        return self not in (Kind.MOMENT, Kind.TRIES, Kind.COUNT, Kind.SPAN, Kind.PAST)
 
 
 @dataclass(frozen=True, slots=True)

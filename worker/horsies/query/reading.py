@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.query.language import BARE, Kind
 from horsies.query.problems import Unreadable, nearest
-from horsies.query.values import Choice, Glob, read_moment, read_past, read_span, read_tries
+from horsies.query.values import Choice, Glob, read_count, read_moment, read_past, read_span
 
 if TYPE_CHECKING:
     from horsies.query.language import Language
@@ -34,7 +34,9 @@ def read(key: str, glob: Glob, language: Language) -> Value:
         case Kind.MOMENT:
             return read_moment(glob.plain.lower())
         case Kind.TRIES:
-            return read_tries(glob.plain)
+            return read_count(glob.plain, least=1)
+        case Kind.COUNT:
+            return read_count(glob.plain, least=0)
         case Kind.SPAN:
             return read_span(glob.plain.lower())
         case Kind.PAST:

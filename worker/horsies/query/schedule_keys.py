@@ -44,7 +44,7 @@ _KEYS: Final = keyed(
         ("with",),
     ),
     Key("next", Kind.SPAN, "the time until its next run", "next:<10m", ("<1m", "<10m", "<1h", ">1d"), ("in", "due")),
-    Key("runs", Kind.TRIES, "how often it has run", "runs:>0", (">0", ">100"), ("count",)),
+    Key("runs", Kind.COUNT, "how often it has run", "runs:>0", (">0", ">100"), ("count",)),
 )
 
 SCHEDULES: Final = Language(

@@ -60,7 +60,7 @@ def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
     both = set(understood.pick("has", Choice)) & set(understood.pick("has", Choice, negated=True))
     if both:
         yield "has", f"no {thing} both has and lacks {' and '.join(sorted(choice.word for choice in both))}"
-    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.SPAN, Kind.PAST)):
+    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.COUNT, Kind.SPAN, Kind.PAST)):
         low, high = bounds(understood, key)
         first, last = times(understood, key)
         if first is not None and last is not None and first > last:

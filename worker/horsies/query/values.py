@@ -164,7 +164,7 @@ def _as_duration(text: str) -> str | None:
     return shorter if _DURATION.fullmatch(shorter) else None
 
 
-def read_count(text: str) -> int:
+def _number(text: str) -> int:
     if not re.fullmatch("[0-9]+", text):
         raise Unreadable(f"{text!r} is not a number; write >1, <4, 2..3 or 2")
     if len(text) > len(str(MOST_TRIES)) or int(text) > MOST_TRIES:
@@ -175,8 +175,8 @@ def read_count(text: str) -> int:
 _COMPARISON: Final = re.compile(r"(?P<sign>>=|<=|>|<|=|)(?P<amount>[^<>=]*)", re.DOTALL)
 
 
-def read_tries(text: str) -> Range:
-    return _read_range(text, read_count, least=1)
+def read_count(text: str, *, least: int) -> Range:
+    return _read_range(text, _number, least)
 
 
 def read_span(text: str) -> Range:

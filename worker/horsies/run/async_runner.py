@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections import deque
+from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,12 @@ from horsies.run.execute import Run, execute_async
 from horsies.run.frames import CHUNK, FrameReader, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from horsies.domain.trace import Tracing
+    from horsies.run.child_hooks import ChildHooks
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.child_logs import RecordSender
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
@@ -40,14 +43,17 @@ class AsyncRunner:
         progress: ProgressTable,
         tracing: Tracing | None,
         flush_output: Callable[[], None],
+        logs: RecordSender,
     ) -> None:
         self._channel = channel
         self._leases = leases
         self._progress = progress
         self._tracing = tracing
+        self.hooks: ChildHooks | None = None
         self._tasks = tasks
         self._limit = limit
         self._flush_output = flush_output
+        self._logs = logs
         self._frames = FrameReader()
         self._active: dict[int, tuple[Run, asyncio.Task[None] | None]] = {}
         self._waiting: deque[Message] = deque()
@@ -63,6 +69,20 @@ class AsyncRunner:
 
     def join(self) -> None:
         self._thread.join()
+
+    def wait_for(self, work: Awaitable[object], context: contextvars.Context) -> None:
+        """Run this in the loop and in that context. Called from the main thread, also after join()."""
+        if not self._thread.is_alive():
+            self._loop.run_until_complete(self._loop.create_task(_awaited(work), context=context))
+            return
+        done: Future[None] = Future()
+
+        def start() -> None:
+            task = self._loop.create_task(_awaited(work), context=context)
+            task.add_done_callback(lambda task: _pass_on(task, done))
+
+        self._loop.call_soon_threadsafe(start)
+        done.result()
 
     def has_left(self) -> bool:
         """Whether ended user code has left asyncio tasks of its own in the loop. Called from another thread."""
@@ -108,7 +128,7 @@ class AsyncRunner:
     def _start_waiting(self) -> None:
         while self._waiting and len(self._active) < self._limit:
             job = self._waiting.popleft()
-            run = Run(job[0], job[-1], self._leases, self._progress)
+            run = Run(job[0], job[-1], job, self._leases, self._progress)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
         if self._no_more and not self._active:
@@ -119,16 +139,17 @@ class AsyncRunner:
         begin = perf_counter()
         if run.stop is None:
             self._active[run.number] = run, asyncio.current_task()
-            outcome = await execute_async(self._tasks, job, run, self._tracing)
+            outcome = await execute_async(self._tasks, job, run, self._tracing, self.hooks)
         else:
             outcome = run.stop.outcome(run.stop)
         del self._active[run.number]
         duration_s = perf_counter() - begin
         self._flush_output()
+        logged = self._logs.used and self._logs.take()
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
         run.let_go()
-        self._report((run.number, outcome, duration_s, run.began, run.span))
+        self._report((run.number, outcome, duration_s, run.began, run.span, logged))
         self._start_waiting()
 
     def _report(self, report: Report) -> None:
@@ -145,5 +166,17 @@ class AsyncRunner:
         for job in self._waiting:
             if job[0] == number:
                 self._waiting.remove(job)
-                self._report((number, stop.outcome(stop), 0.0, False, None))
+                self._report((number, stop.outcome(stop), 0.0, False, None, False))
                 return
+
+
+async def _awaited(work: Awaitable[object]) -> None:
+    await work
+
+
+def _pass_on(task: asyncio.Task[None], done: Future[None]) -> None:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -60,7 +60,7 @@ class Channel:
         return was_paused
 
     def drain(self) -> None:
-        """Read everything that the child had sent before it died."""
+        """Read everything that the child has sent, perhaps before it died."""
         with contextlib.suppress(OSError, BrokenFrameError):
             while data := self._socket.recv(CHUNK):
                 self._feed(data)

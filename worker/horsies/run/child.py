@@ -12,7 +12,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.run.channel import Channel
-from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
+from horsies.run.contract import (
+    TASK_INTERRUPTED,
+    ChildExit,
+    ChildFailed,
+    ChildResult,
+    ChildSpec,
+    Job,
+    LogRecord,
+    Stream,
+    TaskFacts,
+)
 from horsies.run.guard import LeaseTable, clock
 from horsies.run.job_queue import JobQueue, LostJobs
 from horsies.run.leases import memory_for, shared_memory
@@ -48,15 +58,21 @@ class Child:
         guard: Guard,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
+        on_log: Callable[[Child, str | None, LogRecord], None],
         on_progress: Callable[[str, Reading], None],
     ) -> None:
         self.spec = spec
         self.guard = guard
-        self.task_names: frozenset[str] = frozenset()
+        self.facts: dict[str, TaskFacts] = {}
+        self.config_text = ""
+        """The configuration that it has imported, to be compared with that of another child."""
+        self.definitions: list[str] = []
+        """The keys of its workflow definitions."""
         self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
         self._loop = asyncio.get_running_loop()
         self._on_result = on_result
         self._on_output = on_output
+        self._on_log = on_log
         self._on_progress = on_progress
         self._on_exit: Callable[[Child, ChildExit], None] | None = None  # set when it is ready
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -96,6 +112,7 @@ class Child:
         *,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
+        on_log: Callable[[Child, str | None, LogRecord], None],
         on_progress: Callable[[str, Reading], None],
         on_exit: Callable[[Child, ChildExit], None],
     ) -> Child:
@@ -105,7 +122,7 @@ class Child:
         and with read_progress(). on_exit is the last one, called exactly once,
         after every result that the child had sent, also after close() and kill().
         """
-        child = cls(spec, guard, on_result, on_output, on_progress)
+        child = cls(spec, guard, on_result, on_output, on_log, on_progress)
         try:
             async with asyncio.timeout(spec.start_timeout_s):
                 await child._ready
@@ -193,6 +210,10 @@ class Child:
         """SIGKILL."""
         self._process.kill()
 
+    def retire(self) -> None:
+        """Take no more jobs; the process ends after those that it has."""
+        self._finish()
+
     async def close(self, grace_s: float) -> None:
         """Send no more jobs; wait until the submitted ones and the child have ended, or kill it after `grace_s`."""
         self._finish()
@@ -211,6 +232,7 @@ class Child:
             ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
             on_begin=self._title.begun,
             before_results=self._read_outputs,
+            read_logs=self._control.drain,
             on_progress=self._on_progress,
             on_result=self._result,
             on_end=self._lost,
@@ -255,7 +277,7 @@ class Child:
         spec = self.spec
         self._control.send(
             (
-                *(spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency),
+                *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
                 *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms)),
             )
         )
@@ -288,13 +310,20 @@ class Child:
             if kind == "stack":
                 self._stacks.heard(*rest)
                 continue
+            if kind == "log":
+                key, record = rest
+                self._read_outputs()  # what was printed before it
+                self._last_words.append(record[2])
+                self._on_log(self, key or self._only_key(), record)
+                continue
             if self._ready.done():
                 return
             if kind == "failed":
                 self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
             else:
-                names, coroutines, self._stacks.listener, self._stacks.threads = rest
-                self.task_names, self._coroutines = frozenset(names), frozenset(coroutines)
+                facts, self.config_text, self.definitions, self._stacks.listener, self._stacks.threads = rest
+                self.facts = {name: TaskFacts(*each) for name, *each in facts}
+                self._coroutines = frozenset(name for name, task in self.facts.items() if task.is_async)
                 self._ready.set_result(None)
 
     def _lost(self) -> None:
@@ -322,6 +351,7 @@ class Child:
 
     def _exited(self, returncode: int) -> None:
         self._finishing = True
+        self._control.drain()
         plain, many = (track.on_child_exit() for track in self._tracks)
         self._table.close()
         self._progress.close()

@@ -20,12 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from setproctitle import setproctitle
 
+from horsies import discovery
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.url import DatabaseUrl
 from horsies.discovery import LOGGER
 from horsies.domain.codec import clean_text
-from horsies.domain.errors import HorsiesError
+from horsies.domain.errors import HorsiesError, flatten
 from horsies.locate import locate_app
 from horsies.run.async_runner import AsyncRunner, current_key
+from horsies.run.child_hooks import ChildHooks
 from horsies.run.child_leases import ChildLeases, end_with_guard
+from horsies.run.child_logs import RecordSender
 from horsies.run.child_stack import dump_on_signal
 from horsies.run.contract import LeaseTerms
 from horsies.run.die_with_parent import die_with
@@ -35,13 +40,15 @@ from horsies.run.outcomes import TaskStopped
 from horsies.run.progress_table import ProgressTable
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
-from horsies.task.progress import forget_runs
+from horsies.task.current import forget_runs
+from horsies.workflow.definition import known_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from horsies.domain.trace import Tracing
+    from horsies.app import Horsies
     from horsies.run.child_stack import Stack
+    from horsies.run.contract import LogRecord
     from horsies.run.execute import Tasks
 
 _REASON_LIMIT: Final = 32_000
@@ -54,9 +61,11 @@ class Parent:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._frames = FrameReader()
+        self._saying = threading.Lock()
 
     def say(self, *message: Any) -> None:
-        self._control.sendall(pack([message]))
+        with self._saying:
+            self._control.sendall(pack([message]))
 
     def messages(self) -> list[Any]:
         """Wait for the next messages."""
@@ -81,8 +90,7 @@ def main() -> None:
     os.close(table_fd)
     progress = ProgressTable(progress_fd)
     os.close(progress_fd)
-    # Ctrl+c in a terminal reaches the whole process group; the parent decides what happens to the tasks.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_terminal()
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for each in sockets:
         each.set_inheritable(False)
@@ -105,21 +113,29 @@ def _serve(
     async_channel: socket.socket,
 ) -> None:
     parent = Parent(control)
-    (locator, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
+    (locator, database_url, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
     setproctitle(title)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
-    plain = SyncRunner(sync_channel, flush_output)
+
+    def send_record(record: LogRecord) -> None:
+        with plain.shielded():
+            parent.say("log", current_key.get() or plain.current_key, record)
+
+    logs = RecordSender(log_level, send_record)
+
+    plain = SyncRunner(sync_channel, flush_output, logs)
     runners.append(plain)
     listener = threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True)
     listener.start()
     _take_sigterm(plain)
 
     sys.path[:] = path
-    tasks, tracing = _load(locator, parent)
-    logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
+    app = _load(locator, database_url, parent)
+    tasks: Tasks = dict(app.tasks)
+    logs.install()
     # Again: modules of the application may have replaced our handlers with their own.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_terminal()
     _take_sigterm(plain)
 
     leases = ChildLeases(
@@ -130,15 +146,23 @@ def _serve(
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     threads = [threading.get_native_id()]
-    if coroutines:
-        many = AsyncRunner(async_channel, tasks, limit, leases, progress, tracing, flush_output)
+    many: AsyncRunner | None = None
+    hooks: ChildHooks | None = None
+    if coroutines or app.hooks.of_child():
+        many = AsyncRunner(async_channel, tasks, limit, leases, progress, app.tracing, flush_output, logs)
         runners.append(many)
         threads.append(many.start())
+        if app.hooks.of_child():
+            hooks = many.hooks = ChildHooks(app.hooks.of_child(), many)
+            hooks.child_started()
     leases.start()
-    parent.say("ready", list(tasks), coroutines, listener.native_id, threads)
-    plain.run(tasks, leases, progress, tracing)
-    if coroutines:
+    facts = [(name, task.is_async, task.timeout_ms, task.requeue_on_interrupt) for name, task in tasks.items()]
+    parent.say("ready", facts, repr(app.config), known_definitions(), listener.native_id, threads)
+    plain.run(tasks, leases, progress, app.tracing, hooks)
+    if many is not None:
         many.join()
+    if hooks is not None:
+        hooks.child_stopped()
     flush_output()
 
 
@@ -164,19 +188,37 @@ def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) 
         return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
-def _load(locator: str, parent: Parent) -> tuple[Tasks, Tracing | None]:
-    """The application's tasks, and its tracing; if it cannot be imported, the parent gets the reason, and this ends."""
+def _load(locator: str, database_url: str | None, parent: Parent) -> Horsies:
+    """The application with its tasks; if it cannot be imported, the parent gets the reason, and this process ends."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
+            if database_url is not None:
+                app.use_database(DatabaseChoice(DatabaseUrl.parse(database_url), "that of the worker"))
             app.import_task_modules()
-        return dict(app.tasks), app.tracing
+        return app
     except HorsiesError as error:
-        reason = str(error)
+        reason = "\n".join([str(error), *map(_cause, flatten([error]))]).rstrip()
     except BaseException:  # noqa: BLE001 - the user's modules run in here
         reason = traceback.format_exc()
     parent.say("failed", clean_text(reason, _REASON_LIMIT))
     os._exit(1)
+
+
+def _cause(error: HorsiesError) -> str:
+    """The traceback of what a module raised when it was imported; without it, only the place is known."""
+    cause = error.__cause__
+    if cause is None:
+        return ""
+    frames = cause.__traceback__
+    while frames is not None and _imports(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(cause), cause, frames))
+
+
+def _imports(filename: str) -> bool:
+    """Whether it is a file of what imports modules: a reader looks for the line in their own."""
+    return filename == discovery.__file__ or "importlib" in filename
 
 
 @contextlib.contextmanager
@@ -199,10 +241,16 @@ def _discovery_logs() -> Iterator[None]:
         LOGGER.propagate = propagate
 
 
+def _ignore_terminal() -> None:
+    """Ctrl+c and the end of a terminal reach the whole process group; the parent decides what happens to the tasks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def _take_sigterm(runner: SyncRunner) -> None:
     signal.signal(signal.SIGTERM, runner.on_sigterm)
-    # The parent starts this process with both signals blocked, so that none arrives before this line.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    # The parent starts this process with these signals blocked, so that none arrives before this line.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 class _ForkGuard(threading.local):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from horsies.config.queues import QueueMode
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.run.contract import TaskFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,8 @@ class ClaimRules:
     sync_names: list[str]
     async_names: list[str]
     """The registered names: tasks of other names stay PENDING for a worker that knows them."""
+    tasks: dict[str, TaskFacts]
+    """All of them."""
 
     @classmethod
     def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
@@ -39,6 +42,10 @@ class ClaimRules:
         if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
             ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
             queues = {queue.name: queue.max_concurrency for queue in ordered}
+        facts = {
+            name: TaskFacts(task.is_async, task.timeout_ms, task.requeue_on_interrupt)
+            for name, task in app.tasks.items()
+        }
         return cls(
             worker_id=identity.worker_id,
             hostname=identity.hostname,
@@ -48,9 +55,17 @@ class ClaimRules:
             lease_ms=config.effective_claim_lease_ms,
             max_batch=settings.max_claim_batch,
             max_claimed=settings.max_claim_per_worker,
-            sync_names=[name for name, task in app.tasks.items() if not task.is_async],
-            async_names=[name for name, task in app.tasks.items() if task.is_async],
+            sync_names=[name for name, task in facts.items() if not task.is_async],
+            async_names=[name for name, task in facts.items() if task.is_async],
+            tasks=facts,
         )
+
+    def learn(self, facts: Mapping[str, TaskFacts]) -> None:
+        """From now on these are the registered tasks; the caller knows that no claim is under way."""
+        self.sync_names[:] = [name for name, task in facts.items() if not task.is_async]
+        self.async_names[:] = [name for name, task in facts.items() if task.is_async]
+        self.tasks.clear()
+        self.tasks.update(facts)
 
     @property
     def capped(self) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from horsies.domain.codes import StopCode
 from horsies.domain.errors import ErrorCode, HorsiesError
@@ -19,6 +19,9 @@ TASK_TIMEOUT = StopCode.TASK_TIMEOUT.value
 TASK_INTERRUPTED = StopCode.TASK_INTERRUPTED.value
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
+LogRecord: TypeAlias = "tuple[int, str, str, str | None, dict[str, Any], bool]"
+"""A record of user code: level, logger, text, traceback, its other fields, and whether its own handler has formatted
+the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,18 @@ class ChildSpec:
     title: str
     log_level: str
     terms: LeaseTerms
+    database_url: str | None = field(default=None, repr=False)
+    """The worker's, for what tasks send; None leaves the application its own."""
     start_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What a worker has to know of a task to claim and run it; all else is known to its children alone."""
+
+    is_async: bool
+    timeout_ms: int | None
+    requeue_on_interrupt: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +108,10 @@ class Job:
     args: str | None
     kwargs: str | None
     timeout_ms: int | None = None
-    trace: RunContext | None = None
-    """For a child that traces its runs."""
+    context: RunContext = ("default", 1, None)
+    sent_at: float | None = None
+    good_until: float | None = None
+    """Both in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

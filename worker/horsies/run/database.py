@@ -6,27 +6,25 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from horsies.config.contexts import DatabaseChoice
 from horsies.run.loops import backoff_s
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.schema import create, require_current
 
 if TYPE_CHECKING:
-    from horsies.config.app import AppConfig
+    from horsies.app import Horsies
     from horsies.run.events import Events
 
 
-async def wait_for_database(config: AppConfig, events: Events, resources: AsyncExitStack) -> Database:
+async def wait_for_database(app: Horsies, events: Events, resources: AsyncExitStack) -> Database:
     """Wait for the database without a limit, at the pace of the resilience settings, and bring its schema up to date.
 
     `resources` releases it.
     """
-    choice = DatabaseChoice(config.broker.url, "configured as PostgresConfig.database_url")
-    failures = 0
+    resilience, failures = app.config.resilience, 0
     while True:
         stack = AsyncExitStack()
         try:
-            database = await stack.enter_async_context(open_database(choice))
+            database = await stack.enter_async_context(open_database(app.database))
             connection = await database.connect("worker start")
             try:
                 await create(connection)
@@ -36,9 +34,9 @@ async def wait_for_database(config: AppConfig, events: Events, resources: AsyncE
         except DatabaseUnavailable as error:
             await stack.aclose()
             failures += 1
-            if not error.transient or failures == config.resilience.db_retry_max_attempts:
+            if not error.transient or failures == resilience.db_retry_max_attempts:
                 raise
-            delay = backoff_s(config.resilience, failures)
+            delay = backoff_s(resilience, failures)
             events.waiting_for_database(error, delay)
             await asyncio.sleep(delay)
         except BaseException:

@@ -1,54 +1,34 @@
-"""The worker's log: one record per event, readable for people, complete for machines."""
+"""What a worker logs: one record per event, on the logger `horsies.worker`."""
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import time
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from horsies.domain.codec import stored_traceback
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.masking import mask
 from horsies.hooks import TaskFailed, TaskRetried
+from horsies.run.log_format import EventText, Seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
+    from horsies.config.contexts import DatabaseChoice
     from horsies.domain.errors import HorsiesError
     from horsies.hooks import Event
     from horsies.lifecycle.finishing import Outcome
     from horsies.lifecycle.recovering import CrashedRun
     from horsies.lifecycle.scheduling import ScheduleRun
+    from horsies.run.contract import LogRecord
     from horsies.run.in_flight import InFlightTask
     from horsies.run.metrics.of_worker import WorkerMetrics
 
 LOGGER_NAME = "horsies.worker"
-_STYLES = {
-    "finished": "\x1b[32m",
-    "failed": "\x1b[31m",
-    "crashed": "\x1b[31m",
-    "retry": "\x1b[33m",
-    "interrupted": "\x1b[33m",
-    "lost claim": "\x1b[35m",
-    "expired": "\x1b[33m",
-}
-_RESET = "\x1b[0m"
-
-
-class Seconds(float):
-    """A number for machines; for people in a comparable form: 34ms, 4.1s, 12m."""
-
-    def __str__(self) -> str:
-        seconds = float(self)
-        if seconds < 1:
-            return f"{seconds * 1000:.0f}ms"
-        if seconds < 120:
-            return f"{seconds:.1f}s"
-        return f"{seconds / 60:.0f}m" if seconds < 7200 else f"{seconds / 3600:.1f}h"
-
-    __format__ = object.__format__  # float's own would print all digits
+OUTPUT_LOGGER_NAME: Final = "horsies.output"
+"""What user code prints and logs in children: programs that watch a log can leave it out by this name."""
+_SHOWN: Final = ("task", "id", "code")
+"""Fields that a record has as attributes of its own, for the formats of applications."""
 
 
 class HookCalls(Protocol):
@@ -66,6 +46,7 @@ class Events:
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger(LOGGER_NAME)
+        self._output_logger = logging.getLogger(OUTPUT_LOGGER_NAME)
         self.metrics: WorkerMetrics | None = None
         """Set by a worker that is scraped."""
         self.hooks: HookCalls | None = None
@@ -96,7 +77,9 @@ class Events:
             self.metrics.ended(entry, "failed", code, duration_s)
         if self.hooks is not None:
             self.hooks.tell(_failed(entry, outcome, self.hooks.worker_id))
-        self._log(logging.WARNING, "failed", task=entry.task.task_name, id=entry.task_id, code=code, message=message)
+        trace = self._traceback(outcome)
+        task, name = entry.task_id, entry.task.task_name
+        self._log(logging.WARNING, "failed", task=name, id=task, code=code, message=message, traceback=trace)
 
     def task_retried(
         self, entry: InFlightTask, outcome: Outcome, due: datetime | None, duration_s: float | None
@@ -114,6 +97,7 @@ class Events:
             code=outcome.error_code,
             due_in=Seconds(outcome.retry_delay_s or 0.0),
             failed_attempts=entry.task.retry_count + 1,
+            traceback=self._traceback(outcome),
         )
 
     def task_interrupted(self, entry: InFlightTask, outcome: Outcome, *, requeued: bool) -> None:
@@ -159,25 +143,31 @@ class Events:
         self._log(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
 
     def output(self, child: int, task_id: str | None, stream: str, line: str) -> None:
-        self._log(logging.INFO, stream, child=child, id=task_id, line=line)
+        """A line that was not logged by `logging`: nothing says how grave it is, but errors are written to stderr."""
+        level = logging.WARNING if stream == "stderr" else logging.INFO
+        self._write(self._output_logger, level, stream, {"child": child, "id": task_id, "line": line})
+
+    @property
+    def child_level(self) -> str:
+        """The lowest level of the records that children send."""
+        return logging.getLevelName(self._output_logger.getEffectiveLevel())
+
+    def child_log(self, child: int, task_id: str | None, task_name: str | None, record: LogRecord) -> None:
+        """A record of user code."""
+        level, name, text, traceback, extra, _ = record
+        fields = {"task": task_name, "id": task_id, "child": child, "logger": name, "message": text}
+        told = {key: value for key, value in extra.items() if fields.get(key) != value}
+        self._write(self._output_logger, level, "log", {**fields, "extra": told or None, "traceback": traceback})
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
         """The first failure in a row is logged with its traceback, later ones in a line."""
         if self.metrics is not None:
             self.metrics.step_failed(name)
-        self._logger.log(
-            logging.WARNING if transient else logging.ERROR,
-            "loop failed",
-            extra={
-                "fields": {
-                    "loop": name,
-                    "error": mask(f"{type(error).__name__}: {error}".split("\n", 1)[0]),
-                    "failures": failures,
-                    "again_in": Seconds(delay_s),
-                }
-            },
-            exc_info=error if failures == 1 and not transient else None,
-        )
+        words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        fields = {"loop": name, "error": words, "failures": failures, "again_in": Seconds(delay_s)}
+        level = logging.WARNING if transient else logging.ERROR
+        told = error if failures == 1 and not transient else None
+        self._write(self._logger, level, "loop failed", fields, told)
 
     def loop_stepped(self, name: str, seconds: float) -> None:
         """A step succeeded; of interest to metrics alone."""
@@ -244,7 +234,20 @@ class Events:
         """With its traceback: it is code of the application."""
         words = why or mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         fields = {"hook": hook, "of": event, "error": words}
-        self._logger.log(logging.ERROR, "hook failed", extra={"fields": fields}, exc_info=None if why else error)
+        self._write(self._logger, logging.ERROR, "hook failed", fields, None if why else error)
+
+    def not_reloaded(self, files: str, reason: str, traceback: str) -> None:
+        """Files of the project have changed and cannot be imported."""
+        fields = {"traceback": traceback} if traceback else {"reason": reason}
+        now = "the code of before goes on until the next change"
+        self._log(logging.ERROR, f"not reloaded {files}", now=now, **fields)
+
+    def other_databases(self, choice: DatabaseChoice) -> None:
+        """What else could be meant: a send of a process that has the application's own URL goes there."""
+        for other in choice.passed_over:
+            level = logging.WARNING if other.by_application else logging.INFO
+            used, told = f"{choice.url} ({choice.reason})", f"{other.url} ({other.reason})"
+            self._log(level, "one of two databases", used=used, not_used=told)
 
     def note(self, text: str, **fields: Any) -> None:
         self._log(logging.INFO, text, **fields)
@@ -253,8 +256,23 @@ class Events:
         self._log(logging.WARNING, text, **fields)
 
     def _log(self, level: int, event: str, **fields: Any) -> None:
-        if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"fields": fields})
+        self._write(self._logger, level, event, fields)
+
+    def _traceback(self, outcome: Outcome) -> str | None:
+        text = outcome.result_json
+        if text is None or not self._logger.isEnabledFor(logging.WARNING):
+            return None
+        traceback = stored_traceback(text)
+        return None if traceback is None else mask(traceback)
+
+    @staticmethod
+    def _write(
+        logger: logging.Logger, level: int, event: str, fields: dict[str, Any], error: BaseException | None = None
+    ) -> None:
+        if logger.isEnabledFor(level):
+            shown = {name: fields[name] for name in _SHOWN if fields.get(name) is not None}
+            extra = {"event": event, "fields": fields, **shown}
+            logger.log(level, EventText(event, fields), extra=extra, exc_info=error)
 
 
 def _failed(entry: InFlightTask, outcome: Outcome, worker_id: str) -> TaskFailed:
@@ -276,67 +294,3 @@ def _crashed(crash: CrashedRun, worker_id: str) -> TaskFailed | TaskRetried:
     if crash.retry_at is None:
         return TaskFailed(*told, worker_id, found_by_sweep=True)
     return TaskRetried(*told, crash.retry_at, worker_id, found_by_sweep=True)
-
-
-class HumanFormatter(logging.Formatter):
-    """`12:04:31 finished    send_report took=34ms 01a1edfe-…`, coloured where a terminal shows it."""
-
-    def __init__(self, *, colour: bool) -> None:
-        super().__init__()
-        self._colour = colour
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields: Mapping[str, Any] = getattr(record, "fields", {})
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        event = record.getMessage()
-        rest = {
-            name: value for name, value in fields.items() if value is not None and name not in ("task", "id", "line")
-        }
-        words = [fields.get("task"), *(f"{name}={value}" for name, value in rest.items()), fields.get("id")]
-        label = f"{event:<11}"
-        if self._colour and event in _STYLES:
-            label = f"{_STYLES[event]}{label}{_RESET}"
-        elif record.levelno > logging.INFO and event not in _STYLES:
-            label = f"{record.levelname.lower()}: {label}"
-        text = " ".join([clock, label, *(str(word) for word in words if word)])
-        if "line" in fields:
-            text += f" | {fields['line']}"
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line, with full ids."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields: Mapping[str, Any] = getattr(record, "fields", {})
-        content = {
-            "at": record.created,
-            "level": record.levelname,
-            "event": record.getMessage(),
-            **{name: _plain(value) for name, value in fields.items() if value is not None},
-        }
-        if record.exc_info:
-            content["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(content, default=str, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    return round(float(value), 6) if isinstance(value, Seconds) else value
-
-
-def wants_colour(stream: TextIO) -> bool:
-    """Colour for terminals, unless NO_COLOR is set; HORSIES_FORCE_COLOR overrides both."""
-    if os.environ.get("HORSIES_FORCE_COLOR"):
-        return True
-    return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
-def configure_logging(level: str, handler: logging.StreamHandler[TextIO], *, as_json: bool = False) -> None:
-    """Send the engine's records only to `handler`."""
-    handler.setFormatter(JsonFormatter() if as_json else HumanFormatter(colour=wants_colour(handler.stream)))
-    root = logging.getLogger("horsies")
-    root.handlers[:] = [handler]
-    root.propagate = False
-    root.setLevel(level)

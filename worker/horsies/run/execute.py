@@ -14,22 +14,24 @@ from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.guard import LeaseTable
 from horsies.run.outcomes import Outcome, TaskStopped, failed, outcome_of
-from horsies.task.progress import begin_reports, end_reports
-from horsies.workflow.context import call_kwargs
+from horsies.task.current import CurrentTask, begin_run, end_run, moment
+from horsies.workflow.context import call_kwargs, meta_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from horsies.domain.trace import RunContext, Tracing
+    from horsies.run.child_hooks import ChildHooks
     from horsies.run.child_leases import ChildLeases
     from horsies.run.progress_table import ProgressTable
     from horsies.task import TaskFunction
-    from horsies.task.progress import Report
+    from horsies.task.current import Report
 
 AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
 Tasks: TypeAlias = "Mapping[str, AnyTask]"
-Message: TypeAlias = "tuple[int, str, str, str | None, str | None, RunContext | None, int]"
-"""A job as it is sent: number, key, task name, args, kwargs, what tracing needs, its slot in the table of leases."""
+Message: TypeAlias = "tuple[int, str, str, str | None, str | None, RunContext, float | None, float | None, int]"
+"""A job as it is sent: number, key, task name, args, kwargs, queue and attempt and trace, the times of its sending and
+its deadline in seconds, its slot in the table of leases."""
 
 _log = logging.getLogger("horsies.tracing")
 _LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
@@ -41,6 +43,8 @@ class Run:
 
     number: int
     slot: int
+    job: Message | None
+    """None after its end: what user code has left running must not keep its arguments in memory."""
     leases: ChildLeases
     progress: ProgressTable
     stop: TaskStopped | None = None
@@ -51,12 +55,14 @@ class Run:
     """The exception it failed with, until `let_go`."""
     report: Report | None = None
     tracked: bool = False
+    task: CurrentTask | None = None
+    """Set when it is asked for."""
 
     def begin(self) -> None:
         """Mark the start in memory that the parent can read after a death; TaskStopped without a lease."""
         self.leases.begin(self.slot, self.number)
         self.began = True
-        begin_reports(self)
+        begin_run(self)
 
     def open_report(self) -> Report:
         """Called by the first `progress` or `track` of this run."""
@@ -71,87 +77,116 @@ class Run:
         989 MB in the child for another 2 000 tasks.
         """
         if self.began:
-            end_reports(self)
+            end_run(self)
             self.leases.end(self.slot, self.number)
         _forget_frames(self.raised, self.stop)
-        self.raised = self.stop = None
+        self.raised = self.stop = self.job = None
+
+    def describe(self) -> CurrentTask | None:
+        if self.job is None:
+            return None
+        if self.task is None:
+            _, _, name, _, kwargs, (queue, attempt, _), sent_at, good_until, _ = self.job
+            times = moment(sent_at), moment(good_until)
+            self.task = CurrentTask(_id_of(self.job), name, attempt, queue, *times, meta_in(kwargs))
+        return self.task
 
 
-def execute(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None) -> Outcome:
-    """Run a plain task, in a span if the application traces; never raises."""
-    if tracing is None or (context := job[5]) is None:
-        return _execute(tasks, job, run)
-    # A context of its own: whatever a stop interrupts, the next job does not begin inside of this span.
-    return contextvars.copy_context().run(_execute_traced, tasks, job, run, tracing, context)
+def execute(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks: ChildHooks | None) -> Outcome:
+    """Run a plain task, in a span if the application traces, between its hooks if it has any; never raises."""
+    if tracing is None and hooks is None:
+        return _execute(tasks, job, run, None)
+    # A context of its own: the next job begins neither inside of this span nor with what a hook has set.
+    return contextvars.copy_context().run(_execute_watched, tasks, job, run, tracing, hooks)
 
 
-async def execute_async(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None) -> Outcome:
-    """`execute` for an `async def` task."""
-    if tracing is None or (context := job[5]) is None:
-        return await _execute_async(tasks, job, run)
+async def execute_async(
+    tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks: ChildHooks | None
+) -> Outcome:
+    """`execute` for an `async def` task, which has a context of its own."""
+    if tracing is None:
+        return await _execute_async(tasks, job, run, hooks)
     outcome: Outcome | None = None
     try:
-        with tracing.running(_id_of(job), job[2], context) as span:
+        with tracing.running(_id_of(job), job[2], job[5]) as span:
             run.span = span.traceparent
-            outcome = await _execute_async(tasks, job, run)
+            outcome = await _execute_async(tasks, job, run, hooks)
             if not outcome[0]:
                 span.failed(*outcome[2:])
     except Exception:  # noqa: BLE001 - a tracer, or an exporter, that fails
         _log.exception("a run could not be traced")
-    return await _execute_async(tasks, job, run) if outcome is None else outcome
+    return await _execute_async(tasks, job, run, hooks) if outcome is None else outcome
 
 
-def _execute_traced(tasks: Tasks, job: Message, run: Run, tracing: Tracing, context: RunContext) -> Outcome:
+def _execute_watched(
+    tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks: ChildHooks | None
+) -> Outcome:
+    if tracing is None:
+        return _execute(tasks, job, run, hooks)
     outcome: Outcome | None = None
     try:
-        with tracing.running(_id_of(job), job[2], context) as span:
+        with tracing.running(_id_of(job), job[2], job[5]) as span:
             run.span = span.traceparent
-            outcome = _execute(tasks, job, run)
+            outcome = _execute(tasks, job, run, hooks)
             if not outcome[0]:
                 span.failed(*outcome[2:])
     except TaskStopped as stopped:  # before user code was called, or after it had returned
         outcome = outcome or _stopped(stopped, stopped, run)
     except Exception:  # noqa: BLE001 - a tracer, or an exporter, that fails
         _log.exception("a run could not be traced")
-    return _execute(tasks, job, run) if outcome is None else outcome
+    return _execute(tasks, job, run, hooks) if outcome is None else outcome
 
 
 def _id_of(job: Message) -> str:
     return job[1].partition("/")[0]
 
 
-def _execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
+def _execute(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks | None) -> Outcome:
     """Run a plain task. TaskStopped, raised by a signal handler at any point, determines its outcome."""
     result: TaskResult[Any, Any] | None = None
+    outcome: Outcome | None = None
     try:
-        prepared = _prepare(tasks, job)
-        run.begin()
-        result = prepared if isinstance(prepared, TaskResult) else prepared[0].run(prepared[1], prepared[2])
-        return _outcome(result, run)
-    except TaskStopped as stopped:
-        # A result that user code has already returned is not lost to a stop that came too late.
-        return _stopped(stopped, stopped, run) if result is None else _outcome(result, run)
-    except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
-        return _broken(error, run)
+        try:
+            prepared = _prepare(tasks, job)
+            run.begin()
+            if hooks is not None:
+                hooks.run_started(run)
+            result = prepared if isinstance(prepared, TaskResult) else prepared[0].run(prepared[1], prepared[2])
+            outcome = _outcome(result, run)
+        except TaskStopped as stopped:
+            # A result that user code has already returned is not lost to a stop that came too late.
+            outcome = _stopped(stopped, stopped, run) if result is None else _outcome(result, run)
+        except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
+            outcome = _broken(error, run)
+        if hooks is not None and run.began:
+            hooks.run_ended(run, outcome)
+    except TaskStopped as stopped:  # between two of these lines
+        outcome = outcome or _stopped(stopped, stopped, run)
+    return outcome
 
 
-async def _execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
+async def _execute_async(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks | None) -> Outcome:
     """Run an `async def` task; a cancellation that the parent did not ask for is an outcome as well."""
     try:
         prepared = _prepare(tasks, job)
         run.begin()
+        if hooks is not None:
+            await hooks.run_started_async(run)
         result = prepared if isinstance(prepared, TaskResult) else await prepared[0].run_async(prepared[1], prepared[2])
-        return _outcome(result, run)
+        outcome = _outcome(result, run)
     except asyncio.CancelledError as error:
-        return _broken(error, run) if run.stop is None else _stopped(run.stop, error, run)
+        outcome = _broken(error, run) if run.stop is None else _stopped(run.stop, error, run)
     except TaskStopped as stopped:
-        return _stopped(stopped, stopped, run)
+        outcome = _stopped(stopped, stopped, run)
     except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
-        return _broken(error, run)
+        outcome = _broken(error, run)
+    if hooks is not None and run.began:
+        await hooks.run_ended_async(run, outcome)
+    return outcome
 
 
 def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-    _, _, name, args, kwargs, _, _ = job
+    _, _, name, args, kwargs, *_ = job
     task = tasks.get(name)
     if task is None:
         return TaskResult(err=_unknown(name))
@@ -165,7 +200,7 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
 
 def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:
     run.raised = raised = _exception_of(result.err)
-    if run.stop is not None and raised is not None and _comes_from_a_stop(raised):
+    if run.stop is not None and raised is not None and comes_from_a_stop(raised):
         return run.stop.outcome(raised)
     return outcome_of(result)
 
@@ -180,7 +215,7 @@ def _exception_of(error: object) -> BaseException | None:
     return raised if isinstance(raised, BaseException) else None
 
 
-def _comes_from_a_stop(raised: BaseException) -> bool:
+def comes_from_a_stop(raised: BaseException) -> bool:
     """Whether a stop is the cause, also if clean-up code raised another exception on the way out."""
     link: BaseException | None = raised
     for _ in range(_LONGEST_CHAIN):

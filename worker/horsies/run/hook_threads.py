@@ -97,12 +97,12 @@ class HookThread:
 
 
 class Hooks:
-    """All hooks of an application in one worker."""
+    """The hooks of an application that are called in the worker's process."""
 
     def __init__(self, registry: HookRegistry, events: Events, worker_id: str) -> None:
         self.worker_id = worker_id
         self._events = events
-        self._threads = [(event, HookThread(hook, events)) for event, hook in registry]
+        self._threads = [(event, HookThread(hook, events)) for event, hook in registry.of_worker()]
 
     def tell(self, event: Event) -> None:
         for wanted, thread in self._threads:

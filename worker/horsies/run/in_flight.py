@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig
     from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.registry import AnyTask
     from horsies.run.child import Child
-    from horsies.run.contract import Job
+    from horsies.run.contract import Job, TaskFacts
     from horsies.run.metrics.exposition import TaskSeries
 
 
@@ -53,7 +52,7 @@ class InFlightTask:
     """Where its run is counted, if this worker is scraped."""
 
     @classmethod
-    def of(cls, task: ClaimedTask, definition: AnyTask, config: AppConfig) -> InFlightTask:
+    def of(cls, task: ClaimedTask, definition: TaskFacts, config: AppConfig) -> InFlightTask:
         """A task that was just claimed, with what its send, its definition or the application says of its runs."""
         requeue = definition.requeue_on_interrupt
         return cls(

@@ -66,6 +66,7 @@ class JobQueue:
         ask_to_stop: Callable[[int, str, str], None],
         on_begin: Callable[[], None],
         before_results: Callable[[], None],
+        read_logs: Callable[[], None],
         on_progress: Callable[[str, Reading], None],
         on_result: Callable[[str, ChildResult], None],
         on_end: Callable[[], None],
@@ -83,6 +84,7 @@ class JobQueue:
         self._ask_to_stop = ask_to_stop
         self._on_begin = on_begin
         self._before_results = before_results
+        self._read_logs = read_logs
         self._on_result = on_result
         self._kill = kill
         self._flights: dict[int, RunningJob] = {}
@@ -113,7 +115,9 @@ class JobQueue:
         slot = self._free.pop()
         flight = self._flights[number] = self._by_key[job.key] = RunningJob(number, job, slot)
         self._table.assign(slot, number, confirmed_at)
-        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs, job.trace, slot))
+        self.channel.send(
+            (number, job.key, job.task_name, job.args, job.kwargs, job.context, job.sent_at, job.good_until, slot)
+        )
         if self._begun < self.limit:
             self._begin(flight)
         else:
@@ -204,7 +208,9 @@ class JobQueue:
 
     def _results(self, results: list[Any]) -> None:
         self._before_results()
-        for number, outcome, duration_s, began, span in results:
+        for number, outcome, duration_s, began, span, logged in results:
+            if logged:
+                self._read_logs()
             if (flight := self._flights.get(number)) is not None:
                 self._end(flight, outcome, duration_s, began=began, span=span)
 

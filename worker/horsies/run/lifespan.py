@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from horsies.app_checks import all_errors
 from horsies.domain.errors import ConfigurationError, ErrorCode, MultipleValidationErrors, ValidationReport
 from horsies.run.events import Events
 from horsies.run.settings import WorkerSettings
@@ -14,6 +15,7 @@ from horsies.run.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from types import ModuleType
 
     from horsies.app import Horsies
 
@@ -24,7 +26,7 @@ async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Wo
 
     MultipleValidationErrors for an application that `horsies check` refuses, before anything is claimed.
     """
-    if errors := app.check():
+    if errors := all_errors(app, live=False, located_in=_holder(app)):
         raise MultipleValidationErrors(ValidationReport(tuple(errors)))
     settings = {"locator": settings.pop("locator", None) or locator_of(app), **settings}
     worker = Worker(app, WorkerSettings(**settings), Events())
@@ -44,12 +46,7 @@ def locator_of(app: Horsies) -> str:
 
     That file may well start a server when it is imported.
     """
-    places = [
-        (module, attribute)
-        for module in list(sys.modules.values())
-        for attribute, value in list(getattr(module, "__dict__", {}).items())
-        if value is app
-    ]
+    places = _places(app)
     for module, attribute in places:
         if module.__name__ != "__main__":
             return f"{module.__name__}:{attribute}"
@@ -61,3 +58,18 @@ def locator_of(app: Horsies) -> str:
         code=ErrorCode.CLI_INVALID_ARGS,
         help_text='assign it at the top of a module, or say where it is: app.run_worker(locator="shop.tasks:app")',
     )
+
+
+def _places(app: Horsies) -> list[tuple[ModuleType, str]]:
+    """The variables of modules that hold it."""
+    return [
+        (module, attribute)
+        for module in list(sys.modules.values())
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is app
+    ]
+
+
+def _holder(app: Horsies) -> ModuleType | None:
+    """The module that a command line would name for it: it may have workflows, and no task."""
+    return next((module for module, _ in _places(app)), None)

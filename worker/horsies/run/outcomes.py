@@ -18,8 +18,9 @@ _MESSAGE_LIMIT: Final = 8_000
 
 Outcome: TypeAlias = tuple[bool, str, str | None, str | None]
 """Whether there is a value, the text of the result column, the error's code and its message."""
-Report: TypeAlias = tuple[int, Outcome, float, bool, str | None]
-"""An outcome as it is sent: number, outcome, seconds, whether the task's code was called, the span of the run."""
+Report: TypeAlias = tuple[int, Outcome, float, bool, str | None, bool]
+"""An outcome as it is sent: number, outcome, seconds, whether the task's code was called, the span of the run, and
+whether the control socket has log records from before."""
 
 
 def outcome_of(result: TaskResult[Any, Any]) -> Outcome:

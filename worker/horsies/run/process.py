@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _REAP_PAUSE_S: Final = 0.01
-_BLOCKED: Final = {signal.SIGINT, signal.SIGTERM}
+_BLOCKED: Final = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _TGKILL: Final = getattr(ctypes.CDLL(None), "tgkill", None)  # glibc has it from 2.30 on, musl does not
 
 

@@ -14,7 +14,7 @@ from horsies.domain.progress import reading_of
 
 if TYPE_CHECKING:
     from horsies.domain.progress import Reading
-    from horsies.task.progress import Report
+    from horsies.task.current import Report
 
 _VALUES: Final = Struct("ddq")
 _UNIT_BYTES: Final = 40

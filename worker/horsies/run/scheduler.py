@@ -136,7 +136,7 @@ class Scheduler:
         self._supervisor = Supervisor(app.config.resilience, events)
 
     async def start(self) -> None:
-        self.database = await wait_for_database(self.app.config, self.events, self._resources)
+        self.database = await wait_for_database(self.app, self.events, self._resources)
         lane = DedicatedConnection(self.database, "scheduler", behind_pooler=await is_behind_pooler(self.database))
         self._resources.push_async_callback(lane.close)
         interval_s = self.app.config.schedule_interval_s

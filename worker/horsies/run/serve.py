@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -27,27 +28,37 @@ class Service(Protocol):
 
 
 async def serve(service: Service, *, on_ready: Callable[[], None]) -> None:
-    """Run until SIGTERM or SIGINT, then stop gracefully; a second signal stops at once."""
+    """Run until SIGTERM, SIGINT or SIGHUP, then stop gracefully; a second SIGTERM or SIGINT stops at once.
+
+    The end of a session in a terminal sends SIGHUP more than once, from the kernel and from the shell. Under nohup it
+    is ignored.
+    """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
     def on_signal(name: str) -> None:
+        if stopping.is_set() and name == signal.SIGHUP.name:
+            return
         if stopping.is_set():
             service.events.warn("stopping at once", signal=name)
             service.hurry()
         else:
-            service.events.note("stopping", signal=name)
             stopping.set()
+            service.events.note("stopping", signal=name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, on_signal, number.name)
     try:
         if await _started(service, stopping):
-            on_ready()
+            with suppress(OSError):  # the terminal in which it would print was closed meanwhile
+                on_ready()
             await stopping.wait()
             await service.stop()
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
             # The stop is complete: another signal during the exit must not turn exit code 0 into -15.
             signal.signal(number, signal.SIG_IGN)

@@ -43,6 +43,8 @@ class WorkerSettings:
     """Answer scrapes and probes there; 0 for any free port, None for none."""
     metrics_host: str = "127.0.0.1"
     """The address to listen at."""
+    reload: bool = False
+    """Replace the children when files of the project change."""
     platform: Platform = field(default_factory=Platform.here)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,10 @@ from horsies.run.contract import ChildFailed, ChildSpec, Job
 from horsies.run.leases import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from horsies.domain.progress import Reading
-    from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, Stream
+    from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, LogRecord, Stream
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTask
     from horsies.run.output_rings import OutputRings
@@ -28,6 +29,7 @@ _DEEPEST = 32
 _WEIGHT_OF_NEWEST = 0.1
 _RETIRE_S = 5.0
 _MOST_NAMED = 5
+_INTERRUPTED_S = 6.0  # a task that does not stop is killed with its child after 5 s
 _RESPAWN_PAUSE_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -40,6 +42,10 @@ class Slot:
         self.sync_load = 0
         self.async_load = 0
         self.failures = 0
+        self.next: Child | None = None
+        """Ready to take over when `child` has ended."""
+        self.started = asyncio.Event()
+        """Set while there is a child."""
 
 
 class Slots:
@@ -52,6 +58,7 @@ class Slots:
         terms: LeaseTerms,
         events: Events,
         *,
+        database_url: str,
         title: str,
         outputs: OutputRings,
         progress: ProgressBook,
@@ -65,6 +72,7 @@ class Slots:
         self._terms = terms
         self._guard: Guard | None = None
         self._events = events
+        self._database_url = database_url
         self._title = title
         self._outputs = outputs
         self._progress = progress
@@ -133,8 +141,10 @@ class Slots:
     def submit(self, entry: InFlightTask, args: str | None, kwargs: str | None) -> None:
         """Pass the task to its child, or to another one if that child has ended since the reservation."""
         task = entry.task
-        trace = run_context(task.queue_name, task.retry_count + 1, task.task_options) if self._traced else None
-        job = Job(f"{entry.task_id}/{next(self._numbers)}", task.task_name, args, kwargs, entry.timeout_ms, trace)
+        context = run_context(task.queue_name, task.retry_count + 1, task.task_options if self._traced else None)
+        times = task.sent_at, task.good_until
+        key = f"{entry.task_id}/{next(self._numbers)}"
+        job = Job(key, task.task_name, args, kwargs, entry.timeout_ms, context, *times)
         self._held[job.key] = entry
         entry.job = job
         if entry.child in self._by_child:
@@ -159,6 +169,35 @@ class Slots:
         self._homeless.clear()
         return unbegun
 
+    async def renew(self, grace_s: float, on_loaded: Callable[[Child], Awaitable[None]]) -> None:
+        """Replace every child by one that imports the application anew; ChildFailed if it cannot be imported.
+
+        The first new one is started beside the others, which go on if it fails. Otherwise `on_loaded` gets it when the
+        others take nothing more; they end after their tasks, which are interrupted after `grace_s`.
+        """
+        first = self._slots[0]
+        first.next = await self._new_child(first)
+        try:
+            old = self.children
+            for child in old:
+                child.retire()
+            await on_loaded(first.next)
+            await asyncio.gather(*(self._retire(child, grace_s) for child in old))
+            await asyncio.gather(*(slot.started.wait() for slot in self._slots))
+        finally:
+            if first.next is not None:
+                await first.next.close(0.0)
+                first.next = None
+
+    async def _retire(self, child: Child, grace_s: float) -> None:
+        closing = asyncio.create_task(child.close(grace_s + _INTERRUPTED_S))
+        await asyncio.wait([closing], timeout=grace_s)
+        if not closing.done():
+            for entry in reversed([entry for entry in self._held.values() if entry.child is child]):
+                entry.interrupted = True
+                self.stop_task(entry)
+        await closing
+
     async def close(self, grace_s: float) -> None:
         """End all children; tasks that still run are reported through on_lost."""
         self._closing = True
@@ -175,30 +214,38 @@ class Slots:
             slot.sync_load += change
 
     async def _start_child(self, slot: Slot) -> None:
-        spec = ChildSpec(
-            locator=self._settings.locator,
-            index=slot.index,
-            async_concurrency=self._settings.async_concurrency,
-            max_tasks=self._settings.max_tasks_per_child,
-            title=f"horsies: child {slot.index} of {self._title}",
-            log_level="WARNING",
-            terms=self._terms,
-        )
-        if self._guard is None or self._guard.ended:
-            self._guard = Guard(self._terms, self._guard_ended)
-        child = await Child.start(
-            spec,
-            self._guard,
-            on_result=self._child_result,
-            on_output=self._child_output,
-            on_progress=self._child_progress,
-            on_exit=self._child_exit,
-        )
+        child, slot.next = slot.next, None
+        if child is None or child.remaining == 0:
+            child = await self._new_child(slot)
         slot.child, slot.failures, slot.sync_load, slot.async_load = child, 0, 0, 0
+        slot.started.set()
         self._by_child[child] = slot
         child.hold_results(self._results_held)
         self._pass_on_unbegun()
         self._on_room()
+
+    async def _new_child(self, slot: Slot) -> Child:
+        spec = ChildSpec(
+            locator=self._settings.locator,
+            database_url=self._database_url,
+            index=slot.index,
+            async_concurrency=self._settings.async_concurrency,
+            max_tasks=self._settings.max_tasks_per_child,
+            title=f"horsies: child {slot.index} of {self._title}",
+            log_level=self._events.child_level,
+            terms=self._terms,
+        )
+        if self._guard is None or self._guard.ended:
+            self._guard = Guard(self._terms, self._guard_ended)
+        return await Child.start(
+            spec,
+            self._guard,
+            on_result=self._child_result,
+            on_output=self._child_output,
+            on_log=self._child_log,
+            on_progress=self._child_progress,
+            on_exit=self._child_exit,
+        )
 
     def _pass_on_unbegun(self) -> None:
         """Pass jobs that are RUNNING, but whose child ended before their user code began, to a living child."""
@@ -230,6 +277,16 @@ class Slots:
             self._outputs.add(entry.task.token, stream, line)
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
 
+    def _child_log(self, child: Child, key: str | None, record: LogRecord) -> None:
+        entry = None if key is None else self._held.get(key)
+        if entry is not None:
+            level, logger, text, traceback, _, is_formatted = record
+            text = text if is_formatted else f"{logging.getLevelName(level)} {logger}: {text}"
+            for line in (text if traceback is None else f"{text}\n{traceback}").splitlines():
+                self._outputs.add(entry.task.token, "stderr" if level >= logging.WARNING else "stdout", line)
+        name = None if entry is None else entry.task.task_name
+        self._events.child_log(child.spec.index, key.partition("/")[0] if key else None, name, record)
+
     def _child_progress(self, key: str, reading: Reading) -> None:
         entry = self._held.get(key)
         if entry is not None:
@@ -240,6 +297,7 @@ class Slots:
         if slot is None:
             return  # it never became ready: start() has reported that
         slot.child = None
+        slot.started.clear()
         self._events.child_exited(slot.index, child.pid, end.reason, len(end.started))
         died = [entry for key in end.started if (entry := self._held.pop(key, None)) is not None]
         for entry in died:

@@ -10,7 +10,7 @@ import psutil
 from horsies import __version__
 from horsies.run.in_flight import Stage
 from horsies.run.loops import Wake
-from horsies.store.worker_states import WorkerSnapshot, write_snapshot
+from horsies.store.worker_states import STOPPED, WorkerSnapshot, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +61,13 @@ class Snapshots:
         self._process = psutil.Process()
         self._process.cpu_percent()  # the first call only sets the start of the next measurement
         self.memory_mb = 0.0
+        self.is_last = False
+        """The next one says that the worker has stopped."""
+
+    def learn(self, task_names: Iterable[str]) -> None:
+        """Other tasks than before; the next row has them."""
+        self._task_names = sorted(task_names)
+        self._written = 0
 
     async def step(self) -> None:
         snapshot = self._take()
@@ -78,7 +85,7 @@ class Snapshots:
             worker_id=self._identity.worker_id,
             hostname=self._identity.hostname,
             pid=self._identity.pid,
-            processes=settings.processes,
+            processes=STOPPED if self.is_last else settings.processes,
             max_claim_batch=settings.max_claim_batch or settings.processes + config.prefetch_buffer,
             max_claim_per_worker=settings.max_claim_per_worker or settings.processes + config.prefetch_buffer,
             cluster_wide_cap=config.cluster_wide_cap,

@@ -22,7 +22,7 @@ from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 from horsies.workflow.children import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from horsies.app import Horsies
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import DedicatedConnection
 
     Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
+    MakePlan: TypeAlias = Callable[[Horsies, ReadyChild], Awaitable[WorkflowPlan]]
 
 CHANNEL = "horsies_workflow_ready"
 _BATCH = 100
@@ -130,8 +131,24 @@ class SubworkflowBuilder:
         self._on_enqueued()
 
 
+async def plan_in_thread(app: Horsies, child: ReadyChild) -> WorkflowPlan:
+    """Build its definition, for as long as a worker waits for user code."""
+    build = partial(child_plan, app, child.definition_key, child.kwargs_json)
+    try:
+        return await in_thread(build, name=child.name, longest_s=_LONGEST_BUILD_S)
+    except TimeoutError:
+        message = f"the definition {child.definition_key!r} was not built within {_LONGEST_BUILD_S:g} s"
+        raise BuildFailed(message) from None
+
+
 async def build_child(
-    app: Horsies, turn: Turn, workflow_id: str, index: int, *, leave_unknown: bool = False
+    app: Horsies,
+    turn: Turn,
+    workflow_id: str,
+    index: int,
+    *,
+    leave_unknown: bool = False,
+    make_plan: MakePlan = plan_in_thread,
 ) -> ChildPlanError | None:
     """Start the child of this node, or fail the node with the reason; no connection is held while user code runs.
 
@@ -142,7 +159,7 @@ async def build_child(
     if child is None:
         return None
     try:
-        plan = await _plan(app, child)
+        plan = await make_plan(app, child)
         await _start(turn, child, plan)
     except ChildPlanError as error:
         if leave_unknown and isinstance(error, UnknownDefinition):
@@ -160,15 +177,6 @@ async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
             await start_child(connection, child.workflow_id, child.index, traced)
     except (TooDeepError, asyncpg.DataError) as error:  # errors of data: a name too long, a number that no column holds
         raise BuildFailed(f"the child workflow {plan.name!r:.300} cannot be stored: {error}") from error
-
-
-async def _plan(app: Horsies, child: ReadyChild) -> WorkflowPlan:
-    build = partial(child_plan, app, child.definition_key, child.kwargs_json)
-    try:
-        return await in_thread(build, name=child.name, longest_s=_LONGEST_BUILD_S)
-    except TimeoutError:
-        message = f"the definition {child.definition_key!r} was not built within {_LONGEST_BUILD_S:g} s"
-        raise BuildFailed(message) from None
 
 
 def _refusal_of(child: ReadyChild, error: ChildPlanError) -> str:

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections import deque
+from contextlib import contextmanager
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +19,13 @@ from horsies.run.frames import CHUNK, FrameReader, pack
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from horsies.domain.trace import Tracing
+    from horsies.run.child_hooks import ChildHooks
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.child_logs import RecordSender
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
@@ -35,21 +38,32 @@ _HEARD_AFTER_S: Final = 0.05
 class SyncRunner:
     """`run` belongs to the main thread, `stop` to the thread that listens to the parent."""
 
-    def __init__(self, channel: socket.socket, flush_output: Callable[[], None]) -> None:
+    def __init__(self, channel: socket.socket, flush_output: Callable[[], None], logs: RecordSender) -> None:
         self._channel = channel
         self._flush_output = flush_output
+        self._logs = logs
         self.current_key: str | None = None  # the job of the prints
         self._tasks: Tasks = {}
         self._leases: ChildLeases
         self._progress: ProgressTable
         self._tracing: Tracing | None = None
+        self._hooks: ChildHooks | None = None
         self._current: Run | None = None
+        self._shielded = False
         self._stops: dict[int, TaskStopped] = {}
         self._pid = os.getpid()
 
-    def run(self, tasks: Tasks, leases: ChildLeases, progress: ProgressTable, tracing: Tracing | None) -> None:
+    def run(
+        self,
+        tasks: Tasks,
+        leases: ChildLeases,
+        progress: ProgressTable,
+        tracing: Tracing | None,
+        hooks: ChildHooks | None,
+    ) -> None:
         """Run jobs until the parent closes the socket."""
-        self._tasks, self._leases, self._progress, self._tracing = tasks, leases, progress, tracing
+        self._tasks, self._leases, self._progress = tasks, leases, progress
+        self._tracing, self._hooks = tracing, hooks
         frames = FrameReader()
         while data := self._channel.recv(CHUNK):
             # Removed one by one: 100 MB of arguments would otherwise stay here until the next job comes.
@@ -81,9 +95,23 @@ class SyncRunner:
         tasks then have the parent's grace time.
         """
         current = self._current
+        if self._shielded:
+            return  # `_insist` repeats the signal
         if current is not None and (stop := self._stops.pop(current.number, None)) is not None:
             current.stop = stop
             raise stop
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """In the main thread no stop interrupts this block: half of a message would make the rest unreadable."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before, self._shielded = self._shielded, True
+        try:
+            yield
+        finally:
+            self._shielded = before
 
     def _insist(self, run: Run, stop: TaskStopped) -> None:
         """Repeat the signal until it was handled: one just before a system call does not interrupt that."""
@@ -94,20 +122,21 @@ class SyncRunner:
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
-        run = self._current = Run(number, job[-1], self._leases, self._progress)
+        run = self._current = Run(number, job[-1], job, self._leases, self._progress)
         begin = perf_counter()
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)
         else:
-            outcome = execute(self._tasks, job, run, self._tracing)
+            outcome = execute(self._tasks, job, run, self._tracing, self._hooks)
         self._current = None
         duration_s = perf_counter() - begin
         self._flush_output()  # still under its key, but no longer open to a stop
+        logged = self._logs.used and self._logs.take()
         self.current_key = None
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
         run.let_go()
-        return number, outcome, duration_s, run.began, run.span
+        return number, outcome, duration_s, run.began, run.span, logged
 
     def _take_stop(self, number: int) -> TaskStopped | None:
         """The stop request for this job, if any; those that came too late for earlier jobs are dropped."""

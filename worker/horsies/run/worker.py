@@ -26,6 +26,7 @@ from horsies.run.metrics.probes import Phase, Probes
 from horsies.run.orders import CHANNEL, Orders
 from horsies.run.output_rings import OutputRings
 from horsies.run.progress import ProgressBook, ProgressWriter
+from horsies.run.reload import Reloader
 from horsies.run.scheduler import Schedules
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
@@ -86,13 +87,15 @@ class Worker:
         """Wait for the database, check its schema, start the children, then the loops."""
         if self.probes is not None:
             await self.probes.start(self._resources)
-        self.database = await wait_for_database(self.app.config, self.events, self._resources)
+        self.database = await wait_for_database(self.app, self.events, self._resources)
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
         self._resources.push_async_callback(self.slots.close, 0.0)
+        if self.settings.reload:
+            self._resources.push_async_callback(Reloader(self).close)
         await self.slots.start()
         await self._listen()
-        if self.app.hooks:
+        if self.app.hooks.of_worker():
             self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
@@ -142,7 +145,7 @@ class Worker:
         begin, times = time.monotonic(), self.settings.stop_times
         self._supervisor.hasten()
         await self._stop_claiming()
-        await self._give_back()
+        await self.give_back()
         await self._drain(begin + times.drain_s)
         if self.in_flight.count(Stage.RUNNING):
             await self._interrupt(times.stop_task_s)
@@ -161,7 +164,7 @@ class Worker:
         try:
             async with asyncio.timeout(end - time.monotonic()):
                 await self._supervisor.stop_all()
-                await self._give_back()
+                await self.give_back()
                 await self._store_last_snapshot()
                 await self.slots.close(_GOODBYE_S)
         except TimeoutError:
@@ -187,6 +190,7 @@ class Worker:
             config.prefetch_buffer,
             LeaseTerms.of(config.recovery),
             events,
+            database_url=config.broker.database_url,
             title=self.identity.worker_id,
             outputs=self.outputs,
             progress=self.progress,
@@ -330,7 +334,7 @@ class Worker:
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
         for task in claimed:
-            entry = InFlightTask.of(task, self.app.tasks[task.task_name], self.app.config)
+            entry = InFlightTask.of(task, self.claim_rules.tasks[task.task_name], self.app.config)
             if task.place is not None:
                 entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at
             self.in_flight.add(entry)
@@ -383,7 +387,7 @@ class Worker:
                 await self._supervisor.stop("claim")
         await self._supervisor.stop("claim", "unknown_tasks")
 
-    async def _give_back(self) -> None:
+    async def give_back(self) -> None:
         """Release tasks that have not started, and those of a statement whose reply this worker did not wait for.
 
         Through the claimer's connection: a claim that was cancelled there has ended before this begins.
@@ -405,12 +409,13 @@ class Worker:
                 self.events.warn("could not give claims back", locked=len(locked))
 
     async def _store_last_snapshot(self) -> None:
-        """A last snapshot, with no more claiming: otherwise consoles show a worker that was stopped as late.
+        """A last snapshot: otherwise consoles show a worker that was stopped as late, and then as lost.
 
         And how far the tasks came that have just ended.
         """
         try:
             async with asyncio.timeout(_GOODBYE_S):
+                self.snapshots.is_last = True
                 await self.snapshots.step()
                 await self.progress_writer.step()
         except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost

@@ -43,7 +43,7 @@ class EnqueueRequest(NamedTuple):
     enqueued_at: datetime | None = None
     delay_seconds: float | None = None
     unique_key: str | None = None
-    """At most one task with this key is PENDING, CLAIMED or RUNNING at a time."""
+    """At most one task of this name with this key is PENDING, CLAIMED or RUNNING at a time."""
 
     def columns(self) -> tuple[Any, ...]:
         """In the order of the statements' parameters; CodecError if task_options is not JSON."""
@@ -60,7 +60,7 @@ class EnqueueOutcome(Enum):
     CREATED = "created"
     SAME = "the same send was stored before"
     MISMATCH = "another task has this id"
-    LIVE_DUPLICATE = "a live task has this unique key"
+    LIVE_DUPLICATE = "a live task of this name has this unique key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,14 @@ class Enqueued:
 
     task_id: str
     outcome: EnqueueOutcome
+    args_json: str | None = None
+    kwargs_json: str | None = None
+    """With `args_json` the arguments of the live duplicate, which may differ from those of the request."""
 
 
 async def enqueue_one(connection: asyncpg.Connection, request: EnqueueRequest) -> Enqueued:
-    """Insert one task, also inside the caller's transaction."""
-    return await drive(connection, one(request))
+    """Insert one task. Needs a connection without an open transaction, as `enqueue_many`."""
+    return await drive(connection, one(request, in_callers=False))
 
 
 async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
@@ -85,20 +88,21 @@ async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[Enqueu
         with suppress(asyncpg.UniqueViolationError):
             await connection.execute(statement(__name__, "enqueue_alike"), *alike)
             return [Enqueued(request.task_id, EnqueueOutcome.CREATED) for request in requests]
-    return await drive(connection, many(requests))
+    return await drive(connection, many(requests, in_callers=False))
 
 
-def one(request: EnqueueRequest) -> Steps[Enqueued]:
-    """`enqueue_one` as steps, for any kind of connection."""
+def one(request: EnqueueRequest, *, in_callers: bool = True) -> Steps[Enqueued]:
+    """`enqueue_one` as steps, for any kind of connection, also inside the caller's transaction."""
     columns = request.columns()
     while not (yield statement(__name__, "enqueue_one"), columns):
-        if taken := (yield from _find_holders([request])).taken(request):
+        (taken,) = yield from _find_holders([request], in_callers=in_callers)
+        if taken is not None:
             return taken
     return Enqueued(request.task_id, EnqueueOutcome.CREATED)
 
 
-def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
-    """`enqueue_many` as steps, for any kind of connection."""
+def many(requests: Sequence[EnqueueRequest], *, in_callers: bool = True) -> Steps[list[Enqueued]]:
+    """`enqueue_many` as steps, for any kind of connection, also inside the caller's transaction."""
     became: dict[int, Enqueued] = {}
     left = dict(enumerate(requests))
     while left:
@@ -110,9 +114,9 @@ def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
             if batch[place].task_id in created:
                 became[place] = Enqueued(batch.pop(place).task_id, EnqueueOutcome.CREATED)
         if batch:
-            holders = yield from _find_holders(batch.values())
-            for place, request in batch.items():
-                if taken := holders.taken(request):
+            found = yield from _find_holders(batch.values(), in_callers=in_callers)
+            for (place, request), taken in zip(batch.items(), found, strict=True):
+                if taken is not None:
                     became[place] = taken
                 else:
                     left[place] = request
@@ -146,34 +150,23 @@ def _alike(requests: Collection[EnqueueRequest]) -> tuple[Any, ...] | None:
     return (*own, *once, _max_retries(once[3]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Holders:
-    """The rows that have the ids and keys of the requests that an insert left out."""
-
-    sha_of_id: dict[str, str]
-    id_of_live_key: dict[str, str]
-
-    def taken(self, request: EnqueueRequest) -> Enqueued | None:
-        """Why this one was left out. None: the task that had its key has ended since, so insert again."""
-        sha = self.sha_of_id.get(request.task_id)
-        if sha is not None:
-            same = sha == request.enqueue_sha
-            return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
-        if request.unique_key is None:
-            # Its id existed a moment ago: it has been sent, has run and has been pruned.
-            return Enqueued(request.task_id, EnqueueOutcome.SAME)
-        holder = self.id_of_live_key.get(request.unique_key)
-        return None if holder is None else Enqueued(holder, EnqueueOutcome.LIVE_DUPLICATE)
+def _find_holders(requests: Collection[EnqueueRequest], *, in_callers: bool) -> Steps[list[Enqueued | None]]:
+    """Why an insert left each of these out. None: the task that had its key has ended since, so insert again."""
+    asked = zip(*((request.task_id, request.task_name, request.unique_key) for request in requests), strict=True)
+    rows = yield statement(__name__, "enqueue_conflicts"), (*map(list, asked), in_callers)
+    return [_taken(request, *row) for request, row in zip(requests, rows, strict=True)]
 
 
-def _find_holders(requests: Collection[EnqueueRequest]) -> Steps[_Holders]:
-    ids = [request.task_id for request in requests]
-    keys = [request.unique_key for request in requests if request.unique_key is not None]
-    rows = yield statement(__name__, "enqueue_conflicts"), (ids, keys)
-    return _Holders(
-        sha_of_id={task_id: sha for task_id, sha, key in rows if key is None},
-        id_of_live_key={key: task_id for task_id, _, key in rows if key is not None},
-    )
+def _taken(
+    request: EnqueueRequest, sha: str | None, holder: str | None, args_json: str | None, kwargs_json: str | None
+) -> Enqueued | None:
+    if sha is not None:
+        same = sha == request.enqueue_sha
+        return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
+    if request.unique_key is None:
+        # Its id existed a moment ago: it has been sent, has run and has been pruned.
+        return Enqueued(request.task_id, EnqueueOutcome.SAME)
+    return None if holder is None else Enqueued(holder, EnqueueOutcome.LIVE_DUPLICATE, args_json, kwargs_json)
 
 
 @lru_cache(maxsize=256)

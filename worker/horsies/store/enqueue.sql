@@ -37,9 +37,26 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: enqueue_conflicts
--- enqueue.py, after an insert that left rows out; reads the rows with these ids and the live ones with these unique
--- keys
-SELECT id, enqueue_sha, NULL AS unique_key FROM horsies_tasks WHERE id = ANY ($1::text[])
-UNION ALL
-SELECT id, enqueue_sha, unique_key FROM horsies_tasks
- WHERE unique_key = ANY ($2::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
+-- enqueue.py, after an insert that left rows out: for each request the row with its id, or the live task with its name
+-- and unique key; the task is only counted for, never locked ($1 ids, $2 names, $3 unique keys, $4 whether the
+-- transaction is the caller's)
+WITH holder AS MATERIALIZED (
+    SELECT asked.number, own.enqueue_sha, live.id, live.args, live.kwargs
+      FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (id, task_name, unique_key, number)
+      LEFT JOIN LATERAL (SELECT enqueue_sha FROM horsies_tasks WHERE id = asked.id LIMIT 1) own ON true
+      LEFT JOIN LATERAL (SELECT id, args, kwargs FROM horsies_tasks
+                          WHERE unique_key = asked.unique_key AND task_name = asked.task_name
+                            AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
+                          LIMIT 1) live ON own.enqueue_sha IS NULL
+), counted AS (
+    INSERT INTO horsies_duplicate_sends AS stored (task_id, backend, sends, last_at)
+    SELECT id, pg_backend_pid(), count(*), statement_timestamp()
+      FROM holder
+     WHERE id IS NOT NULL
+           -- A count is worth no wait for the disk, but the caller's transaction may be.
+       AND (SELECT $4::boolean OR set_config('synchronous_commit', 'off', true) = 'off')
+     GROUP BY id
+     ORDER BY id
+        ON CONFLICT (task_id, backend) DO UPDATE SET sends = stored.sends + EXCLUDED.sends, last_at = EXCLUDED.last_at
+)
+SELECT enqueue_sha, id, args, kwargs FROM holder ORDER BY number

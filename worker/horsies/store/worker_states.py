@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.store.statements import statement
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import asyncpg
+
+STOPPED: Final = 0
+"""The `processes` of the last snapshot of a worker that was stopped: it has none any more, and a live one has some. It
+may drain by order, too, so `draining` does not say it."""
 
 
 @dataclass(frozen=True, slots=True)

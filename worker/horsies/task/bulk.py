@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok, Result
-from horsies.failed_sends import abort, abort_async, answers
-from horsies.task.sending import Sender, invalid, no_broker, not_stored, read_stored
+from horsies.failed_sends import abort, abort_async, answers, tell_of_other_arguments
+from horsies.store.enqueue import EnqueueOutcome
+from horsies.task.sending import Sender, invalid, no_broker, not_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from horsies.handle import BrokerResult, TaskHandle, TaskSendError, TaskSendResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
     from horsies.task.options import TaskSendOptions
-    from horsies.task.returns import Promise
     from horsies.task.sending import App
 
 
@@ -52,22 +52,25 @@ class _Batch:
         is_suppressed = cache(Sender.is_suppressed)
         now = datetime.now(UTC)
         self._prepared: list[Result[EnqueueRequest, TaskSendError]] = []
-        self._promises: list[Promise] = []
+        self._senders: list[Sender] = []
         self.requests: list[EnqueueRequest] = []
         for call in calls:
             result = call.prepare(suppressed=is_suppressed(call.sender), sent_at=now, trace=trace)
             self._prepared.append(result)
             if isinstance(result, Ok):
                 self.requests.append(result.ok_value)
-                self._promises.append(call.sender.promise)
+                self._senders.append(call.sender)
 
     def answered(
         self, broker: PostgresBroker, answer: BrokerResult[list[Enqueued]]
     ) -> list[TaskSendResult[TaskHandle[Any]]]:
         if isinstance(answer, Err):
             return self.in_place([not_stored(request, answer.err_value) for request in self.requests])
-        sent = zip(self.requests, answer.ok_value, self._promises, strict=True)
-        return self.in_place([read_stored(request, broker, stored, promise) for request, stored, promise in sent])
+        stored = zip(self._senders, self.requests, answer.ok_value, strict=True)
+        sent = [sender.read_stored(request, broker, enqueued) for sender, request, enqueued in stored]
+        if any(enqueued.outcome is EnqueueOutcome.LIVE_DUPLICATE for enqueued in answer.ok_value):
+            tell_of_other_arguments(zip(self.requests, sent, strict=True))
+        return self.in_place(sent)
 
     def in_place(self, results: Iterable[TaskSendResult[TaskHandle[Any]]]) -> list[TaskSendResult[TaskHandle[Any]]]:
         """The results at the positions of their calls, together with the errors of calls that could not be sent."""

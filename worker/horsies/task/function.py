@@ -14,6 +14,7 @@ from horsies.failed_sends import or_raise
 from horsies.task.bulk import TaskCall
 from horsies.task.calls import Judge
 from horsies.task.options import PLAIN, TaskSendOptions
+from horsies.waits_in_tasks import RUNNING_HERE, RunningTask
 from horsies.workflow.nodes import NodeFactory
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         self.requeue_on_interrupt = requeue_on_interrupt
         """None: the application's setting."""
         self.is_async = inspect.iscoroutinefunction(fn)
+        self._running = RunningTask(task_name, self.is_async)
         self.location = location
 
     @property
@@ -97,20 +99,26 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         call = self._call(args, kwargs)
         if isinstance(call, TaskResult):
             return call
+        before = RUNNING_HERE.set(self._running)
         try:
             return self.promise.to_stored(self._judge.call(self._original_fn, *call))
         except KeyboardInterrupt as error:
             return self._judge.failure(error)
+        finally:
+            RUNNING_HERE.reset(before)
 
     async def run_async(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
         """Execute an `async def` task with stored arguments, in a worker. Raises nothing but its own cancellation."""
         call = self._call(args, kwargs)
         if isinstance(call, TaskResult):
             return call
+        before = RUNNING_HERE.set(self._running)
         try:
             return self.promise.to_stored(await self._judge.call_async(self._original_fn, *call))
         except KeyboardInterrupt as error:
             return self._judge.failure(error)
+        finally:
+            RUNNING_HERE.reset(before)
 
     def _call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -30,7 +30,8 @@ class TaskSendOptions:
     delay: float | timedelta | None = None
     """Seconds from now, by the clock of the database."""
     unique_key: str | None = None
-    """While a task with this key is waiting or running, a send returns a handle to it instead of creating a new one."""
+    """While a task of this name with this key waits or runs, a send stores nothing and returns a handle to that task,
+    with `duplicate` set, and with `arguments_differ` if it was sent with other arguments."""
     connection: object = None
     """A connection of a driver, SQLAlchemy or Django: the task is stored in its transaction, and removed by its
     rollback."""

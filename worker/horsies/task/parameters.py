@@ -57,6 +57,10 @@ class Parameters:
         misfit = self._check_types(args, kwargs)
         return None if misfit is None else f"arguments do not fit {self}: {misfit}"
 
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of a call by the names of their parameters; TypeError for one that does not fit."""
+        return self._signature.bind(*args, **kwargs).arguments
+
     def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What the codec is given to write, for a call that is possible; ConversionError for a value that does not fit.
 

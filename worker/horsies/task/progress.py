@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from horsies.task.current import run_here
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+
+    from horsies.task.current import Run
 
 ItemT = TypeVar("ItemT")
-Report: TypeAlias = "Callable[[Any, Any, Any], None]"
-
-
-class ReportingRun(Protocol):
-    """A run of a task in this process. `report` is None until the task reports for the first time."""
-
-    report: Report | None
-    tracked: bool
-    """A `track` is counting."""
-
-    def open_report(self) -> Report:
-        """Set `report`."""
-        ...
-
-
-_here: ContextVar[ReportingRun | None] = ContextVar("horsies_progress", default=None)
-_running: set[ReportingRun] = set()
 
 
 def progress(done: float, total: float | None = None, unit: str | None = None) -> None:
@@ -39,7 +25,7 @@ def progress(done: float, total: float | None = None, unit: str | None = None) -
     A thread that the task has started reports for it, too; if several tasks run in one process (async ones do), only
     one that has the context of its task, as `asyncio.to_thread` gives it.
     """
-    run = _here.get() or _only_run()
+    run = run_here()
     if run is not None:
         (run.report or run.open_report())(done, total, unit)
 
@@ -88,9 +74,9 @@ class _Tracked(Generic[ItemT]):
             if run is not None:
                 run.tracked = False
 
-    def _begin(self) -> ReportingRun | None:
+    def _begin(self) -> Run | None:
         """The run that this loop counts for, marked as tracked; None if it counts nothing."""
-        run = _here.get() or _only_run()
+        run = run_here()
         if run is None or run.tracked:
             return None
         if self._total is None:
@@ -101,36 +87,3 @@ class _Tracked(Generic[ItemT]):
         (run.report or run.open_report())(0, self._total, self._unit)
         run.tracked = True
         return run
-
-
-def begin_reports(run: ReportingRun) -> None:
-    """User code of this run is about to be called, in this context."""
-    _here.set(run)
-    _running.add(run)
-
-
-def end_reports(run: ReportingRun) -> None:
-    """Its user code has ended. What it has left running reports nothing any more."""
-    _running.discard(run)
-    run.report = _nothing
-
-
-def forget_runs() -> None:
-    """This process was forked from one with runs, which are not its own."""
-    for run in _running:
-        run.report = _nothing
-    _running.clear()
-
-
-def _only_run() -> ReportingRun | None:
-    """Of a thread without the context of a task: the only run in this process."""
-    if len(_running) != 1:
-        return None
-    try:
-        (run,) = _running
-    except (ValueError, RuntimeError):  # another one has begun, or this one has ended, at this moment
-        return None
-    return run
-
-
-def _nothing(_done: Any, _total: Any, _unit: Any) -> None: ...

@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from horsies.domain.codec import dump_args, dump_kwargs, to_json
+from horsies.domain.codec import CodecError, dump_args, dump_kwargs, parse_json, to_json
 from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.errors import HorsiesError
@@ -14,7 +14,7 @@ from horsies.domain.ids import new_task_id
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.retry import TIMEOUT
 from horsies.domain.trace import with_trace
-from horsies.failed_sends import abort, abort_async, answer
+from horsies.failed_sends import abort, abort_async, answer, tell_of_other_arguments
 from horsies.handle import BrokerErrorCode, TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
 from horsies.task.checks import queue_problem, route
@@ -292,19 +292,36 @@ class Sender:
         """The broker's answer as a send result: a handle to the task that exists for this call, or an error."""
         if isinstance(answer, Err):
             return not_stored(request, answer.err_value)
-        return read_stored(request, broker, answer.ok_value, self.promise)
+        sent = self.read_stored(request, broker, answer.ok_value)
+        if answer.ok_value.outcome is EnqueueOutcome.LIVE_DUPLICATE:
+            tell_of_other_arguments([(request, sent)])
+        return sent
+
+    def read_stored(
+        self, request: EnqueueRequest, broker: PostgresBroker, stored: Enqueued
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        if stored.outcome is EnqueueOutcome.MISMATCH:
+            message = f"task {request.task_id} exists already and was sent with something else"
+            return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
+        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.promise.from_stored)
+        if stored.outcome is EnqueueOutcome.LIVE_DUPLICATE:
+            handle.duplicate, handle.arguments_differ = True, not self._is_same_call(request, stored)
+        return Ok(handle)
+
+    def _is_same_call(self, request: EnqueueRequest, stored: Enqueued) -> bool:
+        """By value: the order of a dict's keys does not matter, nor whether an argument is given by name."""
+        if (request.args_json, request.kwargs_json) == (stored.args_json, stored.kwargs_json):
+            return True
+        try:
+            return self._by_name(request) == self._by_name(stored)
+        except (CodecError, TypeError):  # the live task was not made by a send, or by another version of the function
+            return False
+
+    def _by_name(self, call: EnqueueRequest | Enqueued) -> Mapping[str, Any]:
+        return self.parameters.by_name(parse_json(call.args_json or "[]"), parse_json(call.kwargs_json or "{}"))
 
 
 _SHARED_FIELDS = frozenset(field.name for field in fields(TaskSendPayload)) - {"enqueue_delay_seconds"}
-
-
-def read_stored(
-    request: EnqueueRequest, broker: PostgresBroker, stored: Enqueued, promise: Promise
-) -> TaskSendResult[TaskHandle[Any]]:
-    if stored.outcome is EnqueueOutcome.MISMATCH:
-        message = f"task {request.task_id} exists already and was sent with something else"
-        return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
-    return Ok(TaskHandle(stored.task_id, broker, promise.from_stored))
 
 
 def not_stored(request: EnqueueRequest, error: BrokerOperationError) -> Err[TaskSendError]:

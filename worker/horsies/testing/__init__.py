@@ -7,7 +7,7 @@ with embedded_database(app):            # a real PostgreSQL, removed afterwards
     add.send(1, 2)
     assert drain(app).completed == 1
 
-Ready-made pytest fixtures are in `horsies.testing.fixtures`.
+The pytest fixtures `horsies_app`, `horsies_queue` and `horsies_db` come with the package: see `horsies.pytest_plugin`.
 """
 
 from horsies.testing.draining import drain, drain_async
@@ -16,5 +16,15 @@ from horsies.testing.here import Ran
 from horsies.testing.inline import inline
 from horsies.testing.inline_queue import Inline
 from horsies.testing.inline_task import InlineTask
+from horsies.testing.inline_workflows import InlineWorkflow
 
-__all__ = ["Inline", "InlineTask", "Ran", "drain", "drain_async", "embedded_database", "inline"]
+__all__ = [
+    "Inline",
+    "InlineTask",
+    "InlineWorkflow",
+    "Ran",
+    "drain",
+    "drain_async",
+    "embedded_database",
+    "inline",
+]

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from horsies.lifecycle.recovering import expire_pending
 from horsies.run.events import Events
 from horsies.run.lifespan import locator_of
 from horsies.run.settings import WorkerSettings
@@ -51,18 +52,24 @@ async def drain_in_children(app: Horsies, seconds: float, processes: int) -> Ran
             await worker.abort()
             raise
         stack.push_async_callback(worker.stop)
-        await _until_quiet(connection, worker, seconds)
-    return events.ran
+        expired = await _until_quiet(connection, worker, seconds)
+    return events.ran + Ran(expired=expired)
 
 
-async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: float) -> None:
+async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: float) -> int:
+    """Returns how many tasks have expired without being claimed."""
     queues, names = queues_of(worker.app), list(worker.app.tasks)
+    expired = 0
     while True:
         while await _is_busy(connection, worker, queues, names):  # noqa: ASYNC110 - the database has no event
             await asyncio.sleep(_LOOK_S)
+        # The worker's own sweep comes seconds later.
+        if done := (await expire_pending(connection)).expired:
+            expired += done
+            continue
         passed = await pass_time(connection, queues, seconds)
         if passed is None:
-            return
+            return expired
         seconds -= passed
         worker.claimer.wake.set()  # no notification is sent when times are moved
 

@@ -15,6 +15,7 @@ from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.children import ready_children
 from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.recovering import expire_pending
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
@@ -23,7 +24,9 @@ from horsies.run.subworkflow_builder import build_child
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement
+from horsies.task.current import CurrentTask, moment
 from horsies.testing.here import Ran, next_try
+from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
     import asyncpg
@@ -66,7 +69,7 @@ class Claims:
             for queue in self._queues:
                 if (task := await self._claim(queue)) is not None:
                     return task
-            if await self._build_children():
+            if await self._build_children() or await self._expire():
                 continue
             passed = await pass_time(self._connection, self._queues, self._seconds_left)
             if passed is None:
@@ -113,6 +116,12 @@ class Claims:
                 await advance(self._connection, [task.token.task_id])
         return None
 
+    async def _expire(self) -> bool:
+        """As the sweep of a worker: tasks past their good_until are not claimed any more."""
+        done = await expire_pending(self._connection)
+        self.ran += Ran(expired=done.expired)
+        return bool(done.expired)
+
     async def _build_children(self) -> bool:
         """Start the child workflows that nodes wait for; returns whether there were any."""
         waiting = await ready_children(self._connection, None, _CHILDREN)
@@ -128,6 +137,12 @@ class Claims:
         if task.is_workflow_task:
             task = replace(task, kwargs=await resolved(self._connection, task.kwargs))
         return task
+
+
+def current_of(task: ClaimedTask) -> CurrentTask:
+    """What `current_task()` returns in its run."""
+    times, place = (moment(task.sent_at), moment(task.good_until)), meta_in(task.kwargs)
+    return CurrentTask(task.token.task_id, task.task_name, task.retry_count + 1, task.queue_name, *times, place)
 
 
 def queues_of(app: Horsies) -> list[str]:

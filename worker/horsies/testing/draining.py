@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from horsies.store.loop_thread import LoopThread
 from horsies.testing.children import drain_in_children
-from horsies.testing.claims import Claims
+from horsies.testing.claims import Claims, current_of
 from horsies.testing.here import run_here, run_here_async
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool 
 
     With `seconds` also the tasks that fall due within that time, including retries, as if it had passed: the times of
     all waiting tasks in the queues of `app` are moved. Tasks run in this process, one after the other, where they can
-    be patched and debugged; with `processes` in that many children of a worker, as in production: there a timeout stops
-    a task, and a crash fails only the task.
+    be patched and debugged; with `processes` in that many children of a worker, as in production: there a crash fails
+    only the task, and a timeout stops also what cannot be stopped here (see horsies.testing.limits).
 
     With `raises=True` an exception of a task that is not retried is raised here, after its outcome is stored.
     """
@@ -32,7 +32,8 @@ def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool 
         claims = thread.run_sync(Claims.open(app, seconds))
         try:
             while (claimed := thread.run_sync(claims.next())) is not None:
-                ended = run_here(app.tasks[claimed.task_name], claimed.args, claimed.kwargs)
+                function, current = app.tasks[claimed.task_name], current_of(claimed)
+                ended = run_here(function, claimed.args, claimed.kwargs, claimed.task_options, current)
                 if not thread.run_sync(claims.store(claimed, ended)) and raises:
                     ended.raise_exception()
         finally:
@@ -50,7 +51,8 @@ async def drain_async(app: Horsies, *, seconds: float = 0, processes: int = 0, r
     claims = await Claims.open(app, seconds)
     try:
         while (claimed := await claims.next()) is not None:
-            ended = await run_here_async(app.tasks[claimed.task_name], claimed.args, claimed.kwargs)
+            function, current = app.tasks[claimed.task_name], current_of(claimed)
+            ended = await run_here_async(function, claimed.args, claimed.kwargs, claimed.task_options, current)
             if not await claims.store(claimed, ended) and raises:
                 ended.raise_exception()
     finally:

@@ -1,4 +1,4 @@
-"""A database for a test: on a PostgreSQL server of this process, removed afterwards."""
+"""A database for a test, dropped afterwards: on a PostgreSQL server of this process, or on one of the user's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import itertools
 import os
+import secrets
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import asyncpg
+
 from horsies.config.url import DatabaseUrl
-from horsies.store.connect import Database
+from horsies.store.connect import Database, DatabaseUnavailable
 from horsies.store.embedded import Place, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.temporary import fast_place, make_directory
@@ -27,8 +30,10 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
 
 
+SERVER_VARIABLE: Final = "HORSIES_TEST_DATABASE_URL"
 _PREFIX: Final = "horsies-test-"
 _STOPPING_S: Final = 30.0
+_RIGHTS: Final = "give the role the right to create databases: ALTER ROLE ... CREATEDB"
 
 
 @contextmanager
@@ -38,7 +43,30 @@ def embedded_database(app: Horsies | None = None) -> Iterator[str]:
     The first call of a process starts its PostgreSQL, half a second; each further database takes some 30 ms. It needs
     the extra: pip install "horsies-console[embedded]".
     """
-    databases = _databases()
+    with _database_of(_databases(None), app) as url:
+        yield url
+
+
+@contextmanager
+def fresh_database(app: Horsies | None = None) -> Iterator[str]:
+    """For the fixture horsies_db: `embedded_database`, but on the server at HORSIES_TEST_DATABASE_URL if that is set.
+
+    The URL is that of any database of the server, with a role that may create databases. `drop_templates` must be
+    called before the process ends.
+    """
+    with _database_of(_databases(os.environ.get(SERVER_VARIABLE) or None), app) as url:
+        yield url
+
+
+def drop_templates() -> None:
+    """Drop what this process keeps on servers that are not its own."""
+    for pid, given in list(_made):
+        if given is not None and pid == os.getpid():
+            _made.pop((pid, given)).drop_template()
+
+
+@contextmanager
+def _database_of(databases: _Databases, app: Horsies | None) -> Iterator[str]:
     name = databases.make()
     try:
         url = databases.url_of(name)
@@ -71,47 +99,66 @@ class _Server:
 
 
 class _Databases:
-    """Copies of one database with the schema."""
+    """Copies of one database with the schema, on the server of this URL."""
 
-    def __init__(self, server: _Server) -> None:
-        self._server = server
+    def __init__(self, url: str, copying: str = "") -> None:
+        """`copying` is the fastest way to copy a database on this server."""
+        self._url = url
+        self._copying = copying
+        self._prefix = f"horsies_pytest_{secrets.token_hex(4)}"  # other processes and machines may use the same server
         self._numbers = itertools.count(1)
-        self._template = f"template_{os.getpid()}"
+        self._template = f"{self._prefix}_template"
         _blocking(self._make_template())
 
     def make(self) -> str:
-        name = f"test_{os.getpid()}_{next(self._numbers)}"
-        _blocking(self._administer(f"CREATE DATABASE {name} TEMPLATE {self._template}"))
+        name = f"{self._prefix}_{next(self._numbers)}"
+        _blocking(self._administer(f"CREATE DATABASE {name} TEMPLATE {self._template} {self._copying}"))
         return name
 
     def drop(self, name: str) -> None:
         _blocking(self._administer(f"DROP DATABASE {name} WITH (FORCE)"))
 
+    def drop_template(self) -> None:
+        self.drop(self._template)
+
     def url_of(self, name: str) -> str:
-        return urlsplit(self._server.url)._replace(path=f"/{name}").geturl()
+        return urlsplit(self._url)._replace(path=f"/{name}").geturl()
 
     async def _make_template(self) -> None:
-        await self._administer(f"CREATE DATABASE {self._template}")
+        await self._administer(f"CREATE DATABASE {self._template} TEMPLATE template0")
         async with _database(self.url_of(self._template)).connected("testing") as connection:
             await create(connection)
 
     async def _administer(self, sql: str) -> None:
-        async with _database(self._server.url).connected("testing") as connection:
-            await connection.execute(sql)
+        async with _database(self._url).connected("testing") as connection:
+            try:
+                await connection.execute(sql)
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise DatabaseUnavailable(str(error), help_text=_RIGHTS, transient=False) from error
 
 
-_made: dict[int, _Databases] = {}
+_made: dict[tuple[int, str | None], _Databases] = {}
 _making = threading.Lock()
 
 
-def _databases() -> _Databases:
-    """Those of this process: a forked process starts a server of its own, because its parent may end first."""
+def _databases(given: str | None) -> _Databases:
+    """Those of this process on the given server, or on one of its own.
+
+    A forked process starts another server, because its parent may end first.
+    """
     with _making:
-        if (known := _made.get(os.getpid())) is None:
-            server = _Server()
-            atexit.register(server.remove)
-            known = _made[os.getpid()] = _Databases(server)
+        key = os.getpid(), given
+        if (known := _made.get(key)) is None:
+            known = _on_own_server() if given is None else _Databases(DatabaseUrl.parse(given).secret_text)
+            _made[key] = known
         return known
+
+
+def _on_own_server() -> _Databases:
+    server = _Server()
+    atexit.register(server.remove)
+    # Copied as files, a database is ready in half the time.
+    return _Databases(server.url, copying="STRATEGY FILE_COPY")
 
 
 def _database(url: str) -> Database:

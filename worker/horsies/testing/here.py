@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import load_args, load_kwargs, with_retries_spent
 from horsies.domain.result import Err
-from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
+from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide, timeout_of
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.outcomes import outcome_of
+from horsies.task.current import ignore_report, running
+from horsies.testing.limits import run_limited, run_limited_async
 from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from horsies.registry import AnyTask
+    from horsies.task.current import CurrentTask, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +61,55 @@ class Ended:
             raise self.exception
 
 
-def run_here(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
+@dataclass(slots=True, eq=False)
+class RunHere:
+    """What `current_task` finds in this process. Progress is not kept."""
+
+    current: CurrentTask
+    report: Report | None = ignore_report
+    tracked: bool = False
+
+    def open_report(self) -> Report:
+        return ignore_report
+
+    def describe(self) -> CurrentTask | None:
+        return self.current
+
+
+def run_here(
+    task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
+) -> Ended:
     """In this thread, unless it runs an event loop: in a worker a plain task has none, and may start one of its own."""
+    with running(RunHere(current)):
+        return _run_here(task, args, kwargs, task_options)
+
+
+def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None) -> Ended:
     values = _values(task, args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
-    if not task.is_async and not _loop_runs_here():
-        return _ended(task.run(*values))
+    limit = timeout_of(task_options, task.timeout_ms)
+    if not task.is_async and not loop_runs_here():
+        return _ended(run_limited(limit, partial(task.run, *values)))
     with ThreadPoolExecutor(1, thread_name_prefix="horsies inline") as thread:
-        in_our_context = partial(contextvars.copy_context().run, _run, task, *values)
+        in_our_context = partial(contextvars.copy_context().run, _run, task, limit, *values)
         return _ended(thread.submit(in_our_context).result())
 
 
-async def run_here_async(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
+async def run_here_async(
+    task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
+) -> Ended:
     """An `async def` task in the running loop, for its fixtures; a plain one in another thread."""
     values = _values(task, args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
-    if task.is_async:
-        return _ended(await task.run_async(*values))
-    return _ended(await asyncio.to_thread(task.run, *values))
+    limit = timeout_of(task_options, task.timeout_ms)
+    with running(RunHere(current)):
+        if task.is_async:
+            result = await run_limited_async(limit, partial(task.run_async, *values))
+        else:
+            result = await asyncio.to_thread(run_limited, limit, partial(task.run, *values))
+    return _ended(result)
 
 
 def next_try(
@@ -119,11 +151,13 @@ def _values(
     return positional.ok_value, call_kwargs(named.ok_value, task.parameters)
 
 
-def _run(task: AnyTask, args: list[Any], kwargs: dict[str, Any]) -> TaskResult[Any, Any]:
-    return asyncio.run(task.run_async(args, kwargs)) if task.is_async else task.run(args, kwargs)
+def _run(task: AnyTask, limit: int | None, args: list[Any], kwargs: dict[str, Any]) -> TaskResult[Any, Any]:
+    if task.is_async:
+        return asyncio.run(run_limited_async(limit, partial(task.run_async, args, kwargs)))
+    return run_limited(limit, partial(task.run, args, kwargs))
 
 
-def _loop_runs_here() -> bool:
+def loop_runs_here() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

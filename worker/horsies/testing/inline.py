@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from horsies.broker import PostgresBroker
+from horsies.broker import PostgresBroker, explained
 from horsies.domain.codes import RetrievalCode
+from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError
-from horsies.store.connect import DatabaseUnavailable
 from horsies.store.enqueue import EnqueueOutcome
 from horsies.testing.inline_queue import Inline
+from horsies.testing.memory.connection import no_database, run_now
 from horsies.testing.seam import broker_replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from horsies.app import Horsies
     from horsies.domain.infos import TaskInfo
     from horsies.handle import BrokerResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
     from horsies.store.producer_client import Link
+    from horsies.store.workflow_reading import WorkflowOutcome
     from horsies.testing.inline_task import InlineTask
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -32,13 +36,16 @@ def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Itera
 
     Arguments, results and errors are converted by the same JSON as in a worker, retries follow the task's policy.
     Delays take no time: `handle.get()` advances the clock as far as the task needs, `Inline.run(seconds)` by the given
-    time. Tasks sent by a task run after that one has ended. Timeouts are not enforced, and `connection=` is not waited
-    for.
+    time. Tasks sent by a task run after that one has ended. Timeouts end a task as far as that is possible in this
+    process (see horsies.testing.limits). `connection=` is not waited for.
+
+    The start of a workflow runs its whole graph, by the rules of the engine, and its handle does all that it does on a
+    database. `Inline.started()` has the workflows for asserts, as `Inline.sent()` the tasks.
 
     With `at_once=False` nothing runs until `Inline.run()`, for tests of what is sent. With `raises=True` an exception
     of a task that is not retried is raised by the send, with its traceback, instead of being stored in the result.
     """
-    queue = Inline(app.tasks, at_once=at_once, raises=raises)
+    queue = Inline(app, at_once=at_once, raises=raises)
     with broker_replaced(app, InlineBroker(app, queue)):
         yield queue
 
@@ -98,12 +105,58 @@ class InlineBroker(PostgresBroker):
     ) -> BrokerResult[TaskInfo | None]:
         return self.get_task_info(task_id, include_result=include_result, include_attempts=include_attempts)
 
+    def perform(
+        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
+    ) -> BrokerResult[T]:
+        link: Any = InlineLink(self._queue, blocking=True)
+        try:
+            done: BrokerResult[T] = Ok(run_now(act(link)))
+        except (HorsiesError, ValueError) as error:
+            done = Err(explained(code, error, self.config))
+        self._queue.run_if_at_once()
+        return done
+
+    async def perform_async(
+        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
+    ) -> BrokerResult[T]:
+        link: Any = InlineLink(self._queue, blocking=False)
+        try:
+            done: BrokerResult[T] = Ok(await act(link))
+        except (HorsiesError, ValueError) as error:
+            done = Err(explained(code, error, self.config))
+        await self._queue.run_if_at_once_async()
+        return done
+
+    def perform_on_callers(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> BrokerResult[T]:
+        """The caller's transaction is not waited for."""
+        return self.perform(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(work))
+
+    async def perform_on_callers_async(
+        self, connection: object, work: Callable[[Any], Awaitable[T]]
+    ) -> BrokerResult[T]:
+        return await self.perform_async(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(work))
+
     async def _connected(self) -> Link:
-        raise DatabaseUnavailable(
-            "inside inline() there is no database",
-            help_text="sends, results and info work here; for the rest use embedded_database() of horsies.testing",
-            transient=False,
-        )
+        raise no_database()
+
+
+class InlineLink:
+    """What the operations of workflows use of a link; the waits of blocking code run tasks without an event loop."""
+
+    def __init__(self, queue: Inline, *, blocking: bool) -> None:
+        self._queue = queue
+        self._blocking = blocking
+        self.waiting_for_workflows = self  # the handle of a workflow waits with this part of it
+
+    async def use(self, act: Callable[[Any], Awaitable[T]], *, limit_s: float | None = None) -> T:
+        async with self._queue.connection.turn() as connection:
+            return await act(connection)
+
+    async def until_final(self, workflow_id: str, timeout_s: float | None) -> WorkflowOutcome | None:
+        timeout_ms = None if timeout_s is None else int(timeout_s * 1000)
+        if self._blocking:
+            return self._queue.wait_for_workflow(workflow_id, timeout_ms)
+        return await self._queue.wait_for_workflow_async(workflow_id, timeout_ms)
 
 
 def _stored(enqueued: Enqueued) -> BrokerResult[Enqueued]:

@@ -7,20 +7,28 @@ import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horsies.domain.states import TaskStatus
 from horsies.store.enqueue import Enqueued, EnqueueOutcome
 from horsies.testing.here import Ran, next_try, run_here, run_here_async
 from horsies.testing.inline_task import InlineTask
+from horsies.testing.inline_workflows import InlineWorkflows
+from horsies.testing.memory.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from typing import TypeAlias
 
+    from horsies.app import Horsies
     from horsies.registry import AnyTask
     from horsies.store.enqueue import EnqueueRequest
+    from horsies.store.workflow_reading import WorkflowOutcome
     from horsies.testing.here import Ended
+    from horsies.testing.inline_workflows import InlineWorkflow
+    from horsies.testing.memory.connection import MemoryConnection
+    from horsies.workflow.definition import WorkflowDefinition
+    from horsies.workflow.spec import WorkflowSpec
 
     Steps: TypeAlias = Generator[InlineTask, Ended, Ran]
 
@@ -28,20 +36,30 @@ _in_a_task: ContextVar[bool] = ContextVar("in_a_task", default=False)
 
 
 class Inline:
-    """The tasks sent inside one `inline()` block, and a clock that is ahead of the real one by the simulated waits."""
+    """The tasks and workflows of one `inline()` block, and a clock that is ahead of the real one by simulated waits."""
 
-    def __init__(self, tasks: Mapping[str, AnyTask], *, at_once: bool, raises: bool) -> None:
-        self._tasks = tasks
+    def __init__(self, app: Horsies, *, at_once: bool, raises: bool) -> None:
+        self._tasks = app.tasks
         self._at_once = at_once
         self._raises = raises
         self._sent: dict[str, InlineTask] = {}
+        self._open: dict[str, InlineTask] = {}
+        """Those that have not ended, so that a long test does not look at all of them at each step."""
         self._ahead = timedelta()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now, self._lock), raises=raises)
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
     def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
         """The tasks sent so far, in that order: all, or those of one task function."""
         return [each for each in self._sent.values() if task is None or each.task_name == task.task_name]
+
+    def started(
+        self, of: str | WorkflowSpec[Any] | type[WorkflowDefinition[Any]] | None = None
+    ) -> list[InlineWorkflow]:
+        """The workflows started so far, in that order, with their sub-workflows: all, or those of one name."""
+        name = of if of is None or isinstance(of, str) else of.name
+        return [each for each in self._workflows.all() if name is None or each.name == name]
 
     def run(self, seconds: float = 0) -> Ran:
         """Run everything that is due, and what falls due in the next `seconds`, as if these had passed."""
@@ -55,14 +73,12 @@ class Inline:
 
     def send(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
         enqueued = self._add(requests)
-        if self._runs_now():
-            self.run()
+        self.run_if_at_once()
         return enqueued
 
     async def send_async(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
         enqueued = self._add(requests)
-        if self._runs_now():
-            await self.run_async()
+        await self.run_if_at_once_async()
         return enqueued
 
     def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
@@ -78,6 +94,31 @@ class Inline:
 
     def look(self, task_id: str) -> InlineTask | None:
         return self._sent.get(task_id)
+
+    @property
+    def connection(self) -> MemoryConnection:
+        return self._workflows.connection
+
+    def run_if_at_once(self) -> None:
+        if self._runs_now():
+            self.run()
+
+    async def run_if_at_once_async(self) -> None:
+        if self._runs_now():
+            await self.run_async()
+
+    def wait_for_workflow(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
+        """As `wait`; a paused workflow ends the wait, too."""
+        self._run(self._steps(self._until(timeout_ms), lambda: self._has_ended(workflow_id)))
+        return self._workflows.outcome(workflow_id)
+
+    async def wait_for_workflow_async(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
+        await self._run_async(self._steps(self._until(timeout_ms), lambda: self._has_ended(workflow_id)))
+        return self._workflows.outcome(workflow_id)
+
+    def _has_ended(self, workflow_id: str) -> bool:
+        outcome = self._workflows.outcome(workflow_id)
+        return outcome is None or outcome.is_final
 
     def _runs_now(self) -> bool:
         """Not inside a task: in a worker, too, tasks that it sends are not run in the middle of it."""
@@ -98,13 +139,19 @@ class Inline:
             same = known.request.enqueue_sha == request.enqueue_sha
             return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
         if request.unique_key is not None:
-            for other in self._sent.values():
-                if other.request.unique_key == request.unique_key and not other.is_final:
-                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE)
+            wanted = request.task_name, request.unique_key
+            for other in self._open.values():
+                live = other.request
+                if (live.task_name, live.unique_key) == wanted and not other.is_final:
+                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE, live.args_json, live.kwargs_json)
+        self._add_new(request)
+        return Enqueued(request.task_id, EnqueueOutcome.CREATED)
+
+    def _add_new(self, request: EnqueueRequest) -> InlineTask:
         due = request.enqueued_at or self._now() + timedelta(seconds=request.delay_seconds or 0)
         *_, max_retries = request.columns()
-        self._sent[request.task_id] = InlineTask(request, due, max_retries)
-        return Enqueued(request.task_id, EnqueueOutcome.CREATED)
+        task = self._sent[request.task_id] = self._open[request.task_id] = InlineTask(request, due, max_retries)
+        return task
 
     def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
         """Yields a task to run and receives its outcome, until `done` or nothing is due by `until` (None: ever)."""
@@ -112,7 +159,10 @@ class Inline:
         while not done():
             ran += self._expire()
             if (task := self._take()) is not None:
+                self._workflows.task_started(task.task_id)
                 ran += self._end(task, (yield task))
+            elif self._workflows.build_children():
+                continue
             elif not self._pass_time(until):
                 return ran + self._expire()
         return ran
@@ -120,7 +170,11 @@ class Inline:
     def _waiting(self) -> list[InlineTask]:
         """A task with a name that this application does not know waits for ever, as in its workers."""
         return [
-            each for each in self._sent.values() if each.status is TaskStatus.PENDING and each.task_name in self._tasks
+            each
+            for each in self._open.values()
+            if each.status is TaskStatus.PENDING
+            and each.task_name in self._tasks
+            and not self._workflows.is_held(each.task_id)
         ]
 
     def _expire(self) -> Ran:
@@ -129,6 +183,8 @@ class Inline:
             late = [each for each in self._waiting() if (limit := each.request.good_until) is not None and limit <= now]
             for task in late:
                 task.expire(now)
+                self._open.pop(task.task_id)
+                self._workflows.task_ended(task.task_id)
             return Ran(expired=len(late))
 
     def _take(self) -> InlineTask | None:
@@ -152,6 +208,8 @@ class Inline:
             return within
 
     def _end(self, task: InlineTask, ended: Ended) -> Ran:
+        if task.status is not TaskStatus.RUNNING:  # cancelled meanwhile: its outcome is not stored
+            return Ran()
         now, request = self._now(), task.request
         delay_s, ended = next_try(
             ended,
@@ -166,6 +224,8 @@ class Inline:
             task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
             return Ran(retried=1)
         task.end(ended, now)
+        self._open.pop(task.task_id)
+        self._workflows.task_ended(task.task_id)
         if self._raises:
             ended.raise_exception()
         return Ran(completed=1) if ended.ok else Ran(failed=1)
@@ -175,7 +235,10 @@ class Inline:
             task = next(steps)
             while True:
                 with _inside(task):
-                    ended = run_here(self._tasks[task.task_name], task.request.args_json, task.request.kwargs_json)
+                    request = task.request
+                    kwargs = self._workflows.arguments(request.kwargs_json)
+                    function, current = self._tasks[task.task_name], task.current()
+                    ended = run_here(function, request.args_json, kwargs, request.task_options, current)
                 task = steps.send(ended)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
@@ -186,7 +249,9 @@ class Inline:
             while True:
                 with _inside(task):
                     request = task.request
-                    ended = await run_here_async(self._tasks[task.task_name], request.args_json, request.kwargs_json)
+                    kwargs = self._workflows.arguments(request.kwargs_json)
+                    function, current = self._tasks[task.task_name], task.current()
+                    ended = await run_here_async(function, request.args_json, kwargs, request.task_options, current)
                 task = steps.send(ended)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]

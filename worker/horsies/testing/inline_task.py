@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OutcomeCode
 from horsies.domain.infos import TaskAttemptInfo, TaskInfo
+from horsies.domain.injection import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.store.reading import Outcome
+from horsies.task.current import CurrentTask
+from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +58,7 @@ class InlineTask:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        return load_kwargs(self.request.kwargs_json).unwrap()
+        return split_injection(load_kwargs(self.request.kwargs_json).unwrap()).kwargs
 
     @property
     def is_final(self) -> bool:
@@ -66,6 +69,17 @@ class InlineTask:
         """None before its end."""
         return self._outcome().result() if self.is_final else None
 
+    @property
+    def stored(self) -> str | None:
+        """The text of the result column."""
+        return self._stored
+
+    def current(self) -> CurrentTask:
+        """What `current_task()` returns in its next run."""
+        request, attempt = self.request, self.retry_count + 1
+        times, place = (request.sent_at, request.good_until), meta_in(request.kwargs_json)
+        return CurrentTask(self.task_id, self.task_name, attempt, self.queue_name, *times, place)
+
     def start(self, now: datetime) -> None:
         self.status, self.started_at = TaskStatus.RUNNING, now
 
@@ -75,6 +89,10 @@ class InlineTask:
 
     def expire(self, now: datetime) -> None:
         self.status, self.ended_at, self.error_code = TaskStatus.EXPIRED, now, OutcomeCode.TASK_EXPIRED.value
+
+    def cancel(self, stored: str, now: datetime) -> None:
+        self.status, self.ended_at, self._stored = TaskStatus.CANCELLED, now, stored
+        self.error_code = OutcomeCode.TASK_CANCELLED.value
 
     def end(self, ended: Ended, now: datetime) -> None:
         self._add_attempt(ended, now, will_retry=False)

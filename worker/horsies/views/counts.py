@@ -9,6 +9,7 @@ from horsies.domain.states import TaskStatus
 from horsies.query import TaskConditions, parse, task_conditions
 from horsies.store.statements import statement
 from horsies.views import search
+from horsies.views.duplicates import answerable
 from horsies.views.pages import Sort
 from horsies.views.reading import aware
 from horsies.views.search import TASKS, UNSUCCESSFUL_STATUSES, few_wait, rows_at_once, source_for
@@ -97,7 +98,7 @@ async def task_counts(conn: asyncpg.Connection, wanted: TaskConditions, rest: Re
     states: dict[str, Count] = {}
     reached: datetime | None = None
     left: Rest | None = None
-    parts = count_parts(wanted)
+    parts = count_parts(await answerable(conn, wanted))
     for part in parts:
         if part in _COUNTED_AS:
             states |= {state: count for state, count in (await _waiting(conn)).items() if state in _COUNTED_AS[part]}
@@ -122,6 +123,7 @@ async def task_groups(conn: asyncpg.Connection, wanted: TaskConditions, *, by: G
     """Matching tasks by one of their columns. By error code, only failed, cancelled and expired tasks are read."""
     if by == "error_code" and wanted.statuses is None:
         wanted = replace(wanted, statuses=tuple(sorted(UNSUCCESSFUL_STATUSES)))
+    wanted = await answerable(conn, wanted)
     source = await source_for(conn, wanted, Sort.NEWEST)
     stretch = await stretch_of(conn, TASKS, wanted, source, most=rows_at_once(wanted, source))
     query, values = over(TASKS, wanted, stretch, statement(__name__, "view_task_groups"), by, limit)

@@ -39,9 +39,11 @@ WITH half AS (
            sum(weight) FILTER (WHERE status = 'FAILED') AS failed,
            sum(weight) FILTER (WHERE status IN ('CANCELLED', 'EXPIRED')) AS other,
            max(weight) > 1 AS partly,
-           -- A task waits only from when it is due; after a retry, from when it was due last.
+           -- A task waits only from when it is due; after a retry, from when it was due last. One that never began has
+           -- no such wait: GREATEST would make it one of 0 s.
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY GREATEST(extract(epoch FROM started_at - enqueued_at), 0)::float8) AS wait_s,
+                ORDER BY GREATEST(extract(epoch FROM started_at - enqueued_at), 0)::float8)
+                FILTER (WHERE started_at IS NOT NULL) AS wait_s,
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
                 ORDER BY extract(epoch FROM ended_at - started_at)::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s
       FROM ended GROUP BY number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -76,4 +76,5 @@ async def worker_losses(
 ) -> Mapping[str, Loss]:
     """By worker: all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
     rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
-    return {row["worker_id"]: Loss(*map(aware, row)) for row in rows}
+    found = (Loss(*map(aware, row)) for row in rows)
+    return {loss.worker_id: replace(loss, ids=tuple(loss.ids)) for loss in found}

@@ -11,6 +11,7 @@ from horsies.views.searching import Cursor, Page
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from horsies.views.duplicates import Duplicates
     from horsies.views.progress import Progress, RunKey
 
 
@@ -65,6 +66,8 @@ class TaskRow:
     """The beginning of it, of the last attempt of a task that failed or waits for a retry."""
     progress: Progress | None = None
     """Of its run, while it is RUNNING, if its code reports any."""
+    duplicates: Duplicates | None = None
+    """The sends that it has swallowed, if any."""
 
     @property
     def attempt(self) -> int:

@@ -9,11 +9,13 @@ SELECT own.*
        -- Upstream's tables lack the column: a name that the table does not have is then resolved here.
   FROM (VALUES (NULL::boolean)) AS absent (draining)
  CROSS JOIN LATERAL (
-        SELECT DISTINCT ON (worker_id) worker_id, queues::text[], queue_priorities, queue_max_concurrency, snapshot_at,
+        SELECT DISTINCT ON (worker_id) worker_id, queues::text[], queue_priorities, queue_max_concurrency, snapshot_at, processes,
                COALESCE(draining, false) OR worker_id = ANY ($2::text[]) AS draining
           FROM horsies_worker_states
          WHERE snapshot_at > statement_timestamp() - $1::float8 * interval '1 s'
          ORDER BY worker_id, snapshot_at DESC) own
+       -- The last snapshot of a worker that was stopped has 0.
+ WHERE own.processes > 0
 
 -- name: view_queues
 -- views/queues.py; reads only ($1 waiting tasks counted at most, an equal share for each queue)

@@ -266,7 +266,7 @@ def _slots(row: ScheduleRow, now: datetime) -> Iterator[datetime]:
             else:
                 slot = next_slot(pattern, slot, max(slot, now), zone)
     except (ValueError, OverflowError):
-        return  # it never comes due again
+        return  # it is never due again
 
 
 async def _rows(

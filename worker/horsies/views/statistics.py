@@ -14,6 +14,7 @@ from horsies.query import TaskFilter, Term, parse
 from horsies.query.values import Glob
 from horsies.store.statements import statement
 from horsies.views.counts import Count
+from horsies.views.duplicates import answerable
 from horsies.views.reading import aware
 from horsies.views.searching import Parameters, Source, Stretch, Table, over
 
@@ -132,6 +133,7 @@ async def task_statistics(
     conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
 ) -> TaskStatistics:
     """Of the tasks that match and ended within the window until now. `window`: its length, or its beginning."""
+    wanted = await answerable(conn, wanted)
     now, since, names = await _names(conn, wanted, window)
     most = MOST_READ // max(len(names[:MOST_NAMES]), 1)
     whole = Stretch(_NEWEST_OF_EACH, ascending=False, after=None, edge=None, most=most)

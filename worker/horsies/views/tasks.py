@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.statements import statement
+from horsies.views.duplicates import answerable, duplicates_of
 from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.progress import progress_of
 from horsies.views.search import TASKS, rows_at_once, source_for
@@ -59,6 +60,7 @@ async def task_page(
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.
     """
+    wanted = await answerable(conn, wanted)
     source = await source_for(conn, wanted, sort)
     ascending = (sort in _ASCENDING) is not backwards
     if source.matches_all(wanted):
@@ -78,12 +80,19 @@ async def task_page(
         backwards=backwards,
     )
     reports = await progress_of(conn, [row.run_key for row in page.rows if row.run_key is not None])
-    rows = (replace(row, progress=reports[row.run_key]) if row.run_key in reports else row for row in page.rows)
-    return replace(page, rows=tuple(rows)) if reports else page
+    swallowed = await duplicates_of(conn, [row.id for row in page.rows if row.unique_key is not None])
+    if not reports and not swallowed:
+        return page
+    rows = (
+        replace(row, progress=reports.get(row.run_key or ("", row.created_at)), duplicates=swallowed.get(row.id))
+        for row in page.rows
+    )
+    return replace(page, rows=tuple(rows))
 
 
 async def matching(conn: asyncpg.Connection, wanted: TaskConditions, limit: int) -> list[ExpectedState]:
     """The newest `limit` matches, however old they are."""
+    wanted = await answerable(conn, wanted)
     source = await source_for(conn, wanted, Sort.NEWEST)
     selecting = statement(__name__, "view_task_matching")
     return [ExpectedState(*row) for row in await read_newest(conn, TASKS, wanted, source, selecting, limit)]

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from horsies.store.statements import statement
+from horsies.store.worker_states import STOPPED
 from horsies.views.losses import Loss, worker_losses
 from horsies.views.reading import aware
 from horsies.views.tables import tables
@@ -27,6 +28,8 @@ GONE_AFTER_S: Final = 30.0
 """Six snapshots; horsies.operations uses the same."""
 SNAPSHOT_EVERY_S: Final = 5.0
 """The interval of horsies.run.snapshots."""
+FIRST_WORKER_WITHIN_S: Final = 10.0
+"""Where no worker has ever been, a task may wait so long before that is an alert: the first one may be starting."""
 
 
 Sign: TypeAlias = Literal["snapshot", "beat", "claim"]
@@ -75,6 +78,11 @@ class Snapshot:
     started_at: datetime
     version: str | None
     draining: bool | None
+
+    @property
+    def stopped(self) -> bool:
+        """The worker wrote it at the end of a clean stop."""
+        return self.processes == STOPPED
 
     @property
     def whole_memory_mb(self) -> float | None:
@@ -128,6 +136,10 @@ class WorkerRow:
         """`web-1:4121`, as tasks name it too."""
         return name_of(self.id) if self.snapshot is None else f"{self.snapshot.hostname}:{self.snapshot.pid}"
 
+    def up_until(self, now: datetime) -> datetime:
+        """Until when it has lived, as far as is known."""
+        return now if self.lives else self.seen_at
+
     @property
     def in_flight(self) -> int:
         """The tasks that it has claimed or runs."""
@@ -149,6 +161,11 @@ class WorkerRow:
 
     def silent(self, now: datetime) -> timedelta:
         return max(now - self.seen_at, timedelta())
+
+
+async def had_workers(conn: asyncpg.Connection) -> bool:
+    """Whether a worker has ever been here."""
+    return bool(await conn.fetchval(statement(__name__, "view_had_workers")))
 
 
 async def worker_rows(
@@ -196,7 +213,9 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | N
     draining = order is not None or (snapshot is not None and bool(snapshot.draining))
     since, by, reason = order or (None, None, None)
     liveness = _liveness(silent_s, draining=draining, holds=running + claimed)
-    if liveness is Liveness.LOST:
+    if snapshot is not None and snapshot.stopped and not running + claimed:
+        liveness = Liveness.STOPPED
+    elif liveness is Liveness.LOST:
         liveness = _end_of(snapshot, loss, holds=running + claimed)
     return WorkerRow(
         worker_id,
@@ -224,7 +243,7 @@ def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
 
 
 def _end_of(snapshot: Snapshot | None, loss: Loss | None, *, holds: int) -> Liveness:
-    """For a silent worker. A worker that is stopped writes a last snapshot: it drains, and is empty."""
+    """For a silent worker. One of an earlier release that was stopped says in its last snapshot that it drains."""
     if loss is not None and not loss.came_back:
         return Liveness.DIED
     said_so = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed

@@ -2,6 +2,12 @@
 -- views/workers.py; reads only: workers with the order to claim nothing more
 SELECT worker_id, draining_since, ordered_by, reason FROM horsies_worker_orders WHERE draining_since IS NOT NULL
 
+-- name: view_had_workers
+-- views/workers.py; reads only: whether a worker has ever been here, also one of which only its work is left
+SELECT EXISTS (SELECT FROM horsies_worker_states)
+    OR EXISTS (SELECT FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING'))
+    OR EXISTS (SELECT FROM horsies_task_attempts)
+
 -- name: view_workers
 -- views/workers.py; reads only
 -- ($1 how long ago a worker without tasks may have been seen, NULL for all of them; $2 how old a snapshot may be before

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from horsies.domain import tags
-from horsies.domain.codec import load_summary, load_task_result
+from horsies.domain.codec import CodecError, load_summary, load_task_result, parse_json
 from horsies.domain.injection import split_injection
 from horsies.workflow.nodes import id_of, restored
 
@@ -80,6 +80,18 @@ def call_kwargs(stored: dict[str, Any], takes: Container[str]) -> dict[str, Any]
     if injection.meta is not None and META_PARAMETER in takes:
         kwargs[META_PARAMETER] = WorkflowMeta(**_place(injection.meta))
     return kwargs
+
+
+def meta_in(kwargs: str | None) -> WorkflowMeta | None:
+    """The place in a workflow from stored kwargs; None for a task that is no node."""
+    if kwargs is None or tags.WORKFLOW_META not in kwargs:
+        return None
+    try:
+        tree = parse_json(kwargs, "kwargs")
+    except CodecError:
+        return None
+    meta = tree.get(tags.WORKFLOW_META) if isinstance(tree, dict) else None
+    return WorkflowMeta(**_place(meta)) if isinstance(meta, dict) else None
 
 
 def _context(tree: Mapping[str, Any]) -> WorkflowContext:

@@ -18,6 +18,7 @@ from horsies.lifecycle import controlling
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
+from horsies.waits_in_tasks import waited_for
 from horsies.workflow.nodes import id_of, restored
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class WorkflowHandle(Generic[T]):
 
         Waits at most `timeout_ms`; 0 reads once, None waits without end. WORKFLOW_PAUSED ends the wait too.
         """
-        return restored(self._output, self._ended(self._ask(self._until_final(timeout_ms)), timeout_ms))
+        found = waited_for(lambda limit: self._ended(self._ask(self._until_final(limit)), limit), timeout_ms)
+        return restored(self._output, found)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """`get` for any running event loop; it raises only on cancellation."""
@@ -214,7 +216,8 @@ class WorkflowHandle(Generic[T]):
             return self._failure(RetrievalCode.WORKFLOW_NOT_FOUND, _NO_WORKFLOW)
         if outcome.is_final:
             return outcome.result()
-        message = f"the workflow was still {outcome.status} after {timeout_ms} ms"
+        waited = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
+        message = f"the workflow was still {outcome.status} {waited}"
         return self._failure(RetrievalCode.WAIT_TIMEOUT, message, timeout_ms=timeout_ms)
 
     def _node_ended(self, answer: BrokerResult[NodeOutcome | None], node_id: str) -> TaskResult[Any, TaskError]:

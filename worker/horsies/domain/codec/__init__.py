@@ -15,6 +15,7 @@ from horsies.domain.codec.results import (
     load_task_result,
     load_value,
     storable_task_result,
+    stored_traceback,
     with_retries_spent,
 )
 from horsies.domain.codec.text import clean_text
@@ -39,6 +40,7 @@ __all__ = [
     "load_value",
     "parse_json",
     "storable_task_result",
+    "stored_traceback",
     "to_json",
     "with_retries_spent",
 ]

@@ -34,6 +34,7 @@ from typing_extensions import is_typeddict
 
 from horsies.domain.codec.errors import CodecError, spell_path
 from horsies.domain.codec.json_text import to_json
+from horsies.domain.codec.sets import holds_sets, with_sorted_sets
 from horsies.domain.task_result import TaskError, TaskResult
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Conversion:
                 self._adapter.validate_python(value)
                 return value
             self._adapter.validate_python(value, strict=True)
-            return PlainTree(self._adapter.dump_python(value, mode="json", round_trip=True, warnings="error"))
+            tree = self._adapter.dump_python(value, mode="json", round_trip=True, warnings="error")
+            return PlainTree(with_sorted_sets(value, tree) if self._holds_sets else tree)
         except ValidationError as error:
             raise _misfit(error, name) from None
         except (PydanticSerializationError, ValueError) as error:  # ValueError: bytes within a model that are no text
@@ -95,6 +97,10 @@ class Conversion:
             return self._adapter.validate_python(value)
         except ValidationError as error:
             raise _misfit(error, name) from None
+
+    @cached_property
+    def _holds_sets(self) -> bool:
+        return holds_sets(self._adapter.core_schema)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from horsies.domain import tags
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
@@ -14,6 +14,8 @@ from horsies.domain.codec.write import to_tree
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
+
+_LARGE: Final = 1_000_000
 
 
 def dump_value(value: Any, name: str = "value") -> str:
@@ -86,6 +88,19 @@ def load_task_error(text: str) -> TaskError:
         return error_from_tree(tree, "error")
     except CodecError as error:
         return unreadable(error)
+
+
+def stored_traceback(text: str) -> str | None:
+    """The traceback in a stored result, if it is the error of an exception; not of one of megabytes."""
+    if len(text) > _LARGE:
+        return None
+    try:
+        found: Any = parse_json(text, "result")
+    except CodecError:
+        return None
+    for name in ("err", "exception", "traceback"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def load_summary(text: str) -> SubWorkflowSummary[Any]:

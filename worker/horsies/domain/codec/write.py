@@ -19,6 +19,7 @@ from horsies.domain import tags
 from horsies.domain.codec.classes import address_of, why_not_storable
 from horsies.domain.codec.conversion import PlainTree
 from horsies.domain.codec.errors import CodecError, spell_path
+from horsies.domain.codec.sets import model_holds_sets, with_sorted_sets
 from horsies.domain.codec.text import clean_text, first_surrogate, replace_surrogates
 from horsies.domain.codes import BuiltInTaskCode
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
@@ -151,6 +152,8 @@ class _Writer:
         self.check_class(type(value))
         # round_trip leaves out computed fields, which a model that forbids extra fields would refuse when read back.
         data = value.model_dump(mode="json", round_trip=True)
+        if model_holds_sets(type(value)):
+            data = with_sorted_sets(value, data)
         with self.untagged():
             return {tags.PYDANTIC_MODEL: True, **address_of(type(value)), "data": self.tree(data)}
 

@@ -17,6 +17,7 @@ from horsies.operations.findings import (
 )
 from horsies.operations.formatting import counted, span
 from horsies.store.statements import statement
+from horsies.views.workers import FIRST_WORKER_WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,10 +98,14 @@ def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
 def _no_worker(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     queue = row["queue_name"]
     draining = sum(group.draining for group in cluster.serving(queue))
+    waited_s = (cluster.now - row["since"]).total_seconds()
+    is_starting = not cluster.had_workers and waited_s < FIRST_WORKER_WITHIN_S
     return _about_queue(
         QUEUE_WITHOUT_WORKER,
         row,
-        PredictedAction("nothing: waits for a worker", Severity.NEEDS_ACTION),
+        PredictedAction("nothing yet: the first worker may be starting", Severity.NOTE)
+        if is_starting
+        else PredictedAction("nothing: waits for a worker", Severity.NEEDS_ACTION),
         f"all of its {counted(draining, 'worker')} drain" if draining else "no living worker serves it",
         remedies("task", row["ids"], "cancel", "fail"),
         f"{counted(cluster.alive, 'worker')} alive; start one that serves {queue}, or resume one that drains.",

@@ -46,7 +46,7 @@ WORKERS: Final = Metric(
     "horsies_workers",
     "gauge",
     "Workers of the last hour: alive, draining, late (12 s without a sign of life), lost (30 s), died (its tasks were"
-    " recovered).",
+    " recovered), stopped.",
     ("state",),
 )
 PROCESSES: Final = Metric("horsies_cluster_processes", "gauge", "Child processes of the workers that live.")
@@ -121,8 +121,7 @@ def _depth(queue: QueueRow) -> Iterator[tuple[str, int]]:
 def _add_totals(page: Page, read: Exported) -> None:
     workers = read.status.workers
     for state in Liveness:
-        if state is not Liveness.STOPPED:
-            page.add(WORKERS, sum(worker.liveness is state for worker in workers), state.value)
+        page.add(WORKERS, sum(worker.liveness is state for worker in workers), state.value)
     page.add(PROCESSES, sum(one.snapshot.processes for one in workers if one.lives and one.snapshot is not None))
     for name, count in (
         ("completed", read.status.completed),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.app import Horsies
+    from horsies.run.claim_rules import ClaimRules
     from horsies.run.claimer import Claimer
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
@@ -47,6 +48,7 @@ class Probed(Protocol):
     """The worker, as far as it is shown here. Its parts are there as soon as it no longer starts."""
 
     app: Horsies
+    claim_rules: ClaimRules
     settings: WorkerSettings
     events: Events
     phase: Phase
@@ -70,7 +72,7 @@ class Probes:
 
     def __init__(self, worker: Probed) -> None:
         self._worker = worker
-        self._metrics = worker.events.metrics = of_worker.WorkerMetrics(worker.app.tasks)
+        self._metrics = worker.events.metrics = of_worker.WorkerMetrics(worker.claim_rules.tasks)
         self._schema_problem: str | None = None
         self._schema_seen = time.monotonic()  # the start itself requires a current one
         port = worker.settings.metrics_port or 0

@@ -50,7 +50,7 @@ UPSTREAM_TABLES: dict[str, Table] = {
         triggers=_names("horsies_task_notify_trigger horsies_task_status_notify_trigger horsies_task_return_trigger"),
         indexes=_names(
             "ix_horsies_tasks_ready ix_horsies_tasks_ready_by_name ix_horsies_tasks_ready_until"
-            " ix_horsies_tasks_in_flight ix_horsies_tasks_claimed_by uq_horsies_tasks_unique_key"
+            " ix_horsies_tasks_in_flight ix_horsies_tasks_claimed_by uq_horsies_tasks_key_and_name"
         ),
         needs=("SELECT", "INSERT", "UPDATE"),
     ),
@@ -128,6 +128,7 @@ OUR_TABLES: dict[str, Table] = {
     "horsies_progress": Table(
         _names("task_id started_at done total unit rate gap_s reported_at"), needs=("SELECT", "INSERT", "UPDATE")
     ),
+    "horsies_duplicate_sends": Table(_names("task_id backend sends last_at"), needs=("SELECT", "INSERT", "UPDATE")),
     "horsies_schedules": Table(
         _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")
     ),

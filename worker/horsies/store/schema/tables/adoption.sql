@@ -112,6 +112,9 @@ DROP INDEX IF EXISTS ix_horsies_tasks_queue_name, ix_horsies_tasks_status, ix_ho
 DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_tasks_node_id,
     idx_horsies_workflow_tasks_deps;
 
+-- Up to version 12 a key was unique among the tasks of all names, so the index that replaces it finds no two rows alike.
+DROP INDEX IF EXISTS uq_horsies_tasks_unique_key;
+
 -- Of our versions 7 to 10: the first is no longer used, the others have got other parameters or results.
 DROP FUNCTION IF EXISTS horsies_held_tasks(), horsies_claimable(text, text[], integer, text[]),
     horsies_ready_by_name(text, text[], integer), horsies_ready_until(text, text[], integer);

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS horsies_tasks (
     enqueue_sha             varchar(64)  NOT NULL DEFAULT 'legacy-pre-sha',
     created_at              timestamptz  NOT NULL DEFAULT now(),
     updated_at              timestamptz  NOT NULL DEFAULT now(),
-    -- At most one live task has a key; NULL for most tasks.
+    -- At most one live task of a name has a key; NULL for most tasks.
     unique_key              varchar(255),
     -- The task of which an operator made this copy, to run it again.
     rerun_of                varchar(36),
@@ -95,6 +95,19 @@ CREATE TABLE IF NOT EXISTS horsies_progress (
     gap_s       double precision,
     reported_at timestamptz      NOT NULL,
     PRIMARY KEY (task_id, started_at)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- How many sends found a live task with their name and unique key, and stored nothing. A row for each session of the
+-- server that counted, so that no send waits for another, not even for a caller's transaction that stays open. The row
+-- of the task is not locked either: a worker could not claim it meanwhile. Eight producers of one key send at 85 to 95 %
+-- of the speed without a count; at 21 to 37 % where all count in one row and each commit waits for the disk. No foreign
+-- key, and deleted with its task, as above.
+CREATE TABLE IF NOT EXISTS horsies_duplicate_sends (
+    task_id varchar(36) NOT NULL,
+    backend integer     NOT NULL,
+    sends   bigint      NOT NULL,
+    last_at timestamptz NOT NULL,
+    PRIMARY KEY (task_id, backend)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- fillfactor 80 leaves room on the page for the next version of a row: of lease renewals and finalizing marks 66 % are
@@ -159,9 +172,9 @@ CREATE INDEX IF NOT EXISTS ix_horsies_tasks_retrying
     ON horsies_tasks (next_retry_at) WHERE status = 'PENDING' AND next_retry_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_horsies_tasks_error_code
     ON horsies_tasks (error_code) WHERE error_code IS NOT NULL;
--- A key is free again as soon as its task is final.
-CREATE UNIQUE INDEX IF NOT EXISTS uq_horsies_tasks_unique_key
-    ON horsies_tasks (unique_key)
+-- A key is free again as soon as its task is final. The key comes first, because lists are filtered by it alone.
+CREATE UNIQUE INDEX IF NOT EXISTS uq_horsies_tasks_key_and_name
+    ON horsies_tasks (unique_key, task_name)
     WHERE unique_key IS NOT NULL AND status IN ('PENDING', 'CLAIMED', 'RUNNING');
 -- Lists of tasks, newest first, page by page. Not by id, which is random in upstream's rows. No update changes either
 -- column, and new rows are appended at its end. It costs a send 50 to 130 bytes of WAL (1 240 to 1 350 without, in

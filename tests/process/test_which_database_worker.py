@@ -1,0 +1,115 @@
+"""A worker, its children and a command on another database than the one that the application is configured for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import test_worker
+from cli_steps import horsies
+from forked_commands import Command, run_command
+from test_worker import HERE, PATIENCE_S, Table, Worker
+
+APP = "two_databases_app:app"
+OWN = "postgresql://shop:hunter2@127.0.0.1:1/own"  # nothing answers there
+start, table = test_worker.start, test_worker.table  # the fixtures
+
+
+async def test_what_a_task_sends_goes_to_the_database_of_its_worker(
+    start: Callable[..., Worker], table: Table, database: str
+) -> None:
+    worker = start("--database-url", database, app=APP, OWN_URL=OWN, HORSIES_DATABASE_URL="")
+    row = await table.done(await table.send("pass_on", 7))
+    sent = await table.done(json.loads(row["result"])["ok"])
+    assert (sent["task_name"], sent["status"], json.loads(sent["args"])) == ("receive", "COMPLETED", [7])
+    told = worker.wait_for("one of two databases", level="WARNING")
+    assert "given by --database-url" in told["used"]
+    assert told["not_used"].startswith("postgresql://shop:***@127.0.0.1:1/own (the application two_databases_app:app")
+
+
+async def test_a_scheduler_takes_the_environment_before_the_application(table: Table, database: str) -> None:
+    process = Command(
+        ["scheduler", APP],
+        env={**os.environ, "OWN_URL": OWN, "HORSIES_DATABASE_URL": database},
+        cwd=HERE,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        banner = [process.stdout.readline() for _ in range(5)]
+        assert any("chosen     from the environment variable HORSIES_DATABASE_URL" in line for line in banner)
+        assert any("not used   postgresql://shop:***@127.0.0.1:1/own" in line for line in banner)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The directory of the user's files, and the application on the path; no database is configured elsewhere."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for variable in ("HORSIES_DATABASE_URL", "DATABASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.syspath_prepend(str(HERE))
+    return tmp_path
+
+
+async def test_every_command_takes_the_database_of_the_application_that_is_named(
+    files: Path, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    path = files / "one_app.py"
+    path.write_text(
+        "from horsies import AppConfig, Horsies, PostgresConfig\n"
+        "print('imported')\n"
+        f"app = Horsies(AppConfig(broker=PostgresConfig(database_url={database!r})))\n"
+    )
+    locator = f"{path}:app"
+    for words in (
+        ["tasks", "ls"],
+        ["workflows", "ls"],
+        ["workers", "ls"],
+        ["queues", "ls"],
+        ["schedules", "ls"],
+        ["recovery", "ls"],
+        ["audit", "ls"],
+        ["status"],
+        ["db", "status"],
+        ["doctor"],
+        ["db", "prune", "--dry-run"],
+        ["tasks", "requeue", "no-such-id", "--dry-run"],
+    ):
+        answer = await horsies(*words, "--json", "--module", locator)
+        assert isinstance(answer.json, dict), words  # what the module prints is not part of it
+        if words[1:2] == ["requeue"]:
+            assert answer.json["command"] == f"horsies tasks requeue --module {locator} no-such-id"
+    status = (await horsies("db", "status", "--json", "--module", locator)).json
+    assert status["reason"] == f"the application {locator} is configured so"
+    monkeypatch.setenv("HORSIES_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/elsewhere")
+    answer = await horsies("tasks", "ls", "-m", locator)
+    assert answer.code == 1
+    assert "note: this is about postgresql://u:***@127.0.0.1:1/elsewhere" in answer.err
+    assert "not about postgresql://" in answer.err
+    assert "hunter2" not in answer.words
+
+
+async def test_the_guard_of_a_context_holds_for_an_application_on_the_same_database(
+    files: Path, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    monkeypatch.setenv("OWN_URL", database)
+    (files / "horsies").mkdir()
+    config = files / "horsies" / "config.toml"
+    config.write_text(f'[contexts.prod]\nurl = "{database}"\nproduction = true\n')
+    answer = await horsies("db", "init", "-m", APP, answer="no\n")
+    assert (answer.code, "nothing was changed: that is not the name" in answer.words) == (1, True)
+    config.write_text(f'[contexts.prod]\nurl = "{database}"\nread_only = true\n')
+    assert "context 'prod' is read-only" in (await horsies("tasks", "cancel", "7f3a", "-m", APP)).words
+    refused = run_command(["worker", APP, "--context", "prod"], cwd=HERE, text=True)
+    assert "context 'prod' is read-only, and a worker or a scheduler writes" in refused.stderr

@@ -1,0 +1,115 @@
+"""A task that waits for another one inside of its run is told of, with how many children wait like this."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+
+ENDED = 'UPDATE horsies_tasks SET status = \'COMPLETED\', result = \'{"__task_result__":true,"ok":1,"err":null}\''
+
+
+@pytest.fixture
+def app(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Horsies]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
+    yield made
+    made.get_broker().close()
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "horsies"]
+
+
+def test_a_sync_task_that_waits_is_told_once_with_its_siblings(
+    app: Horsies, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sibling = tmp_path / f"horsies-waits-{os.getuid()}-{os.getppid()}" / str(os.getppid())
+
+    def part() -> TaskResult[int, TaskError]:
+        return TaskResult(ok=1)
+
+    def report() -> TaskResult[str, TaskError]:
+        sibling.parent.mkdir(exist_ok=True)
+        sibling.touch()
+        sibling.with_name("999999999").touch()  # of a child that was killed
+        waited = parts.send().unwrap().get(30)
+        assert waited.err is not None
+        return TaskResult(ok=str(waited.err.error_code))
+
+    parts, reports = app.task("part", part), app.task("siblings.report", report)
+    with caplog.at_level(logging.WARNING, "horsies"):
+        for _ in range(2):
+            assert reports.run([], {}).ok == "WAIT_TIMEOUT"
+    (warning,) = told(caplog)
+    assert warning.startswith("task 'siblings.report' waits for a result inside of its run, with a blocking get(): ")
+    assert "2 children of its worker wait like this now" in warning
+    assert "make both nodes of a workflow" in warning
+    assert {file.name for file in sibling.parent.iterdir()} == {sibling.name, "999999999"}
+
+
+async def test_a_result_that_is_there_and_a_wait_outside_of_tasks_are_no_reason_to_warn(
+    app: Horsies, connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    def part() -> TaskResult[int, TaskError]:
+        return TaskResult(ok=1)
+
+    parts = app.task("part", part)
+    sent = parts.send().unwrap()
+
+    def report() -> TaskResult[int, TaskError]:
+        return TaskResult(ok=sent.get(1_000).unwrap())
+
+    with caplog.at_level(logging.WARNING, "horsies"):
+        assert (await asyncio.to_thread(sent.get, 20)).err is not None
+        await connection.execute(ENDED)
+        assert (await asyncio.to_thread(app.task("ready.report", report).run, [], {})).ok == 1
+    assert told(caplog) == []
+
+
+async def test_an_async_task_is_told_if_it_blocks_its_loop(app: Horsies, caplog: pytest.LogCaptureFixture) -> None:
+    def part() -> TaskResult[int, TaskError]:
+        return TaskResult(ok=1)
+
+    async def polite() -> TaskResult[None, TaskError]:
+        sent = parts.send().unwrap()
+        await sent.get_async(20)
+        await asyncio.to_thread(sent.get, 20)
+        return TaskResult(ok=None)
+
+    async def rude() -> TaskResult[None, TaskError]:
+        parts.send().unwrap().get(20)
+        return TaskResult(ok=None)
+
+    parts = app.task("part", part)
+    with caplog.at_level(logging.WARNING, "horsies"):
+        await app.task("polite", polite).run_async([], {})
+        assert told(caplog) == []
+        await app.task("rude", rude).run_async([], {})
+    (warning,) = told(caplog)
+    assert warning.startswith("task 'rude' waits for a result inside of its run, with a blocking get(): until it comes")
+    assert warning.endswith("use await get_async()")
+
+
+def test_a_wait_for_a_workflow_is_told_as_well(app: Horsies, caplog: pytest.LogCaptureFixture) -> None:
+    def part() -> TaskResult[int, TaskError]:
+        return TaskResult(ok=1)
+
+    def report() -> TaskResult[None, TaskError]:
+        spec = app.workflow("flow", [parts.node()()], definition_key="flow")
+        spec.start().unwrap().get(30)
+        return TaskResult(ok=None)
+
+    parts, reports = app.task("part", part), app.task("workflow.report", report)
+    with caplog.at_level(logging.WARNING, "horsies"):
+        assert reports.run([], {}).err is None
+    (warning,) = told(caplog)
+    assert "1 child of its worker waits like this now" in warning

@@ -1,0 +1,135 @@
+"""`horsies worker --reload`: new children when the project's files change; the worker itself goes on.
+
+The children import the application; the worker learns from them which tasks there are. So nothing is imported twice in
+one process, which many modules do not survive, and a file that cannot be imported fails in a child that nothing needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import linecache
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.masking import mask
+from horsies.run.contract import ChildFailed
+from horsies.run.log_format import Seconds
+from horsies.run.metrics.probes import Phase
+from horsies.run.watcher import Watcher, project_roots
+from horsies.workflow.definition import find_definition, known_definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies.run.child import Child
+    from horsies.run.worker import Worker
+
+GRACE_S: Final = 2.0
+"""How long running tasks may go on; then they are interrupted as by a stop."""
+_LEAST_INTERVAL_S: Final = 0.4
+_SHARE: Final = 150
+"""A look is followed by a pause of so many times the processor time that it took: below 0.7 % of a core."""
+_SETTLED_S: Final = 0.1
+_MOST_NAMED: Final = 3
+
+
+class Reloader:
+    """Begins when it is made, before the first child imports anything: no change after that is missed."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._events = worker.events
+        modules = {task.__module__ for task in worker.app.tasks.values()}
+        self._watcher = Watcher(project_roots(modules))
+        self._definitions = _definitions()
+        self._task = asyncio.create_task(self._run(), name="horsies reload")
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        interval_s = _LEAST_INTERVAL_S
+        self._events.note("watching", directories=", ".join(map(str, self._watcher.roots)) or "none")
+        changed: set[Path] = set()
+        while True:
+            await asyncio.sleep(interval_s)
+            found, spent_s = await asyncio.to_thread(self._look)
+            interval_s = max(_LEAST_INTERVAL_S, _SHARE * spent_s)
+            changed |= {*found}
+            if changed and self._worker.phase is Phase.RUNNING:
+                await self._reload(await self._settled(changed))
+                changed = set()
+
+    def _look(self) -> tuple[list[Path], float]:
+        begin = time.thread_time()
+        return self._watcher.changed(), time.thread_time() - begin
+
+    async def _settled(self, changed: set[Path]) -> list[Path]:
+        """An editor writes a file in steps, and a checkout many files: wait until nothing changes any more."""
+        more = list(changed)
+        while more:
+            await asyncio.sleep(_SETTLED_S)
+            more = await asyncio.to_thread(self._watcher.changed)
+            changed |= {*more}
+        return sorted(changed)
+
+    async def _reload(self, changed: Sequence[Path]) -> None:
+        begin = time.monotonic()
+        names = [path.name for path in changed[:_MOST_NAMED]]
+        files = ", ".join(names) + (f" and {len(changed) - len(names)} more" if len(changed) > len(names) else "")
+        _forget_bytecode(changed)
+        try:
+            await self._worker.slots.renew(GRACE_S, self._learn)
+        except ChildFailed as error:
+            self._events.not_reloaded(files, error.message, "\n".join(error.notes))
+        except Exception as error:  # noqa: BLE001 - the next change is to be noticed, whatever went wrong with this one
+            self._events.not_reloaded(files, mask(f"{type(error).__name__}: {error}"), "")
+        else:
+            self._events.note(f"reloaded {files} in {Seconds(time.monotonic() - begin)}")
+
+    async def _learn(self, child: Child) -> None:
+        """The children of before take nothing more: from now on what the new one knows is claimed."""
+        worker, rules = self._worker, self._worker.claim_rules
+        before = set(rules.tasks)
+        async with worker.claimer.claiming:
+            rules.learn(child.facts)
+        await worker.give_back()
+        worker.snapshots.learn(child.facts)
+        new, gone = sorted(child.facts.keys() - before), sorted(before - child.facts.keys())
+        if new or gone:
+            self._events.note("tasks", new=", ".join(new) or None, removed=", ".join(gone) or None)
+        if any(old.config_text != child.config_text for old in worker.slots.children):
+            self._events.warn("AppConfig has changed", reason="this worker keeps the one of its start: restart it")
+        self._tell_what_stays(child)
+
+    def _tell_what_stays(self, child: Child) -> None:
+        """The worker itself builds sub-workflows, by the definitions that it imported at its start."""
+        now = _definitions()
+        changed = [key for key in child.definitions if key not in now or self._definitions.get(key) != now[key]]
+        if changed:
+            reason = "this worker knows the definitions of sub-workflows that were there at its start: restart it"
+            self._events.warn("definition has changed", of=", ".join(changed), reason=reason)
+        self._definitions = now
+
+
+def _definitions() -> dict[str, str]:
+    """The source of each workflow definition as its file is now."""
+    linecache.checkcache()
+    sources: dict[str, str] = {}
+    for key in known_definitions():
+        definition = find_definition(key)
+        with suppress(OSError, TypeError):  # it is not in its file any more
+            sources[key] = "" if definition is None else inspect.getsource(definition)
+    return sources
+
+
+def _forget_bytecode(changed: Sequence[Path]) -> None:
+    """Python takes bytecode for fresh if size and whole second of its source are the same: two quick edits may be."""
+    for path in changed:
+        with suppress(OSError):
+            Path(importlib.util.cache_from_source(str(path))).unlink()

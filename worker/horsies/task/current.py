@@ -1,0 +1,170 @@
+"""`current_task()`: the task whose code is running, and which run of a task that is in this process."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, MutableMapping
+
+    from horsies.workflow.context import WorkflowMeta
+
+DefaultT = TypeVar("DefaultT")
+Report: TypeAlias = "Callable[[Any, Any, Any], None]"
+
+LOGGER: Final = logging.getLogger("horsies.task")
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTask:
+    """The run of a task: what its row said when it was claimed."""
+
+    id: str
+    name: str
+    attempt: int
+    """1 for the first run."""
+    queue: str
+    sent_at: datetime | None
+    """None if the row does not say it, as one that was inserted by hand."""
+    deadline: datetime | None
+    """`good_until` of the send."""
+    workflow: WorkflowMeta | None
+    """Its workflow and its node there, if it is a node."""
+
+    @property
+    def logger(self) -> TaskLogger:
+        """The logger `horsies.task`; its records have the fields `task`, `id`, `queue`, `attempt`, and of a node also
+        `workflow` and `node`."""
+        return TaskLogger(LOGGER, self.log_fields())
+
+    def log_fields(self) -> dict[str, object]:
+        """For the `extra` of a record."""
+        fields: dict[str, object] = {"task": self.name, "id": self.id, "queue": self.queue, "attempt": self.attempt}
+        if self.workflow is not None:
+            fields |= {"workflow": self.workflow.workflow_id, "node": self.workflow.task_index}
+        return fields
+
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+
+class TaskLogger(_Adapter):
+    """Adds the task's fields to the `extra` of a call; LoggerAdapter itself would replace that up to Python 3.12."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+
+
+class Run(Protocol):
+    """A run of a task in this process. `report` is None until the task reports its progress for the first time."""
+
+    report: Report | None
+    tracked: bool
+    """A `track` is counting."""
+
+    def open_report(self) -> Report:
+        """Set `report`."""
+        ...
+
+    def describe(self) -> CurrentTask | None:
+        """None after its end."""
+        ...
+
+
+_here: ContextVar[Run | None] = ContextVar("horsies_run", default=None)
+_running: set[Run] = set()
+
+
+@overload
+def current_task() -> CurrentTask: ...
+@overload
+def current_task(default: DefaultT, /) -> CurrentTask | DefaultT: ...
+def current_task(*default: Any) -> Any:
+    """The task whose code is running: its id, name, attempt, queue, times, place in a workflow, and a logger.
+
+    Outside of a task it raises RuntimeError with the reason, or returns the default if one is given:
+    `current_task(None)`.
+
+    Also in threads and coroutines that the task has started. If several tasks run in one process, as `async def` ones
+    do, a thread must have the context of its task, as `asyncio.to_thread` gives it.
+    """
+    run = run_here()
+    task = None if run is None else run.describe()
+    if task is not None:
+        return task
+    if default:
+        return default[0]
+    if run is not None:
+        reason = "the task that has started this code has ended"
+    elif _running:
+        reason = f"{len(_running)} tasks run in this process, and this thread has the context of none of them; "
+        reason += "asyncio.to_thread and contextvars.copy_context().run give it"
+    else:
+        reason = "no task runs in this process"
+    raise RuntimeError(f"current_task() was called outside of a task: {reason}; current_task(None) returns None there")
+
+
+def run_here() -> Run | None:
+    """The run of this context; in a thread without the context of a task, the only run of this process."""
+    return _here.get() or _only_run()
+
+
+def begin_run(run: Run) -> None:
+    """User code of this run is about to be called, in this context."""
+    _here.set(run)
+    _running.add(run)
+
+
+def end_run(run: Run) -> None:
+    """Its user code has ended. What it has left running reports nothing any more."""
+    _running.discard(run)
+    run.report = ignore_report
+
+
+@contextmanager
+def running(run: Run) -> Iterator[None]:
+    """Inside this block its user code runs; afterwards the context is as it was before."""
+    before = _here.get()
+    begin_run(run)
+    try:
+        yield
+    finally:
+        end_run(run)
+        _here.set(before)
+
+
+def forget_runs() -> None:
+    """This process was forked from one with runs, which are not its own."""
+    for run in _running:
+        run.report = ignore_report
+    _running.clear()
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """None also for a time that Python cannot express: PostgreSQL knows infinity, and years before the first."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def ignore_report(_done: Any, _total: Any, _unit: Any) -> None:
+    """The `report` of a run that nobody watches."""
+
+
+def _only_run() -> Run | None:
+    if len(_running) != 1:
+        return None
+    try:
+        (run,) = _running
+    except (ValueError, RuntimeError):  # another one has begun, or this one has ended, at this moment
+        return None
+    return run

@@ -1,0 +1,136 @@
+"""The workflows of an `inline()` block: the engine's own advance, on rows in memory."""
+
+from __future__ import annotations
+
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from horsies.lifecycle.advancing import advance, nodes_started
+from horsies.lifecycle.children import ready_children
+from horsies.lifecycle.references import resolved
+from horsies.run.subworkflow_builder import build_child
+from horsies.store.workflow_reading import read_nodes, read_workflow_outcomes
+from horsies.testing.here import loop_runs_here
+from horsies.testing.memory import advancing as _advancing, workflows as _workflows  # noqa: F401 - the answers
+from horsies.testing.memory.connection import MemoryConnection, run_now
+from horsies.workflow.children import BuildFailed, child_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from horsies.app import Horsies
+    from horsies.domain.infos import WorkflowTaskInfo
+    from horsies.domain.plan import WorkflowPlan
+    from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+    from horsies.domain.task_result import TaskError, TaskResult
+    from horsies.lifecycle.children import ReadyChild
+    from horsies.store.workflow_reading import WorkflowOutcome
+    from horsies.testing.memory.rows import Rows, Workflow
+
+T = TypeVar("T")
+
+_CHILDREN = 100
+
+
+class InlineWorkflow:
+    """One workflow that was started inside `inline()`, for asserts. It changes as its tasks run."""
+
+    def __init__(self, row: Workflow, connection: MemoryConnection) -> None:
+        self._row = row
+        self._connection = connection
+
+    @property
+    def workflow_id(self) -> str:
+        return self._row.id
+
+    @property
+    def name(self) -> str:
+        return self._row.name
+
+    @property
+    def definition_key(self) -> str | None:
+        return self._row.definition_key
+
+    @property
+    def parent_id(self) -> str | None:
+        """The workflow whose node has started it, if it is a sub-workflow."""
+        return self._row.parent_workflow_id
+
+    @property
+    def status(self) -> WorkflowStatus:
+        return self._row.status
+
+    @property
+    def statuses(self) -> dict[str, WorkflowTaskStatus]:
+        """The state of each node by its node_id: `{"charge": "COMPLETED", "ship": "SKIPPED"}`."""
+        return {node.node_id: node.status for node in self._row.nodes.values()}
+
+    @property
+    def nodes(self) -> list[WorkflowTaskInfo]:
+        return run_now(read_nodes(self._connection, self.workflow_id)) or []
+
+    @property
+    def result(self) -> TaskResult[Any, TaskError] | None:
+        """None before its end."""
+        outcome = run_now(read_workflow_outcomes(self._connection, [self.workflow_id]))[self.workflow_id]
+        return outcome.result() if self.status.is_terminal else None
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name!r} {self.status}: {', '.join(f'{n} {s}' for n, s in self.statuses.items())}>"
+
+
+class InlineWorkflows:
+    """Takes the workflows on after each task, as a worker does with its advance."""
+
+    def __init__(self, app: Horsies, rows: Rows, *, raises: bool) -> None:
+        self.connection = MemoryConnection(rows)
+        self._app = app
+        self._rows = rows
+        self._raises = raises
+
+    def all(self) -> list[InlineWorkflow]:
+        return [InlineWorkflow(row, self.connection) for row in self._rows.workflows.values()]
+
+    def outcome(self, workflow_id: str) -> WorkflowOutcome | None:
+        return self._use(partial(read_workflow_outcomes, workflow_ids=[workflow_id])).get(workflow_id)
+
+    def is_held(self, task_id: str) -> bool:
+        return self._rows.is_held(task_id)
+
+    def arguments(self, kwargs_json: str | None) -> str | None:
+        """With the results that are too large to be copied from node to node."""
+        return self._use(partial(resolved, kwargs=kwargs_json))
+
+    def task_started(self, task_id: str) -> None:
+        if self._rows.node_of(task_id) is not None:
+            self._use(partial(nodes_started, task_ids=[task_id]))
+
+    def task_ended(self, task_id: str) -> None:
+        if self._rows.node_of(task_id) is not None:
+            self._use(partial(advance, task_ids=[task_id]))
+
+    def build_children(self) -> bool:
+        """Start the child workflows that nodes wait for; returns whether there were any."""
+        if not self._rows.workflows:
+            return False
+        waiting = self._use(partial(ready_children, workflow_ids=None, limit=_CHILDREN))
+        for workflow_id, index in waiting:
+            refused = run_now(build_child(self._app, self.connection.turn, workflow_id, index, make_plan=_plan_here))
+            if self._raises and isinstance(refused, BuildFailed) and refused.__cause__ is not None:
+                raise refused.__cause__
+        return bool(waiting)
+
+    def _use(self, act: Callable[[MemoryConnection], Awaitable[T]]) -> T:
+        with self._rows.lock:
+            return run_now(act(self.connection))
+
+
+async def _plan_here(app: Horsies, child: ReadyChild) -> WorkflowPlan:
+    """In the thread of the test, unless it runs an event loop: a worker's `build_with` has none."""
+    build = partial(child_plan, app, child.definition_key, child.kwargs_json)
+    if not loop_runs_here():
+        return build()
+    with ThreadPoolExecutor(1, thread_name_prefix="horsies inline") as thread:
+        return thread.submit(contextvars.copy_context().run, build).result()

@@ -1,0 +1,1 @@
+"""Workflows without a database: the engine's own code runs on rows in memory, which answer its statements."""

@@ -1,0 +1,197 @@
+"""The rows of workflows and nodes of one `inline()` block, and the tasks of its queue."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.lifecycle.workflow_rows import TERMINAL_NODES, NodeRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+    from threading import RLock
+
+    from horsies.store.enqueue import EnqueueRequest
+    from horsies.testing.inline_task import InlineTask
+
+LIVE_WORKFLOWS = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED})
+LIVE_TASKS = frozenset({TaskStatus.PENDING, TaskStatus.CLAIMED, TaskStatus.RUNNING})
+
+
+class Record(tuple[Any, ...]):
+    """A row of an answer, read by place or by name as asyncpg's."""
+
+    _names: tuple[str, ...]
+
+    def __new__(cls, **columns: Any) -> Record:
+        made = super().__new__(cls, columns.values())
+        made._names = tuple(columns)
+        return made
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self._names.index(key) if isinstance(key, str) else key)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        return zip(self._names, self, strict=True)
+
+
+@dataclass(slots=True, eq=False)
+class Workflow:
+    """A row of horsies_workflows, and its nodes by their indexes."""
+
+    id: str
+    name: str
+    on_error: str
+    output_task_index: int | None
+    success_policy: str | None
+    definition_key: str | None
+    parent_workflow_id: str | None
+    parent_task_index: int | None
+    depth: int
+    root: str
+    updated_at: datetime
+    status: WorkflowStatus = WorkflowStatus.RUNNING
+    result: str | None = None
+    error: str | None = None
+    completed_at: datetime | None = None
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A row of horsies_workflow_tasks."""
+
+    id: str
+    workflow: Workflow
+    task_index: int
+    node_id: str
+    task_name: str
+    task_kwargs: str
+    queue_name: str
+    priority: int
+    dependencies: tuple[int, ...]
+    args_from: str | None
+    workflow_ctx_from: tuple[str, ...] | None
+    allow_failed_deps: bool
+    join_type: str
+    min_success: int | None
+    task_options: str | None
+    sub_definition_key: str | None
+    status: WorkflowTaskStatus
+    task_id: str | None = None
+    sub_workflow_id: str | None = None
+    result: str | None = None
+    sub_workflow_summary: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in TERMINAL_NODES
+
+
+class Rows:
+    """All rows, with their changes since the begin of the transaction, by which these can be undone."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, InlineTask],
+        add_task: Callable[[EnqueueRequest], InlineTask],
+        now: Callable[[], datetime],
+        lock: RLock,
+    ) -> None:
+        """`lock` is held during each use: tests send from several threads."""
+        self.lock = lock
+        self.tasks = tasks
+        self.add_task = add_task
+        self.now = now
+        self.workflows: dict[str, Workflow] = {}
+        self._by_task: dict[str, Node] = {}
+        self.changes: list[Callable[[], object]] = []
+
+    def write(self, row: Workflow | Node, **columns: Any) -> None:
+        before = {name: getattr(row, name) for name in columns}
+        self.changes.append(lambda: _set(row, before))
+        _set(row, columns)
+
+    def add(self, workflow: Workflow) -> None:
+        self.workflows[workflow.id] = workflow
+        self.changes.append(lambda: self.workflows.pop(workflow.id))
+
+    def link(self, node: Node, task_id: str) -> None:
+        self._by_task[task_id] = node
+        self.write(node, status=WorkflowTaskStatus.ENQUEUED, task_id=task_id)
+
+    def undo(self, down_to: int) -> None:
+        while len(self.changes) > down_to:
+            self.changes.pop()()
+
+    def those(self, workflow_ids: Iterable[str]) -> list[Workflow]:
+        return [self.workflows[each] for each in dict.fromkeys(workflow_ids) if each in self.workflows]
+
+    def nodes(self, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Node | None]:
+        """In the order of the question; None where there is no such node."""
+        asked = zip(workflow_ids, indexes, strict=True)
+        return [
+            None if (found := self.workflows.get(workflow_id)) is None else found.nodes.get(index)
+            for workflow_id, index in asked
+        ]
+
+    def node_of(self, task_id: str) -> Node | None:
+        """The node whose present task it is."""
+        node = self._by_task.get(task_id)
+        return node if node is not None and node.task_id == task_id else None
+
+    def is_held(self, task_id: str) -> bool:
+        """Whether its workflow does not run: paused, or ended without it."""
+        node = self._by_task.get(task_id)
+        return node is not None and node.workflow.status is not WorkflowStatus.RUNNING
+
+    def children(self, workflow_id: str) -> list[Workflow]:
+        return [each for each in self.workflows.values() if each.parent_workflow_id == workflow_id]
+
+    def below(self, workflow_id: str) -> list[Workflow]:
+        """This workflow and all that its nodes have started, on all levels."""
+        found = self.those([workflow_id])
+        for workflow in found:  # it grows
+            found += self.children(workflow.id)
+        return found
+
+    def node_row(self, node: Node) -> NodeRow:
+        """With the states of its task and child, as the engine reads it for decisions."""
+        task = self.tasks.get(node.task_id or "")
+        child = self.workflows.get(node.sub_workflow_id or "")
+        return NodeRow(
+            workflow_id=node.workflow.id,
+            index=node.task_index,
+            node_id=node.node_id,
+            task_name=node.task_name,
+            status=node.status,
+            dependencies=node.dependencies,
+            context_from=node.workflow_ctx_from or (),
+            allow_failed_deps=node.allow_failed_deps,
+            join=node.join_type,
+            min_success=node.min_success,
+            is_subworkflow=node.sub_definition_key is not None,
+            task_id=node.task_id,
+            sub_workflow_id=node.sub_workflow_id,
+            completed_at=node.completed_at,
+            task_status=None if task is None else task.status,
+            task_started_at=None if task is None else task.started_at,
+            task_ended_at=None if task is None else task.ended_at,
+            task_has_result=task is not None and task.stored is not None,
+            child_status=None if child is None else child.status,
+        )
+
+
+def array(text: str) -> tuple[str, ...]:
+    """The items of an array in PostgreSQL's text form, as `create_workflow` writes it: each of them quoted."""
+    return tuple(json.loads(f"[{text[1:-1]}]", strict=False))
+
+
+def _set(row: Workflow | Node, columns: Mapping[str, Any]) -> None:
+    for name, value in columns.items():
+        setattr(row, name, value)
