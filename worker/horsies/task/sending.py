@@ -90,6 +90,10 @@ class Sender:
     ) -> TaskSendResult[TaskHandle[Any]]:
         return answer(await self.attempt_async(args, kwargs, options), self._app.config)
 
+    def handle(self, task_id: str) -> TaskHandle[Any]:
+        """Its result has a value of the declared type; a TaskHandle that only knows the broker gives plain JSON."""
+        return TaskHandle(task_id, self._app.get_broker(), self.promise.from_stored)
+
     def attempt(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
