@@ -103,7 +103,7 @@ async def test_first_rows_come_within_800_ms_of_exec(quiet: dict[str, str]) -> N
     """The machine may be busy: the first of up to six starts that is quick enough counts."""
     taken: list[float] = []
     while len(taken) < 6 and min(taken, default=1.0) >= 0.8:
-        with PtyConsole(quiet) as console:
+        with PtyConsole(quiet, installed=True) as console:
             taken.append(await asyncio.to_thread(console.until, "shop.task_"))
     told("first rows after exec", f"{min(taken) * 1000:.0f} ms", "< 800 ms")
     assert min(taken) < 0.8
