@@ -34,6 +34,7 @@ from typing import Any, AnyStr, NamedTuple, NoReturn
 import setproctitle
 
 HORSIES = Path(sys.executable).with_name("horsies")
+_HERE = str(Path(__file__).parent)
 _LARGEST = 1_000_000
 _TAKEN_OVER = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 _CALL = inspect.signature(subprocess.Popen._execute_child)
@@ -135,9 +136,14 @@ class _Server:
     def __init__(self, package: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._one_at_a_time = threading.Lock()
+        # -m: children are started so, and the dump of a child ends with the frame that -m has.
         with theirs:
-            arguments = [sys.executable, "-P", __file__, str(theirs.fileno()), package]
-            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", Path(__file__).stem, str(theirs.fileno()), package],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH"))))},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
         atexit.register(self._end)
 
     def ask(self, question: _Request | int, streams: Sequence[int] = ()) -> int:
@@ -185,16 +191,27 @@ def _become(request: _Request, streams: Sequence[int]) -> None:
         os.setsid()
     if request.terminal:
         take_terminal()
-    os.chdir(request.directory)
+    sys.path.insert(0, str(HORSIES.parent))
+    _take([str(HORSIES), *request.words], request.environ, request.directory)
+
+
+def _take(words: Sequence[str], environ: Mapping[str, str], directory: str) -> None:
+    """What a program gets from the one that starts it."""
+    os.chdir(directory)
     os.environ.clear()
-    os.environ.update(request.environ)
+    os.environ.update(environ)
     time.tzset()
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-    sys.argv = [str(HORSIES), *request.words]
-    sys.path.insert(0, str(HORSIES.parent))
+    sys.argv = list(words)
     sys.stdin = sys.__stdin__ = _stream(sys.stdin, 0)
     sys.stdout = sys.__stdout__ = _stream(sys.stdout, 1)
     sys.stderr = sys.__stderr__ = _stream(sys.stderr, 2)
+
+
+def _take_as_child(words: Sequence[str], environ: Mapping[str, str], directory: str) -> None:
+    """`python -m module` and `python file.py`: the first argument is the place of the module."""
+    numbers = [word for word in words if word.isdigit()]
+    _take([words[-len(numbers) - 1], *numbers], environ, directory)
 
 
 def _stream(like: Any, number: int) -> io.TextIOWrapper:
@@ -224,11 +241,15 @@ def _main() -> NoReturn:
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of ctrl+c in a test run only the tests take notice
     _import_all(sys.argv[2])
+    children = import_module("forked_children")
+    sys.path.remove(_HERE)
     setproctitle.getproctitle()  # finds the place of the title by the environment that the program was started with
     gc.freeze()
     request, streams = _serve(channel)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _become(request, streams)
+    if request.words[:1] == ["worker"]:
+        children.fork_children(_take_as_child)
     sys.exit(import_module("horsies.cli.main").main())
 
 
