@@ -108,7 +108,9 @@ def _locks() -> tuple[int, int]:
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    return item.get_closest_marker("alone") is not None
+    """With `on_one_server` only if the processes of this run share a server; by default each has one of its own."""
+    marker = item.get_closest_marker("alone")
+    return marker is not None and (SERVER_VARIABLE in os.environ or not marker.kwargs.get("on_one_server"))
 
 
 @pytest.fixture
