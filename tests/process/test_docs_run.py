@@ -34,8 +34,10 @@ RUN = """
 import io, json, sys
 from contextlib import redirect_stdout
 
+import django
 from django.conf import settings
 settings.configure(DATABASES={"default": json.loads(sys.argv[1])}, USE_TZ=True)
+django.setup()
 for block in json.load(sys.stdin):
     out = io.StringIO()
     with redirect_stdout(out):
