@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import time
@@ -44,7 +45,7 @@ class Watched:
         self._count = 0
 
     async def start(self, locator: str = "child_app:app", **options: Any) -> Watched:
-        settings = {"async_concurrency": 8, "max_tasks": None, "log_level": "WARNING", "terms": TERMS, **options}
+        settings = {"async_concurrency": 8, "max_tasks": None, "log_level": logging.WARNING, "terms": TERMS, **options}
         spec = ChildSpec(locator=locator, index=1, title=IDLE_TITLE, **settings)
         self.guard = Guard(spec.terms, lambda _guard, _returncode: None)
         try:

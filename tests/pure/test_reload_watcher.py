@@ -43,6 +43,18 @@ def test_a_directory_that_vanishes_is_no_error(tmp_path: Path) -> None:
     assert watcher.changed() == []
 
 
+def test_an_editors_link_that_leads_nowhere_hides_no_file(tmp_path: Path) -> None:
+    """Emacs marks an unsaved file by such a link beside it."""
+    files = [write(tmp_path / f"{number}.py") for number in range(50)]
+    watcher = Watcher([tmp_path])
+    for name in (".#7.py", "moved.py"):
+        (tmp_path / name).symlink_to("me@here.4711:1700000000")
+    assert watcher.changed() == []
+    for file in files:
+        write(file, "x = 22\n")
+    assert watcher.changed() == sorted(files)
+
+
 def test_the_roots_are_where_the_projects_modules_are_imported_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,32 +57,43 @@ class AsyncRunner:
         self._frames = FrameReader()
         self._active: dict[int, tuple[Run, asyncio.Task[None] | None]] = {}
         self._waiting: deque[Message] = deque()
-        self._no_more = False
+        self._no_more = self._joining = False
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="horsies async tasks", daemon=True)
 
     def start(self) -> int:
-        """Run tasks until the parent closes the socket and the last task has ended. Returns the id of their thread."""
+        """Run tasks until join(). Returns the id of their thread."""
         self._thread.start()
         return self._thread.native_id or 0
 
     def join(self) -> None:
+        """Wait until the parent has closed the socket and the last task has ended."""
+        self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
 
     def wait_for(self, work: Awaitable[object], context: contextvars.Context) -> None:
-        """Run this in the loop and in that context. Called from the main thread, also after join()."""
+        """Run this in the loop and in that context. Called from the main thread, also after join().
+
+        An exception that a signal handler raises meanwhile, as a stop does, cancels it.
+        """
         if not self._thread.is_alive():
             self._loop.run_until_complete(self._loop.create_task(_awaited(work), context=context))
             return
         done: Future[None] = Future()
+        tasks: list[asyncio.Task[None]] = []
 
         def start() -> None:
             task = self._loop.create_task(_awaited(work), context=context)
             task.add_done_callback(lambda task: _pass_on(task, done))
+            tasks.append(task)
 
         self._loop.call_soon_threadsafe(start)
-        done.result()
+        try:
+            done.result()
+        except BaseException:
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            raise
 
     def has_left(self) -> bool:
         """Whether ended user code has left asyncio tasks of its own in the loop. Called from another thread."""
@@ -106,13 +117,23 @@ class AsyncRunner:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.add_reader(self._channel.fileno(), self._read)
-        while not (self._no_more and not self._active):
+        while not self._has_ended:
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 # asyncio lets these two exceptions through from any task; the task that raised has ended, the others go
                 # on.
                 continue
+
+    @property
+    def _has_ended(self) -> bool:
+        """Not before join(): hooks of a plain task need the loop, also when no `async def` task will come."""
+        return self._joining and self._no_more and not self._active
+
+    def _end(self) -> None:
+        self._joining = True
+        if self._has_ended:
+            self._loop.stop()
 
     def _read(self) -> None:
         try:
@@ -131,7 +152,7 @@ class AsyncRunner:
             run = Run(job[0], job[-1], job, self._leases, self._progress)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
-        if self._no_more and not self._active:
+        if self._has_ended:
             self._loop.stop()
 
     async def _execute(self, job: Message, run: Run) -> None:

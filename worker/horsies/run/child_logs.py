@@ -31,7 +31,7 @@ class RecordSender(logging.Handler):
     A process that user code has forked has no connection to the worker: there they are written to stderr.
     """
 
-    def __init__(self, level: str, send: Callable[[LogRecord], None]) -> None:
+    def __init__(self, level: int, send: Callable[[LogRecord], None]) -> None:
         super().__init__(level)
         self._send = send
         self._budget, self._budget_of_errors = Budget(), Budget()  # a flood of others costs no error
@@ -50,7 +50,8 @@ class RecordSender(logging.Handler):
         root.addHandler(self)
         if root.level == logging.WARNING:  # the level that it has if nobody sets one
             root.setLevel(self.level)
-        threading.excepthook = _log_thread_exception
+        if threading.excepthook is threading.__excepthook__:
+            threading.excepthook = _log_thread_exception
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, _SENT, False):
@@ -90,7 +91,7 @@ class RecordSender(logging.Handler):
     ) -> None:
         self.used = True
         budget = self._budget_of_errors if record.levelno >= logging.ERROR else self._budget
-        if not (budget.refill() and budget.take(len(text))):
+        if not (budget.refill() and budget.take(len(text) + len(traceback or ""))):
             self._dropped += 1
             return
         try:

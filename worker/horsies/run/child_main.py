@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from setproctitle import setproctitle
@@ -61,11 +63,28 @@ class Parent:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._frames = FrameReader()
-        self._saying = threading.Lock()
+        self._unsent: deque[bytes] = deque()
+        self._sending = False
+        self._lock = threading.RLock()
 
     def say(self, *message: Any) -> None:
-        with self._saying:
-            self._control.sendall(pack([message]))
+        """OSError in a process that user code has forked.
+
+        A signal handler or the garbage collector may call it in the middle of itself, for what they log. Such a message
+        is sent after the one that it interrupts.
+        """
+        if self._control.fileno() < 0:  # before the lock: another thread, which is not here, may have held it at fork
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        self._unsent.append(pack([message]))
+        with self._lock:
+            if self._sending:
+                return
+            self._sending = True
+            try:
+                while self._unsent:
+                    self._control.sendall(self._unsent.popleft())
+            finally:
+                self._sending = False
 
     def messages(self) -> list[Any]:
         """Wait for the next messages."""

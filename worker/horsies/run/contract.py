@@ -80,7 +80,7 @@ class ChildSpec:
     async_concurrency: int
     max_tasks: int | None
     title: str
-    log_level: str
+    log_level: int
     terms: LeaseTerms
     database_url: str | None = field(default=None, repr=False)
     """The worker's, for what tasks send; None leaves the application its own."""

@@ -148,9 +148,9 @@ class Events:
         self._write(self._output_logger, level, stream, {"child": child, "id": task_id, "line": line})
 
     @property
-    def child_level(self) -> str:
-        """The lowest level of the records that children send."""
-        return logging.getLevelName(self._output_logger.getEffectiveLevel())
+    def child_level(self) -> int:
+        """The lowest level of the records that children send; a number, as a child may not know the program's names."""
+        return self._output_logger.getEffectiveLevel()
 
     def child_log(self, child: int, task_id: str | None, task_name: str | None, record: LogRecord) -> None:
         """A record of user code."""

@@ -83,12 +83,13 @@ class Run:
         self.raised = self.stop = self.job = None
 
     def describe(self) -> CurrentTask | None:
-        if self.job is None:
+        job = self.job  # a thread that the task has left behind may ask while the run ends
+        if job is None:
             return None
         if self.task is None:
-            _, _, name, _, kwargs, (queue, attempt, _), sent_at, good_until, _ = self.job
+            _, _, name, _, kwargs, (queue, attempt, _), sent_at, good_until, _ = job
             times = moment(sent_at), moment(good_until)
-            self.task = CurrentTask(_id_of(self.job), name, attempt, queue, *times, meta_in(kwargs))
+            self.task = CurrentTask(_id_of(job), name, attempt, queue, *times, meta_in(kwargs))
         return self.task
 
 

@@ -57,18 +57,20 @@ class Watcher:
         while waiting:
             with suppress(OSError), os.scandir(waiting.pop()) as entries:  # it may have been removed
                 for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
                     if entry.name.endswith(".py"):
                         if not any(fnmatch(entry.name, pattern) for pattern in NOT_TASKS):
-                            state = entry.stat()
-                            yield entry.path, (state.st_mtime_ns, state.st_size)
+                            with suppress(OSError):  # one that leads nowhere must not hide the others
+                                state = entry.stat()
+                                yield entry.path, (state.st_mtime_ns, state.st_size)
                     elif _may_hold_modules(entry):
                         waiting.append(entry.path)
 
 
 def _may_hold_modules(entry: os.DirEntry[str]) -> bool:
     return (
-        not entry.name.startswith(".")
-        and entry.name not in _NOT_OURS
+        entry.name not in _NOT_OURS
         and entry.is_dir(follow_symlinks=False)
         and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))  # noqa: PTH110, PTH118 - 2,000 a second
     )
