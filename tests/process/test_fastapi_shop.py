@@ -53,6 +53,14 @@ class Running:
         assert row is not None
         return int(row[0])
 
+    def wait_for(self, sql: str) -> Any:
+        """The first value that the statement finds."""
+        deadline = time.monotonic() + 60
+        while (row := self.tables.execute(sql).fetchone()) is None:
+            assert time.monotonic() < deadline, (self.log("scheduler"), self.log("worker"))
+            time.sleep(0.1)
+        return row[0]
+
     def log(self, name: str) -> str:
         return (self.logs / f"{name}.log").read_text()
 
@@ -129,6 +137,7 @@ def test_the_main_flows_of_a_shop(shop: Running) -> None:
     shop.until(f"/tasks/{imported}", lambda found: found["progress"] is not None)
     last = shop.until(f"/tasks/{imported}", lambda found: found["status"] == "COMPLETED")
     assert (last["progress"]["total"], last["progress"]["unit"]) == (150, "items")
-    assert shop.count("SELECT count(*) FROM horsies_tasks WHERE task_name = 'restock' AND status = 'COMPLETED'") > 0
+    restocked = shop.wait_for("SELECT id FROM horsies_tasks WHERE task_name = 'restock' AND status = 'COMPLETED'")
+    shop.until(f"/tasks/{restocked}", lambda found: found["status"] == "COMPLETED")
     # uvicorn writes its traceback after the answer.
     assert "not committed, because task 'charge' was not sent: the arguments do not fit" in shop.log("web")
