@@ -20,6 +20,7 @@ import django
 import psycopg
 import psycopg2
 import pytest
+from database_server import url_with
 from django.conf import settings
 from django.db import connection as django_db_connection, connections, transaction as django_transaction
 from sqlalchemy import create_engine, text
@@ -337,6 +338,20 @@ async def test_a_savepoint_takes_a_failed_send_back_and_further_ones_do_no_harm(
         await savepoint.rollback()
         (await task.with_options(connection=mine).send_async(1)).unwrap()
     assert await stored() == (1, 1, 0)
+
+
+async def test_a_role_without_temporary_tables_has_its_transaction_fail_at_once(
+    app: Horsies, database: str, connection: asyncpg.Connection, role: str, stored: Stored
+) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f'REVOKE TEMPORARY ON DATABASE "{name}" FROM PUBLIC')
+    await connection.execute(f"GRANT INSERT ON orders TO {role}")
+    async with asyncpg_transaction(url_with(database, role=role)) as (mine, execute):
+        await execute(ORDER)
+        await app.tasks["add"].with_options(connection=mine).send_async("one")
+        with pytest.raises(asyncpg.InFailedSQLTransactionError):
+            await execute(ORDER)
+    assert await stored() == (0, 0, 0)
 
 
 async def test_a_send_that_is_suppressed_on_purpose_lets_the_transaction_be(
