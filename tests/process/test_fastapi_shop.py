@@ -89,6 +89,8 @@ def shop(database: str, tmp_path: Path) -> Iterator[Running]:
         client = stack.enter_context(httpx.Client(base_url=found[1], timeout=30, limits=limits))
         tables = stack.enter_context(psycopg.connect(database, autocommit=True))
         yield Running(client, worker, tables, tmp_path)
+    for name in ("worker", "scheduler"):
+        assert "stopped" in (tmp_path / f"{name}.log").read_text().splitlines()[-1]
 
 
 def stop(process: subprocess.Popen[Any]) -> None:

@@ -57,6 +57,7 @@ async def serve(service: Service, *, on_ready: Callable[[], None]) -> None:
                 on_ready()
             await stopping.wait()
             await service.stop()
+            service.events.note("stopped")
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
