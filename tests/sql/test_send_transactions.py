@@ -96,7 +96,7 @@ Execute = Callable[[str], object]
 
 @contextmanager
 def psycopg_transaction(database: str) -> Iterator[tuple[Any, Execute]]:
-    with psycopg.connect(database) as mine:
+    with closing(psycopg.connect(database)) as mine, mine:  # psycopg closes none whose COMMIT raised
         yield mine, mine.execute
 
 
@@ -166,8 +166,12 @@ async def asyncpg_transaction(database: str) -> AsyncIterator[tuple[Any, Any]]:
 
 @asynccontextmanager
 async def async_psycopg_transaction(database: str) -> AsyncIterator[tuple[Any, Any]]:
-    async with await psycopg.AsyncConnection.connect(database) as mine:
-        yield mine, mine.execute
+    mine = await psycopg.AsyncConnection.connect(database)
+    try:
+        async with mine:
+            yield mine, mine.execute
+    finally:
+        await mine.close()
 
 
 def by_async_sqlalchemy(driver: str, kind: str) -> Callable[[str], AbstractAsyncContextManager[tuple[Any, Any]]]:
