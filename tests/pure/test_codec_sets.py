@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_serializer
 from task_apps import make_app
 from typing_extensions import TypedDict
 
@@ -23,6 +23,17 @@ FROZEN = tuple(frozenset(each) for each in SETS)
 class Box(BaseModel):
     numbers: set[int]
     names: dict[str, set[int]] = {}
+
+
+class Summary(BaseModel):
+    """Its serializers write lists of other lengths than their values."""
+
+    numbers: set[int]
+    items: list[int]
+
+    @field_serializer("numbers", "items")
+    def total(self, numbers: list[int]) -> list[int]:
+        return [sum(numbers)]
 
 
 class Boxes(BaseModel):
@@ -85,3 +96,14 @@ def test_arguments_of_a_send_are_stored_in_that_order() -> None:
     stored = [dump_value(parameters.to_stored([], {"names": each})[1], "kwargs") for each in SETS]
     assert stored[0] == stored[1] == '{"names":[0,8]}'
     assert parameters.from_stored([], {"names": [0, 8]})[1] == {"names": {0, 8}}
+
+
+@pytest.mark.parametrize("hint", [Summary, list[Summary]])
+def test_what_a_serializer_of_a_field_writes_stays(hint: Any) -> None:
+    value: Any = Summary(numbers={8, 0}, items=[1, 2])
+    conversion = conversion_of(list[tuple[Summary, set[int]]])
+    assert conversion is not None
+    given = value if hint is Summary else conversion.dump([(value, {8})], "orders")
+    text = dump_value(given)
+    assert '"numbers":[8]' in text
+    assert '"items":[3]' in text
