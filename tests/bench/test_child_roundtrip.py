@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import time
@@ -50,7 +51,7 @@ class Load:
         self._done: asyncio.Future[None]
 
     async def start(self) -> Load:
-        spec = ChildSpec("child_app:app", 1, 32, None, "horsies: child 1 of bench", "WARNING", TERMS)
+        spec = ChildSpec("child_app:app", 1, 32, None, "horsies: child 1 of bench", logging.WARNING, TERMS)
         self.guard = Guard(TERMS, lambda _guard, _returncode: None)
         self.child = await Child.start(
             spec,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 
@@ -24,7 +25,7 @@ async def main(locator: str, task_name: str, args: str) -> None:
     terms = LeaseTerms.of(RecoveryConfig())
     guard = Guard(terms, lambda _guard, returncode: print("guard ended", returncode))
     child = await Child.start(
-        ChildSpec(locator, 1, 4, None, "horsies: child 1 of test", "WARNING", terms),
+        ChildSpec(locator, 1, 4, None, "horsies: child 1 of test", logging.WARNING, terms),
         guard,
         on_result=on_result,
         on_output=lambda _child, _key, _stream, line: print("output", line),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_serializer
 from task_apps import make_app
 from typing_extensions import TypedDict
 
@@ -25,6 +25,17 @@ FROZEN = tuple(frozenset(each) for each in SETS)
 class Box(BaseModel):
     numbers: set[int]
     names: dict[str, set[int]] = {}
+
+
+class Summary(BaseModel):
+    """Its serializers write lists of other lengths than their values."""
+
+    numbers: set[int]
+    items: list[int]
+
+    @field_serializer("numbers", "items")
+    def total(self, numbers: list[int]) -> list[int]:
+        return [sum(numbers)]
 
 
 class Boxes(BaseModel):
@@ -103,3 +114,14 @@ def test_nodes_of_workflows_take_sets_and_store_them_in_that_order() -> None:
         assert node.kwargs["names"] is not names
         stored.append(node_plan(node).kwargs_json)
     assert stored[0] == stored[1] == f'{{"names":[0,8],"key":"{key}"}}'
+
+
+@pytest.mark.parametrize("hint", [Summary, list[Summary]])
+def test_what_a_serializer_of_a_field_writes_stays(hint: Any) -> None:
+    value: Any = Summary(numbers={8, 0}, items=[1, 2])
+    conversion = conversion_of(list[tuple[Summary, set[int]]])
+    assert conversion is not None
+    given = value if hint is Summary else conversion.dump([(value, {8})], "orders")
+    text = dump_value(given)
+    assert '"numbers":[8]' in text
+    assert '"items":[3]' in text

@@ -9,6 +9,7 @@ import pytest
 from horsies.config.contexts import config_path
 from horsies.config.url import DatabaseUrl
 from horsies.config.which_database import ORDER, NamedApplication, advise, choose_database
+from horsies.domain.errors import ConfigurationError
 
 APPLICATION = NamedApplication("shop:app", DatabaseUrl.parse("postgresql://app:hunter2@db01/shop"))
 ALL = {"HORSIES_DATABASE_URL": "postgresql://h/ours", "DATABASE_URL": "postgresql://h/theirs"}
@@ -96,6 +97,18 @@ def test_a_production_database_keeps_its_guard_however_it_is_named(
     assert context is not None
     assert (context.name, context.production) == ("prod", True)
     assert choose_database("postgresql://h/zero", None, environ).context is None
+
+
+@pytest.mark.parametrize("text", ["default_context = ", 'colour = "red"'])
+def test_a_mistake_in_the_config_file_stops_no_worker_on_its_own_database(environ: dict[str, str], text: str) -> None:
+    path = config_path(environ)
+    assert path is not None
+    path.write_text(text)
+    chosen = choose_database(None, None, environ | ALL, APPLICATION, guarded=False)
+    assert (chosen.reason, chosen.context) == ("from the environment variable HORSIES_DATABASE_URL", None)
+    for option, context in ((None, None), ("postgresql://h/zero", None), (None, "prod")):
+        with pytest.raises(ConfigurationError, match=r"config\.toml"):
+            choose_database(option, context, environ | ALL, APPLICATION)
 
 
 def test_of_two_contexts_of_one_database_the_stricter_one_holds(environ: dict[str, str]) -> None:

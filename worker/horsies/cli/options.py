@@ -129,7 +129,8 @@ def choose_for(app: Horsies, locator: str, database_url: str | None, context: st
     from horsies.config.which_database import NamedApplication, choose_database
 
     application = NamedApplication(locator, app.config.broker.url)
-    choice = choose_database(database_url, _one(database_url, context), os.environ, application)
+    is_named = database_url is not None or context is not None
+    choice = choose_database(database_url, _one(database_url, context), os.environ, application, guarded=is_named)
     advice.options = choice.options
     app.use_database(choice)
     return choice

@@ -49,12 +49,22 @@ def choose_database(
     context: str | None,
     environ: Mapping[str, str],
     application: NamedApplication | None = None,
+    *,
+    guarded: bool = True,
 ) -> DatabaseChoice:
     """The first source of ORDER that is set, with those behind it that mean another database.
 
     If the config file has a context for the same database, its colour and its guards hold, whichever source was taken.
+    Where no guards hold, as for a worker on the database that it was deployed for, a config file that cannot be read
+    counts as none: a mistake in the settings of a console stops no worker.
     """
-    file = read_config_file(config_path(environ))
+    path = config_path(environ)
+    try:
+        file = read_config_file(path)
+    except ConfigurationError:
+        if guarded:
+            raise
+        file = read_config_file(None)
     sources = _sources(database_url, context, environ, application, file)
     chosen = next(sources)
     return replace(

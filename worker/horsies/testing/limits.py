@@ -36,11 +36,11 @@ def run_limited(timeout_ms: int | None, run: Callable[[], TaskResult[Any, Any]])
         begin = monotonic()
         return _judged(timeout_ms, run(), begin, "because only the main thread can be interrupted")
     alarm = _Alarm(timeout_ms)
-    alarm.set()
     try:
+        alarm.set()
         result = run()
         alarm.is_armed = False
-    except TaskStopped as stop:  # between the end of the task and the line above, or of a task around this one
+    except TaskStopped as stop:  # before the task or after its end, or of a task around this one
         if stop is not alarm.stop:
             raise
         return _timed_out(timeout_ms, stop)

@@ -39,9 +39,12 @@ def with_sorted_sets(value: Any, tree: Any) -> Any:
         return {name: with_sorted_sets(part, text) for (name, text), part in pairs} or tree
     if isinstance(tree, dict):
         return {name: with_sorted_sets(getattr(value, name, None), part) for name, part in tree.items()}
-    if not isinstance(tree, list) or isinstance(value, _TEXTS):
+    # An iterator has been used up by pydantic, and a serializer of a field may write what it likes.
+    if not isinstance(tree, list) or not _is_written_item_by_item(value, tree):
         return tree
-    if isinstance(value, _SETS):
-        return sorted((with_sorted_sets(*pair) for pair in zip(value, tree, strict=True)), key=to_json)
-    # An iterator has been used up by pydantic.
-    return [with_sorted_sets(*pair) for pair in zip(value, tree, strict=True)] if isinstance(value, Sequence) else tree
+    items = [with_sorted_sets(*pair) for pair in zip(value, tree, strict=True)]
+    return sorted(items, key=to_json) if isinstance(value, _SETS) else items
+
+
+def _is_written_item_by_item(value: Any, tree: Sequence[Any]) -> bool:
+    return isinstance(value, (*_SETS, Sequence)) and not isinstance(value, _TEXTS) and len(value) == len(tree)
