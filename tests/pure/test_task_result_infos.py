@@ -11,7 +11,7 @@ from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 TASK = """task_id task_name status queue_name priority retry_count max_retries next_retry_at sent_at enqueued_at
 claimed_at started_at completed_at failed_at worker_hostname worker_pid worker_process_name"""
 ATTEMPT = "task_id attempt outcome will_retry started_at finished_at"
-TASK_OPTIONAL = "error_code result failed_reason attempts"
+TASK_OPTIONAL = "error_code result failed_reason attempts progress"
 ATTEMPT_OPTIONAL = "error_code error_message failed_reason worker_id worker_hostname worker_pid worker_process_name"
 
 
