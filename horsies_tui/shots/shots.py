@@ -59,6 +59,11 @@ async def _output_is_known(stand: Stand) -> None:
     await answer_looks(stand.url, OUTPUT)
 
 
+async def _look_is_listed(stand: Stand) -> None:
+    """Below the sheet, the task's story lists who looked as soon as it is read again."""
+    await stand.until(lambda: sum(line.startswith(" 1") for line in stand.lines) == 3, "the row of the audit trail")
+
+
 async def _told(stand: Stand) -> None:
     """Remove the footer's message, as happens after 8 s; otherwise the screenshot depends on the machine's speed."""
     stand.app.footer.message_over()
@@ -161,13 +166,27 @@ SHOTS: Final = (
     Shot(
         "task-stack",
         options={"filter": "name:nightly_import"},
-        steps=(press("enter"), sees("stale after"), _stack_is_known, press("S"), sees("lock_account", "ledger.py:61")),
+        steps=(
+            press("enter"),
+            sees("stale after"),
+            _stack_is_known,
+            press("S"),
+            sees("lock_account", "ledger.py:61"),
+            _look_is_listed,
+        ),
         spoils=True,
     ),
     Shot(
         "task-output",
         options={"filter": "name:nightly_import"},
-        steps=(press("enter"), sees("stale after"), _output_is_known, press("O"), sees("lines left out")),
+        steps=(
+            press("enter"),
+            sees("stale after"),
+            _output_is_known,
+            press("O"),
+            sees("lines left out"),
+            _look_is_listed,
+        ),
         spoils=True,
     ),
     Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),

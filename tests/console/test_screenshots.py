@@ -13,10 +13,15 @@ from horsies_tui.shots.shots import SHOTS
 from horsies_tui.widgets.sheet import Sheet
 
 SCREENSHOTS = Path(__file__).parents[2] / "screenshots"
+USUAL = {shot.name for shot in SHOTS if shot.columns == 120}
 VARIANTS = tuple(
-    shot for shot in SHOTS if shot.columns == 200 or shot.name.endswith(("-light", "-ascii", "-colour", "-colours"))
+    shot
+    for shot in SHOTS
+    if shot.columns == 200
+    or (shot.columns == 80 and shot.name in USUAL)
+    or shot.name.endswith(("-light", "-ascii", "-colour", "-colours"))
 )
-"""The same screens in other themes, signs and on the largest terminal: a third of the time."""
+"""The same screens in other themes and signs, and on the smallest and the largest terminal: half of the time."""
 SCREENS = tuple(shot for shot in SHOTS if shot not in VARIANTS)
 AGAIN = "write them anew with: python -m horsies_tui.shots"
 

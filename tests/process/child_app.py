@@ -24,6 +24,7 @@ from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost/nothing")))
 
 Out = TaskResult[Any, TaskError]
+_ABOVE_ALL = 1_000  # the sockets have the numbers that they have in the parent, which may hold many files
 
 
 class UnpicklableError(Exception):
@@ -187,7 +188,7 @@ def terminate_a_fork() -> Out:
 
 @app.task("write_to_our_sockets")
 def write_to_our_sockets() -> Out:
-    for descriptor in range(3, 30):
+    for descriptor in range(3, _ABOVE_ALL):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"not a frame of ours")
     return TaskResult(ok=None)
@@ -195,7 +196,7 @@ def write_to_our_sockets() -> Out:
 
 @app.task("close_our_sockets")
 def close_our_sockets() -> Out:
-    os.closerange(3, 100)
+    os.closerange(3, _ABOVE_ALL)
     return TaskResult(ok=None)
 
 

@@ -183,19 +183,21 @@ def nothing() -> Out:
 
 @app.task("take_steps")
 def take_steps(pipe: str) -> Out:
-    """The first step lasts until the test writes to the pipe, the second long enough for a follower."""
+    """Each step lasts until the test has opened the pipe for writing and closed it again."""
     print("begun", flush=True)
     first_step(pipe)
-    second_step()
+    second_step(pipe)
     return TaskResult(ok=None)
 
 
 def first_step(pipe: str) -> None:
+    reader = os.open(pipe, os.O_RDONLY)
+    os.read(reader, 1)
+    os.close(reader)
+
+
+def second_step(pipe: str) -> None:
     os.close(os.open(pipe, os.O_RDONLY))
-
-
-def second_step() -> None:
-    time.sleep(3)
 
 
 @app.task("write_lines")

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from forked_commands import HORSIES, Command, run_command
+from test_worker import Worker, is_guard, is_nursery
 
 JOBS = """
 import os, sys
@@ -50,3 +51,17 @@ def test_signals_reach_it_and_none_is_left(given: dict[str, Any], tmp_path: Path
         command.kill()
         assert command.wait(10) == command.poll() == -signal.SIGKILL
     assert not psutil.pid_exists(command.pid)
+
+
+def test_guard_and_children_of_a_forked_worker_are_its_own_and_end_with_it(database: str) -> None:
+    worker = Worker("--processes", "2", HORSIES_DATABASE_URL=database)
+    try:
+        worker.wait_for("ready")
+        below = psutil.Process(worker.process.pid).children(recursive=True)
+        assert {each.ppid() for each in below} == {worker.process.pid}
+        assert [is_guard(each) for each in below].count(True) == [is_nursery(each) for each in below].count(True) == 1
+        assert len(worker.children()) == 2
+        assert max(sum(each.cpu_times()[:2]) for each in below) < 0.1, "they have imported nothing"
+    finally:
+        worker.kill()
+    assert psutil.wait_procs(below, 5)[1] == []

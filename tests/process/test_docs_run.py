@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
+import psycopg
 import pytest
 from cli_steps import horsies
+from database_server import DatabaseServer
 from doc_pages import BLOCKS, MODULES, Block, commands
 from forked_commands import Command
 from schedule_scene import add_schedule, definition
 
 URL = re.compile(r"(postgresql|embedded)(\+\w+)?://[^\"'\s…)]*")
-USES = [block for block in BLOCKS if block.language == "python" and block.module is None]
+USES = [block for block in BLOCKS if block.language == "python" and not block.module]
 PRINTS = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+PLACES = [name.removesuffix(".py") for name, block in MODULES.items() if "INSERT INTO orders" in block.text]
+"""Modules that store an order and send its task in one transaction."""
+FIRST_ORDER = 900_000
+LOOKS = re.compile(r"(ls|show|status|stats|next|graph|doctor|check)$")
+
 RUN = """
 import io, json, sys
 from contextlib import redirect_stdout
 
+import django
 from django.conf import settings
 settings.configure(DATABASES={"default": json.loads(sys.argv[1])}, USE_TZ=True)
+django.setup()
 for block in json.load(sys.stdin):
     out = io.StringIO()
     with redirect_stdout(out):
         exec(compile(block["text"], block["place"], "exec"), {"__name__": "__main__"})
     print(json.dumps(out.getvalue().splitlines()), flush=True)
 """
-"""Runs the blocks, in one process: a start of Python with all libraries takes a second."""
+PLACE = """
+import asyncio
+from {module} import place
+placed = place({order})
+if asyncio.iscoroutine(placed):
+    asyncio.run(placed)
+"""
+CHECK = """
+import {module}
+app = getattr({module}, "app", None)
+print(*([] if app is None else app.check()))
+"""
 
 
 def as_here(text: str, database: str) -> str:
@@ -44,25 +65,24 @@ def as_here(text: str, database: str) -> str:
     return URL.sub(lambda found: f"postgresql{found[2] or ''}://{plain}", text)
 
 
-@pytest.fixture
-def project(tmp_path: Path, database: str) -> Path:
+def write_project(directory: Path, database: str) -> None:
     """The modules of all pages, and `everything.py`, which imports those that belong to shop.py."""
     for name, block in MODULES.items():
-        (tmp_path / name).write_text(as_here(block.text, database))
+        (directory / name).write_text(as_here(block.text, database))
     tasks = [name for name, block in MODULES.items() if "@app." in block.text and "from shop import app" in block.text]
     imports = "".join(f"import {name.removesuffix('.py')}\n" for name in tasks)
-    (tmp_path / "everything.py").write_text(f"from shop import app\n{imports}")
-    return tmp_path
+    (directory / "everything.py").write_text(f"from shop import app\n{imports}")
 
 
-@pytest.fixture
-def worker(project: Path) -> Iterator[Path]:
-    log = (project / "worker.log").open("w")
-    started = Command(["worker", "everything:app", "--processes", "1"], cwd=project, stdout=log, stderr=log)
-    yield project
-    started.terminate()
-    started.wait()
-    log.close()
+@contextmanager
+def worker(directory: Path) -> Iterator[None]:
+    with (directory / "worker.log").open("w") as log:
+        started = Command(["worker", "everything:app", "--processes", "1"], cwd=directory, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            started.terminate()
+            started.wait()
 
 
 def django_settings(database: str) -> str:
@@ -80,60 +100,66 @@ def django_settings(database: str) -> str:
     )
 
 
-def worker_log(project: Path) -> str:
-    log = project / "worker.log"
-    return log.read_text()[-3000:] if log.exists() else ""
-
-
-def run(project: Path, database: str, blocks: list[Block]) -> list[list[str]]:
-    """What each block prints."""
+def run(directory: Path, database: str, blocks: list[Block]) -> list[list[str]]:
+    """What each block prints. All run in one process: a start of Python with all libraries takes a second."""
     given = json.dumps([{"place": block.place, "text": as_here(block.text, database)} for block in blocks])
     command = [sys.executable, "-c", RUN, django_settings(database)]
-    environ = {**os.environ, "PYTHONPATH": str(project)}
-    done = subprocess.run(command, cwd=project, env=environ, input=given, capture_output=True, text=True, timeout=120)
-    printed = [json.loads(line) for line in done.stdout.splitlines()]
-    next_one = blocks[len(printed)].place if len(printed) < len(blocks) else ""
-    assert done.returncode == 0, f"{next_one}\n{done.stderr}\n{worker_log(project)}"
-    return printed
+    environ = {**os.environ, "PYTHONPATH": str(directory)}
+    done = subprocess.run(command, cwd=directory, env=environ, input=given, capture_output=True, text=True, timeout=240)
+    lines = done.stdout.splitlines()[: len(blocks)]
+    next_one = blocks[len(lines)].place if len(lines) < len(blocks) else ""
+    assert done.returncode == 0, f"{next_one}\n{done.stderr}\n{(directory / 'worker.log').read_text()[-3000:]}"
+    return [json.loads(line) for line in lines]
 
 
-CHECK = """
-import {module}
-app = getattr({module}, "app", None)
-print(*([] if app is None else app.check()))
-"""
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What the blocks of all pages have printed, by their places, and the rows that they have left."""
+
+    printed: dict[str, list[str]]
+    orders: list[int]
+    tasks: list[str]
+    """The arguments of the tasks of these orders."""
 
 
-def test_each_module_can_be_imported_and_its_application_passes_the_check(project: Path, database: str) -> None:
-    names = [name.removesuffix(".py") for name in MODULES]
-    printed = run(project, database, [Block(name, 1, "python", CHECK.format(module=name)) for name in names])
-    assert dict(zip(names, printed, strict=True)) == {name: [""] for name in names}
-
-
-PLACE = """
-import asyncio
-from {module} import place
-placed = place({order})
-if asyncio.iscoroutine(placed):
-    asyncio.run(placed)
-"""
-PLACES = [module.removesuffix(".py") for module, block in MODULES.items() if "INSERT INTO orders" in block.text]
-"""Modules that store an order and send its task in one transaction."""
-
-
-async def test_an_order_and_its_task_are_stored_together(
-    project: Path, database: str, connection: asyncpg.Connection
-) -> None:
-    await connection.execute("CREATE TABLE orders (id integer)")
+@pytest.fixture(scope="module")
+def done(server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    directory = tmp_path_factory.mktemp("project")
     placing = [
-        Block(module, 1, "python", PLACE.format(module=module, order=number)) for number, module in enumerate(PLACES)
+        Block(f"{module}.place", 1, "python", PLACE.format(module=module, order=FIRST_ORDER + number))
+        for number, module in enumerate(PLACES)
     ]
-    await asyncio.to_thread(run, project, database, placing)
-    orders = await connection.fetch("SELECT id FROM orders ORDER BY id")
-    tasks = await connection.fetch("SELECT args FROM horsies_tasks ORDER BY args")
-    assert [row["id"] for row in orders] == list(range(len(PLACES)))
-    assert [json.loads(row["args"]) for row in tasks] == [[row["id"]] for row in orders]
-    assert len(orders) == 6
+    # At the end: one of the modules makes all later sends traces.
+    names = [name.removesuffix(".py") for name in MODULES]
+    checking = [Block(f"{name}.check", 1, "python", CHECK.format(module=name)) for name in names]
+    blocks = [*USES, *placing, *checking]
+    with server.database() as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id integer)")
+        write_project(directory, url)
+        with worker(directory):
+            printed = run(directory, url, blocks)
+        orders = connection.execute("SELECT id FROM orders ORDER BY id").fetchall()
+        tasks = connection.execute("SELECT args FROM horsies_tasks WHERE args LIKE '[90000_]' ORDER BY args").fetchall()
+    by_place = {block.place: lines for block, lines in zip(blocks, printed, strict=True)}
+    return Done(by_place, [order for (order,) in orders], [args for (args,) in tasks])
+
+
+def test_what_the_pages_print_is_what_they_say(done: Done) -> None:
+    assert len(USES) > 10
+    wanted = {block.place: PRINTS.findall(block.text) for block in USES}
+    assert {place: done.printed[place] for place in wanted} == wanted
+
+
+def test_an_order_and_its_task_are_stored_together(done: Done) -> None:
+    assert len(PLACES) == 6
+    assert done.orders == [FIRST_ORDER + number for number in range(6)]
+    assert done.tasks == [f"[{order}]" for order in done.orders]
+
+
+def test_each_module_can_be_imported_and_its_application_passes_the_check(done: Done) -> None:
+    checked = {place: lines for place, lines in done.printed.items() if ".check:" in place}
+    assert len(checked) == len(MODULES)
+    assert {place: lines for place, lines in checked.items() if lines != [""]} == {}
 
 
 async def test_each_sql_block_is_understood_by_postgresql(connection: asyncpg.Connection) -> None:
@@ -146,16 +172,14 @@ async def test_each_sql_block_is_understood_by_postgresql(connection: asyncpg.Co
         await transaction.rollback()
 
 
-LOOKS = re.compile(r"(ls|show|status|stats|next|graph|doctor|check)$")
-
-
 async def test_each_command_that_only_looks_answers(
-    project: Path, database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands that name no row, and verbs with --dry-run."""
+    write_project(tmp_path, database)
     monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.chdir(project)
-    monkeypatch.syspath_prepend(project)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     for name in ("nightly", "poll"):
         await add_schedule(connection, name, definition())
     lines = {tuple(words[1:]) for block in BLOCKS for words in commands(block)}
@@ -168,12 +192,3 @@ async def test_each_command_that_only_looks_answers(
 
 def is_an_id(word: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{8}", word) is not None
-
-
-def test_what_the_pages_print_is_what_they_say(worker: Path, database: str) -> None:
-    assert len(USES) > 10
-    printed = run(worker, database, USES)
-    wanted = [PRINTS.findall(block.text) for block in USES]
-    assert {block.place: lines for block, lines in zip(USES, printed, strict=True)} == {
-        block.place: lines for block, lines in zip(USES, wanted, strict=True)
-    }

@@ -158,6 +158,7 @@ async def test_a_follower_marks_what_changes_and_ends_with_the_task(
         second = [(await follower.stdout.readline()).decode() for _ in range(3)]
         assert "second_step" in second[1]
         assert [line[0] for line in second[1:]] == ["*", "*"], "another step, called from another line"
+        os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
         await table.done(task_id)
         _, errors = await follower.communicate()
     assert follower.returncode == 3

@@ -99,7 +99,7 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
     assert await connection.fetch(sql) == [(running.pid, ["blue", "green", "red"])]
     code, output = ended(running)
     assert (code, await connection.fetch(sql)) == (0, [])
-    assert "  app        schedule_app:app, 1 tasks\n" in output
+    assert "  app        schedule_app:app, 1 task\n" in output
     assert "  schedule   red: tick, every 1 s (UTC)\n" in output
     assert output.count("scheduled   schedule=red") >= 2
     assert {1.0} == {gap for gaps in (await slots(connection)).values() for gap in gaps[1:]}

@@ -16,6 +16,7 @@ from queue import Queue
 from typing import Any
 
 import asyncpg
+import forked_children
 import psutil
 import pytest
 from database_server import DatabaseServer
@@ -93,8 +94,9 @@ class Worker:
         self.process.stderr.close()
 
     def children(self) -> list[psutil.Process]:
-        """The child processes that run tasks, without that of `guard()`."""
-        return [process for process in psutil.Process(self.process.pid).children() if not is_guard(process)]
+        """The child processes that run tasks, without that of `guard()` and the one that the tests fork them from."""
+        every = psutil.Process(self.process.pid).children()
+        return [each for each in every if not is_guard(each) and not is_nursery(each)]
 
     def guard(self) -> psutil.Process:
         (process,) = filter(is_guard, psutil.Process(self.process.pid).children())
@@ -105,6 +107,13 @@ def is_guard(process: psutil.Process) -> bool:
     try:
         return any(word.endswith("/horsies/run/guard.py") for word in process.cmdline())
     except psutil.Error:  # it has just ended
+        return False
+
+
+def is_nursery(process: psutil.Process) -> bool:
+    try:
+        return " ".join(process.cmdline()).startswith(forked_children.TITLE)
+    except psutil.Error:
         return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, field_serializer
@@ -14,6 +15,7 @@ from typing_extensions import TypedDict
 from horsies import TaskError, TaskResult
 from horsies.domain.codec import dump_value
 from horsies.domain.codec.conversion import conversion_of
+from horsies.workflow.planning import node_plan
 
 # Equal sets, whose order of iteration is that of their insertion: both land in the same place of the table.
 SETS = {0, 8}, {8, 0}
@@ -96,6 +98,22 @@ def test_arguments_of_a_send_are_stored_in_that_order() -> None:
     stored = [dump_value(parameters.to_stored([], {"names": each})[1], "kwargs") for each in SETS]
     assert stored[0] == stored[1] == '{"names":[0,8]}'
     assert parameters.from_stored([], {"names": [0, 8]})[1] == {"names": {0, 8}}
+
+
+def test_nodes_of_workflows_take_sets_and_store_them_in_that_order() -> None:
+    def tag(names: set[int], key: UUID) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=len(names))
+
+    app = make_app()
+    tags, key = app.task("tag", tag), UUID(int=7)
+    stored = []
+    for names in SETS:
+        spec = app.workflow("flow", [tags.node()(names=names, key=key)], definition_key="flow")
+        (node,) = spec.tasks
+        assert node.kwargs == {"names": names, "key": key}
+        assert node.kwargs["names"] is not names
+        stored.append(node_plan(node).kwargs_json)
+    assert stored[0] == stored[1] == f'{{"names":[0,8],"key":"{key}"}}'
 
 
 @pytest.mark.parametrize("hint", [Summary, list[Summary]])

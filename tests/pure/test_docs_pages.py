@@ -41,8 +41,6 @@ from horsies_tui.keys import key_name
 
 NOT_OURS = {"--help"}
 """Options of other programs, or of none."""
-LATER: set[str] = set()
-"""Pages that are still to be written."""
 SOURCES = "\n".join(path.read_text("utf-8") for top in ("worker", "horsies_tui") for path in (ROOT / top).rglob("*.py"))
 CODES = {
     "Of a task": (OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode, StopCode),
@@ -126,8 +124,6 @@ def test_each_link_and_picture_leads_somewhere(page: str) -> None:
         if link.startswith(("https:", "http:")):
             continue
         path, _, anchor = link.partition("#")
-        if Path(path).name in LATER:
-            continue
         target = (here / path).resolve() if path else ROOT / page
         if not target.exists():
             problems.append(f"{link}: no such file")
@@ -140,7 +136,7 @@ def test_each_page_can_be_reached_from_the_first_one() -> None:
     found, ahead = set[Path](), [DOCS / "README.md"]
     while ahead:
         page = ahead.pop()
-        if page not in found and page.suffix == ".md" and page.name not in LATER:
+        if page not in found and page.suffix == ".md":
             found.add(page)
             targets = (link.partition("#")[0] for link in links(page.read_text("utf-8")) if "://" not in link)
             ahead += [(page.parent / target).resolve() for target in targets if target]
@@ -184,7 +180,7 @@ def test_each_finding_of_the_recovery_report_is_explained() -> None:
 def test_each_page_is_in_the_navigation_of_the_site() -> None:
     listed = re.findall(r"^ *- (?:[\w ]+: )?(\S+\.md)$", (DOCS / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
-    assert set(listed) == pages | LATER
+    assert set(listed) == pages
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/console/")])

@@ -184,7 +184,7 @@ def test_a_module_that_raises_is_reported_at_its_own_line(project: Path, source:
     [
         ("AppConfig()", "give it what it lacks: AppConfig(broker=...)"),
         ("PostgresConfig(database_url=7)", "correct what PostgresConfig is given there"),
-        ("1 / 0", "correct the module; `python -c 'import ...'` shows where it fails"),
+        ("1 / 0", "correct the module; `python -c 'import raises'` shows where it fails"),
     ],
 )
 def test_the_way_out_is_that_of_what_was_raised(project: Path, source: str, help_text: str) -> None:

@@ -24,7 +24,8 @@ RetrievalCode RetryPolicy SendFailedError ScheduleConfig SchedulePattern StopCod
 TaskAttemptInfo TaskAttemptOutcome TaskError TaskHandle TaskInfo TaskResult TaskSchedule TaskSendError TaskSendErrorCode
 TaskSendOptions TaskSendPayload TaskSendResult TaskStatus ValidationReport Weekday WeeklySchedule WorkflowSchedule
 WorkerResilienceConfig WorkflowStatus WorkflowTaskStatus WorkflowValidationError __version__ is_err is_ok
-AnyNode HandleErrorCode HandleOperationError HandleResult NodeKey SubWorkflowNode SuccessCase SuccessPolicy TaskNode
+AnyNode MapNode ProgressInfo HandleErrorCode HandleOperationError HandleResult NodeKey
+SubWorkflowNode SuccessCase SuccessPolicy TaskNode
 WorkflowContext WorkflowContextMissingIdError WorkflowDefinition WorkflowHandle WorkflowMeta WorkflowSpec
 WorkflowStartError WorkflowStartErrorCode WorkflowStartResult WorkflowTaskInfo from_node pause_workflow
 pause_workflow_sync resume_workflow resume_workflow_sync slugify start_workflow start_workflow_async
@@ -39,10 +40,10 @@ def test_the_public_names_are_exactly_these() -> None:
 
 
 APPLICATION = """
-are_sends_suppressed check config database discover_tasks expand_module_globs get_broker get_discovered_task_modules
-get_valid_queue_names get_workflow_builders hooks import_task_modules list_tasks logger on run_worker send_many
-send_many_async set_role suppress_sends task tasks trace tracing use_database validate_queue_name workflow
-workflow_builder
+are_sends_suppressed check config database database_url discover_tasks expand_module_globs get_broker
+get_discovered_task_modules get_valid_queue_names get_workflow_builders hooks import_task_modules list_tasks logger on
+run_worker send_many send_many_async set_role suppress_sends task tasks trace tracing use_database validate_queue_name
+workflow workflow_builder
 """
 
 

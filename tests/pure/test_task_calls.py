@@ -171,6 +171,12 @@ def test_the_code_comes_from_the_mapper_chain() -> None:
     assert error_of(task_raising(ValueError(), default_unhandled_error_code="ODD")()).error_code == "ODD"
 
 
+def test_an_exception_with_a_code_of_its_own_is_not_called_unhandled() -> None:
+    assert error_of(task_raising(PermissionError("no"))()).message == "PermissionError: no"
+    mine = task_raising(ValueError("odd"), exception_mapper={ValueError: "MINE"})
+    assert error_of(mine()).message == "ValueError: odd"
+
+
 def test_a_returned_error_never_meets_the_mapper() -> None:
     returned = TaskResult(err=TaskError(error_code="MINE", exception=PermissionError()))
     task = task_returning(returned, TaskResult[int, TaskError], exception_mapper={PermissionError: "OTHER"})

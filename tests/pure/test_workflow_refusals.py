@@ -417,6 +417,11 @@ def test_a_map_goes_over_a_list_of_what_its_task_takes() -> None:
     assert "items of str, but 'item' of task 'pack' takes Item" in message
 
 
+def test_an_option_of_a_node_is_no_argument_of_its_map() -> None:
+    (error,) = refusal(TaskNode.map(price, over=["a"], node_id="each"))
+    assert error.help_text == "an option of the node: MapNode(price, over=..., kwargs={...}, node_id=...)"
+
+
 def test_a_map_needs_a_task_with_a_parameter_and_all_others_given() -> None:
     assert only(TaskNode.map(skus, over=["a"]))[0] == "HRS-019"
     two = make_app().task("two", takes_two)

@@ -221,7 +221,8 @@ async def read_by(conn: asyncpg.Connection, rounds: int) -> tuple[int, float]:
     return after[0] - before[0], (after[1] - before[1]) / rounds
 
 
-@pytest.mark.alone  # rows left by the rounds are read again while other tests fill their databases on this server
+# Rows left by the rounds are read again while other tests fill their databases on the same server.
+@pytest.mark.alone(on_one_server=True)
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_round_of_everything_reads_little_more_than_its_batch(full_database: str, mode: str) -> None:
     connection = await asyncpg.connect(full_database, server_settings=MODES[mode])

@@ -272,7 +272,7 @@ async def test_a_command_changes_nothing_while_workers_pulse(connection: asyncpg
     assert await connection.fetchval("SELECT asked_at FROM horsies_pulse") is None
 
 
-@pytest.mark.alone  # a transaction in another database of the server keeps old row versions
+@pytest.mark.alone(on_one_server=True)  # a transaction in another database of the server keeps old row versions
 async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: asyncpg.Connection) -> None:
     for _ in range(300):
         assert await write_pulse(connection, CONFIG, 0.0)

@@ -18,7 +18,7 @@ from horsies.broker import PostgresBroker
 from horsies.config.broker import PostgresConfig
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
-from horsies.domain.infos import TaskAttemptInfo, TaskInfo
+from horsies.domain.infos import ProgressInfo, TaskAttemptInfo, TaskInfo
 from horsies.domain.result import Ok
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
@@ -292,6 +292,16 @@ async def test_info_is_the_row_and_more_where_it_is_asked_for(
             ],
         )
     )
+
+
+async def test_info_has_the_progress_of_the_present_run(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    await store(connection, status="RUNNING", started_at=STARTED)
+    columns = "(task_id, started_at, done, total, unit, reported_at)"
+    insert = f"INSERT INTO horsies_progress {columns} VALUES ('t', $1, $2, 9, 'rows', $1)"
+    await connection.execute(insert, STARTED - timedelta(minutes=1), 8.0)  # of an attempt before
+    assert (await TaskHandle[int]("t", broker).info_async()).unwrap().progress is None
+    await connection.execute(insert, STARTED, 3.0)
+    assert (await TaskHandle[int]("t", broker).info_async()).unwrap().progress == ProgressInfo(3, 9, "rows", STARTED)
 
 
 async def test_info_of_an_unfinished_task_has_no_result(broker: PostgresBroker, connection: asyncpg.Connection) -> None:

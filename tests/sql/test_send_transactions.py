@@ -31,6 +31,7 @@ from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, T
 
 ORDERS = "CREATE TABLE orders (id integer)"
 ORDER = "INSERT INTO orders VALUES (1)"
+NOT_COMMITTED = "not committed, because task 'add' was not sent: .* \\[VALIDATION_FAILED\\]"
 
 
 def add(a: int, b: str = "50 % off") -> TaskResult[str, TaskError]:
@@ -95,7 +96,7 @@ Execute = Callable[[str], object]
 
 @contextmanager
 def psycopg_transaction(database: str) -> Iterator[tuple[Any, Execute]]:
-    with psycopg.connect(database) as mine:
+    with closing(psycopg.connect(database)) as mine, mine:  # psycopg closes none whose COMMIT raised
         yield mine, mine.execute
 
 
@@ -165,8 +166,12 @@ async def asyncpg_transaction(database: str) -> AsyncIterator[tuple[Any, Any]]:
 
 @asynccontextmanager
 async def async_psycopg_transaction(database: str) -> AsyncIterator[tuple[Any, Any]]:
-    async with await psycopg.AsyncConnection.connect(database) as mine:
-        yield mine, mine.execute
+    mine = await psycopg.AsyncConnection.connect(database)
+    try:
+        async with mine:
+            yield mine, mine.execute
+    finally:
+        await mine.close()
 
 
 def by_async_sqlalchemy(driver: str, kind: str) -> Callable[[str], AbstractAsyncContextManager[tuple[Any, Any]]]:
@@ -259,13 +264,14 @@ async def test_a_failed_send_makes_a_blocking_transaction_fail(
     transaction: Any, app: Horsies, database: str, stored: Stored
 ) -> None:
     def work() -> None:
-        # Some libraries say at the end that nothing is committed, others do not.
-        with suppress(Exception), transaction(database) as (mine, execute):
+        with transaction(database) as (mine, execute):
             execute(ORDER)
             results.append(app.tasks["add"].with_options(connection=mine).send("one"))
+            execute(ORDER)
 
     results: list[Any] = []
-    await asyncio.to_thread(work)
+    with pytest.raises(Exception, match=NOT_COMMITTED):
+        await asyncio.to_thread(work)
     assert results[0].err_value.code is TaskSendErrorCode.VALIDATION_FAILED
     assert await stored() == (0, 0, 0)
 
@@ -274,11 +280,14 @@ async def test_a_failed_send_makes_a_blocking_transaction_fail(
 async def test_a_failed_send_makes_an_awaited_transaction_fail(
     transaction: Any, app: Horsies, database: str, stored: Stored
 ) -> None:
-    results: list[Any] = []
-    with suppress(Exception):
+    async def work() -> None:
         async with transaction(database) as (mine, execute):
             await execute(ORDER)
             results.append(await app.tasks["add"].with_options(connection=mine).send_async("one"))
+
+    results: list[Any] = []
+    with pytest.raises(Exception, match=NOT_COMMITTED):
+        await work()
     assert results[0].err_value.code is TaskSendErrorCode.VALIDATION_FAILED
     assert await stored() == (0, 0, 0)
 
@@ -286,15 +295,23 @@ async def test_a_failed_send_makes_an_awaited_transaction_fail(
 async def test_failed_batches_and_starts_make_the_transaction_fail_too(
     app: Horsies, database: str, stored: Stored
 ) -> None:
+    async def send() -> None:
+        async with asyncpg_transaction(database) as (mine, execute):
+            await execute(ORDER)
+            results.extend(await app.send_many_async([task.to_send(1), task.to_send("two")], connection=mine))
+
+    async def start() -> None:
+        async with asyncpg_transaction(database) as (mine, execute):
+            await execute(ORDER)
+            results.append(await chain(app).start_async("", connection=mine))
+
     task = app.tasks["add"]
-    async with asyncpg_transaction(database) as (mine, execute):
-        await execute(ORDER)
-        results = await app.send_many_async([task.to_send(1), task.to_send("two")], connection=mine)
-    assert [is_err(result) for result in results] == [False, True]
-    assert await stored() == (0, 0, 0)
-    async with asyncpg_transaction(database) as (mine, execute):
-        await execute(ORDER)
-        assert is_err(await chain(app).start_async("", connection=mine))
+    results: list[Any] = []
+    with pytest.raises(asyncpg.RaiseError, match=NOT_COMMITTED):
+        await send()
+    with pytest.raises(asyncpg.RaiseError, match="not committed, because workflow 'chain' was not started"):
+        await start()
+    assert [is_err(result) for result in results] == [False, True, True]
     assert await stored() == (0, 0, 0)
 
 
@@ -304,6 +321,31 @@ async def test_an_application_may_keep_the_transaction_of_a_failed_send(database
     async with asyncpg_transaction(database) as (mine, execute):
         await execute(ORDER)
         assert is_err(await task.with_options(connection=mine).send_async("one"))
+    assert await stored() == (1, 0, 0)
+
+
+async def test_a_savepoint_takes_a_failed_send_back_and_further_ones_do_no_harm(
+    app: Horsies, database: str, stored: Stored
+) -> None:
+    task: Any = app.tasks["add"]
+    async with asyncpg_transaction(database) as (mine, execute):
+        await execute(ORDER)
+        savepoint = mine.transaction()
+        await savepoint.start()
+        await task.with_options(connection=mine).send_async("one")
+        await task.with_options(connection=mine).send_async("two")
+        await savepoint.rollback()
+        (await task.with_options(connection=mine).send_async(1)).unwrap()
+    assert await stored() == (1, 1, 0)
+
+
+async def test_a_send_that_is_suppressed_on_purpose_lets_the_transaction_be(
+    app: Horsies, database: str, stored: Stored
+) -> None:
+    app.suppress_sends()
+    async with asyncpg_transaction(database) as (mine, execute):
+        await execute(ORDER)
+        assert is_err(await app.tasks["add"].with_options(connection=mine).send_async(1))
     assert await stored() == (1, 0, 0)
 
 

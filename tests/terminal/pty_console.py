@@ -9,17 +9,17 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyte
+from forked_commands import HORSIES, Command, take_terminal
 
-HORSIES = Path(sys.executable).with_name("horsies")
 CURSOR = "▌"
 PATIENCE_S = 20.0
 _MOST_AT_ONCE = 65_536
@@ -27,7 +27,10 @@ _SLICE_S = 0.005
 
 
 class PtyConsole:
-    """Starts the command at once; used with `with`, so that no process is left. `rate`: the link's bytes per second."""
+    """Starts the command at once; used with `with`, so that no process is left.
+
+    `rate`: the link's bytes per second. `installed`: the script that users start, not a fork of what has imported it.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class PtyConsole:
         rows: int = 40,
         rate: int | None = None,
         screen: str = "tasks",
+        installed: bool = False,
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self.written = b""
@@ -51,14 +55,19 @@ class PtyConsole:
         self.settings = termios.tcgetattr(slave)
         self._slave = slave
         self.started = time.perf_counter()
-        self.process = subprocess.Popen(
-            [*(command or (HORSIES, "tui", "--screen", screen)), *words],
-            env=environ,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - one call of the system, and no lock that it could wait for
+        started: dict[str, Any] = {
+            "env": environ,
+            "stdin": slave,
+            "stdout": slave,
+            "stderr": slave,
+            "start_new_session": True,
+            "preexec_fn": take_terminal,
+        }
+        tui = ["tui", "--screen", screen]
+        self.process: subprocess.Popen[bytes] = (
+            subprocess.Popen([*(command or (HORSIES, *tui)), *words], **started)
+            if command or installed
+            else Command([*tui, *words], **started)
         )
         self.usage = psutil.Process(self.process.pid)
         self._ended = threading.Event()
@@ -207,11 +216,6 @@ class PtyConsole:
                 if not made and condition():
                     made.append(at)
                     self._changed.notify_all()
-
-
-def _take_terminal() -> None:
-    """As a login does: ctrl+z needs a controlling terminal."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -70,7 +70,7 @@ async def test_the_title_is_given_back_on_a_signal_and_while_the_console_is_susp
     database: str, environ: dict[str, str]
 ) -> None:
     words = configure(environ, database, "")
-    with PtyConsole(environ, *words) as console:
+    with PtyConsole(environ, *words, installed=True) as console:  # only of a child can be told that it has stopped
         await asyncio.to_thread(console.until_so, lambda: "horsies shop ● Healthy" in titles(console), "the title")
         console.type("\x1a")
         await asyncio.to_thread(console.until_so, lambda: console.written.count(GIVEN_BACK) == 1, "the title")

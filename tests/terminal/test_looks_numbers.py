@@ -14,7 +14,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from pty_console import HORSIES, PtyConsole
+from forked_commands import HORSIES
+from pty_console import PtyConsole
 
 pytestmark = pytest.mark.bench
 

@@ -43,9 +43,9 @@ async def million(database: str, environ: dict[str, str]) -> dict[str, str]:
 async def test_a_million_rows_are_there_at_once_and_so_is_each_end_of_them(million: dict[str, str]) -> None:
     starts = []
     for _ in range(3):
-        with PtyConsole(million) as console:
+        with PtyConsole(million, installed=True) as console:
             starts.append(await asyncio.to_thread(console.until, "shop.task_1 "))
-    with PtyConsole(million) as console:
+    with PtyConsole(million, installed=True) as console:
         await asyncio.to_thread(console.until, "LIVE", "1.0 M in table")
         console.type("\x07322h ago")
         await asyncio.to_thread(console.until, "Go to a time", "322h ago")
@@ -69,7 +69,7 @@ async def test_memory_stays_flat_while_all_moves(database: str, quiet: dict[str,
     connection = await asyncpg.connect(database)
     traffic = asyncio.create_task(connection.execute(TRAFFIC))
     memory: list[float] = []
-    with PtyConsole(quiet) as console:
+    with PtyConsole(quiet, installed=True) as console:
         await asyncio.to_thread(console.until, "LIVE", "shop.")
         until = time.monotonic() + SOAK_S
         while time.monotonic() < until:
@@ -97,7 +97,7 @@ def _go(console: PtyConsole, key: str, words: str) -> tuple[float, int]:
 @pytest.mark.bench
 @pytest.mark.alone
 async def test_a_million_rows_are_exported_while_keys_stay_quick(million: dict[str, str], tmp_path: Path) -> None:
-    with PtyConsole(million) as console:
+    with PtyConsole(million, installed=True) as console:
         await asyncio.to_thread(console.until, "LIVE", "1.0 M in table")
         before, out, alone = console.memory_mb, tmp_path / "all.csv", list[float]()
         for _ in range(10):

@@ -57,9 +57,8 @@ def told(what: str, value: str, budget: str) -> None:
     print(f"{what:52} {value:>14}   budget {budget}")
 
 
-async def live_tasks(url: str, count: int) -> asyncpg.Connection:
-    """A connection after inserting this many `live` tasks, newer than all others."""
-    connection = await asyncpg.connect(url)
+async def live_tasks(connection: asyncpg.Connection, count: int) -> None:
+    """Insert this many `live` tasks, newer than all others, for WORK on the same connection."""
     await connection.execute("CREATE TEMP TABLE live (id text PRIMARY KEY)")
     await connection.execute(
         """WITH made AS (
@@ -71,7 +70,6 @@ async def live_tasks(url: str, count: int) -> asyncpg.Connection:
            INSERT INTO live SELECT id FROM made""",
         count,
     )
-    return connection
 
 
 @asynccontextmanager
@@ -93,9 +91,20 @@ def latencies(console: PtyConsole) -> list[float]:
     return found
 
 
-def best(rounds: list[list[float]]) -> list[float]:
-    """The best of several rounds: delays in all of them are the console's, delays in one the machine's."""
-    return min(rounds, key=lambda found: percentile(found, 0.99))
+def best_latencies(console: PtyConsole, most_s: float) -> list[float]:
+    """The best of up to ROUNDS rounds, or all of them: a delay in each is the console's, a delay in one the machine's.
+
+    The 99th percentile of one round is its slowest key; that of three is better known, as it leaves out one of 180.
+    """
+    found: list[float] = []
+    every: list[float] = []
+    for _ in range(ROUNDS):
+        one = latencies(console)
+        every += one
+        found = min(filter(None, (found, one, every)), key=lambda each: percentile(each, 0.99))
+        if percentile(found, 0.99) < most_s:
+            break
+    return list(found)
 
 
 @pytest.mark.alone
@@ -103,16 +112,15 @@ async def test_first_rows_come_within_800_ms_of_exec(quiet: dict[str, str]) -> N
     """The machine may be busy: the first of up to six starts that is quick enough counts."""
     taken: list[float] = []
     while len(taken) < 6 and min(taken, default=1.0) >= 0.8:
-        with PtyConsole(quiet) as console:
+        with PtyConsole(quiet, installed=True) as console:
             taken.append(await asyncio.to_thread(console.until, "shop.task_"))
     told("first rows after exec", f"{min(taken) * 1000:.0f} ms", "< 800 ms")
     assert min(taken) < 0.8
 
 
 async def test_an_idle_screen_sends_its_clock_and_a_cell_that_changes_only_itself(
-    database: str, quiet: dict[str, str]
+    connection: asyncpg.Connection, quiet: dict[str, str]
 ) -> None:
-    connection = await asyncpg.connect(database)
     with PtyConsole(quiet) as console:
         await asyncio.to_thread(console.until_ready)
         await asyncio.to_thread(console.pass_time, 1.0)
@@ -122,7 +130,6 @@ async def test_an_idle_screen_sends_its_clock_and_a_cell_that_changes_only_itsel
         console.type("\x12")
         await asyncio.to_thread(console.until, "CHANGED")
         sent = console.received - before
-    await connection.close()
     told("idle", f"{idle:.0f} B/s", "< 200 B/s")
     told("one cell, and the clock", f"{sent} B", "< 400 B")
     assert idle < 200
@@ -133,10 +140,10 @@ async def test_an_idle_screen_sends_its_clock_and_a_cell_that_changes_only_itsel
     ("changes", "most_bytes", "most_share"), [(100, 20_000, 0.10), (1_000, 20_000, 0.25)], ids=["100/s", "1000/s"]
 )
 async def test_rows_that_change_cost_little(
-    database: str, quiet: dict[str, str], changes: int, most_bytes: int, most_share: float
+    connection: asyncpg.Connection, quiet: dict[str, str], changes: int, most_bytes: int, most_share: float
 ) -> None:
     seconds = 2
-    connection = await live_tasks(database, 38 if changes == 100 else 500)
+    await live_tasks(connection, 38 if changes == 100 else 500)
     with PtyConsole(quiet) as console:
         await asyncio.to_thread(console.until_ready)
         async with running(connection, WORK.format(turns=10 * seconds + 10, rows=changes // 10)):
@@ -144,7 +151,6 @@ async def test_rows_that_change_cost_little(
             cpu = console.cpu_s
             sent = await asyncio.to_thread(console.pass_time, float(seconds))
             share = (console.cpu_s - cpu) / seconds
-    await connection.close()
     told(f"{changes} row changes/s", f"{sent / seconds / 1000:.1f} kB/s", f"< {most_bytes // 1000} kB/s")
     told(f"{changes} row changes/s", f"{share:.1%} of a core", f"< {most_share:.0%}")
     assert sent / seconds < most_bytes
@@ -154,27 +160,23 @@ async def test_rows_that_change_cost_little(
 @pytest.mark.parametrize(("rate", "most_s_in_a_storm"), [(None, 0.05), (SLOW, 0.1)], ids=["fast link", "30 kB/s"])
 @pytest.mark.alone
 async def test_a_key_is_painted_at_once(
-    database: str, quiet: dict[str, str], rate: int | None, most_s_in_a_storm: float
+    connection: asyncpg.Connection, quiet: dict[str, str], rate: int | None, most_s_in_a_storm: float
 ) -> None:
     """With both, changes fill the slow link for 45 ms four times a second; a key may come right after."""
-    connection = await live_tasks(database, 500)
     link = f"{rate // 1000} kB/s" if rate else "fast link"
+    await live_tasks(connection, 500)
     with PtyConsole(quiet, rate=rate) as console:
         await asyncio.to_thread(console.until_ready)
         await asyncio.to_thread(console.key_to_paint, "j", 1)  # the first screen may still be on its way
         for changes, most_s in ((0, 0.05), (1_000, most_s_in_a_storm)):
-            rounds: list[list[float]] = []
             async with running(connection, WORK.format(turns=300, rows=changes // 10)):
-                while len(rounds) < ROUNDS and (not rounds or percentile(best(rounds), 0.99) >= most_s):
-                    rounds.append(await asyncio.to_thread(latencies, console))
-            found = best(rounds)
+                found = await asyncio.to_thread(best_latencies, console, most_s)
             told(
                 f"key → paint, {link}, {changes} changes/s: p50, p99",
                 f"{percentile(found, 0.5) * 1000:.0f}, {percentile(found, 0.99) * 1000:.0f} ms",
                 f"< {most_s * 1000:.0f} ms at p99",
             )
             assert percentile(found, 0.99) < most_s
-    await connection.close()
 
 
 @pytest.mark.alone
@@ -197,10 +199,9 @@ async def test_a_slow_link_does_not_fall_behind_a_key_that_is_held_down(quiet: d
 
 
 async def test_a_hundred_arrivals_a_second_in_follow_mode_stay_within_the_same_budget(
-    database: str, quiet: dict[str, str]
+    connection: asyncpg.Connection, quiet: dict[str, str]
 ) -> None:
     """Each quarter of a second all lines are different: the terminal cannot scroll by itself."""
-    connection = await asyncpg.connect(database)
     with PtyConsole(quiet) as console:
         await asyncio.to_thread(console.until_ready)
         async with running(connection, ARRIVALS):
@@ -209,17 +210,18 @@ async def test_a_hundred_arrivals_a_second_in_follow_mode_stay_within_the_same_b
             sent = await asyncio.to_thread(console.pass_time, 2.0)
             share = (console.cpu_s - cpu) / 2
             assert console.shows("FOLLOW", "shop.new_")
-    await connection.close()
     told("100 arrivals/s, following", f"{sent / 2000:.1f} kB/s", "< 20 kB/s")
     told("100 arrivals/s, following", f"{share:.1%} of a core", "< 10%")
     assert sent / 2 < 20_000
     assert share < 0.1
 
 
-async def test_a_screen_of_bars_that_all_grow_costs_little(database: str, quiet: dict[str, str]) -> None:
+async def test_a_screen_of_bars_that_all_grow_costs_little(
+    connection: asyncpg.Connection, quiet: dict[str, str]
+) -> None:
     """Each of 38 tasks reports every second, as much as the worker stores. They are drawn every five seconds."""
     seconds = 10
-    connection = await live_tasks(database, 38)
+    await live_tasks(connection, 38)
     # The durations of younger ones change every second, which is another 1.1 kB/s.
     await connection.execute("UPDATE horsies_tasks SET started_at = now() - interval '100 s' WHERE id LIKE 'live-%'")
     await connection.execute(
@@ -231,6 +233,5 @@ async def test_a_screen_of_bars_that_all_grow_costs_little(database: str, quiet:
         async with running(connection, REPORTS):
             await asyncio.to_thread(console.until, " left")
             sent = await asyncio.to_thread(console.pass_time, float(seconds))
-    await connection.close()
     told("38 bars that grow", f"{sent / seconds / 1000:.1f} kB/s", "< 2.5 kB/s")
     assert sent / seconds < 2_500

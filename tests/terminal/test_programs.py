@@ -64,6 +64,7 @@ def _edit(console: PtyConsole) -> None:
     console.until("INTERRUPTED")
     assert console.process.poll() is None
     console.type("\r")
+    console.until_gone("EDITING")  # the rest stood there before the editor began
     console.until("LIVE", "shop.charge", "api_token")
 
 

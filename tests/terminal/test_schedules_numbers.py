@@ -54,43 +54,45 @@ $$
 REST_S = 8
 
 
-async def plan(database: str, many: int) -> asyncpg.Connection:
-    connection = await asyncpg.connect(database)
+async def plan(connection: asyncpg.Connection, many: int) -> None:
     await connection.execute(PLANNED, many)
     for sql in (DUE, RUNS, TASKS, SERVED):
         await connection.execute(sql)
-    return connection
 
 
 @pytest.mark.parametrize("many", [pytest.param(0, marks=pytest.mark.chaos), 8])
-async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ: dict[str, str], many: int) -> None:
+async def test_at_rest_it_sends_its_clock_and_little_else(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str], many: int
+) -> None:
     """The next runs and the last ones are hours away, so no bytes are allowed for times that tick each second."""
-    connection = await plan(database, many) if many else None
+    if many:
+        await plan(connection, many)
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, "--screen", "schedules") as console:
         await asyncio.to_thread(console.until, "LIVE", "8 scheduled" if many else "No schedule is stored here")
         await asyncio.to_thread(console.pass_time, 2.0)
         before = console.received
         await asyncio.to_thread(console.pass_time, REST_S)
         idle = (console.received - before) / REST_S
-    if connection is not None:
-        await connection.close()
     told(f"an idle list of {many} schedules", f"{idle:.0f} B/s", "< 200 B/s")
     assert idle < 200
 
 
 @asynccontextmanager
-async def schedules_that_run(database: str, environ: dict[str, str]) -> AsyncIterator[PtyConsole]:
-    connection = await plan(database, 300)
+async def schedules_that_run(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str]
+) -> AsyncIterator[PtyConsole]:
+    await plan(connection, 300)
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, "--screen", "schedules") as console:
         await asyncio.to_thread(console.until, "LIVE", "300 scheduled", "past runs")
         async with running(connection, RUNNING):
             await asyncio.to_thread(console.pass_time, 0.5)
             yield console
-    await connection.close()
 
 
-async def test_three_hundred_schedules_that_run_cost_little(database: str, environ: dict[str, str]) -> None:
-    async with schedules_that_run(database, environ) as console:
+async def test_three_hundred_schedules_that_run_cost_little(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str]
+) -> None:
+    async with schedules_that_run(database, connection, environ) as console:
         cpu = console.cpu_s
         sent = await asyncio.to_thread(console.pass_time, 4.0) / 4
         share = (console.cpu_s - cpu) / 4
@@ -101,8 +103,10 @@ async def test_three_hundred_schedules_that_run_cost_little(database: str, envir
 
 
 @pytest.mark.alone
-async def test_keys_do_not_wait_for_three_hundred_schedules(database: str, environ: dict[str, str]) -> None:
-    async with schedules_that_run(database, environ) as console:
+async def test_keys_do_not_wait_for_three_hundred_schedules(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str]
+) -> None:
+    async with schedules_that_run(database, connection, environ) as console:
         keys = await asyncio.to_thread(latencies, console)
     told(f"{KEYS} keys", f"{percentile(keys, 0.9) * 1000:.0f} ms at p90", "< 50 ms")
     assert percentile(keys, 0.9) < 0.05

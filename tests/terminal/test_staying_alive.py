@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import asyncpg
 import psutil
 import pytest
-from pty_console import HORSIES, PtyConsole
+from forked_commands import HORSIES
+from pty_console import PtyConsole
 
 from horsies.store.embedded import EmbeddedServer
 

@@ -49,12 +49,13 @@ REST_S = 12
 
 
 @pytest.mark.parametrize("many", [pytest.param(0, marks=pytest.mark.chaos), 3])
-async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ: dict[str, str], many: int) -> None:
+async def test_at_rest_it_sends_its_clock_and_little_else(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str], many: int
+) -> None:
     """Three workers store unchanged snapshots in turns, so no bytes are allowed for changing numbers.
 
     The age of the newest snapshot ticks each second, and those of the chosen worker's tasks every five.
     """
-    connection = await asyncpg.connect(database)
     if many:
         await connection.execute(THREE, [1, 2, 3])
         await connection.execute(HELD)
@@ -70,26 +71,27 @@ async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ
         if not many:
             await asyncio.to_thread(console.pass_time, REST_S)
         idle = (console.received - before) / REST_S
-    await connection.close()
     told(f"an idle list of {many} workers", f"{idle:.0f} B/s", "< 200 B/s")
     assert idle < 200
 
 
 @asynccontextmanager
-async def crew_that_tells(database: str, environ: dict[str, str]) -> AsyncIterator[PtyConsole]:
+async def crew_that_tells(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str]
+) -> AsyncIterator[PtyConsole]:
     """The screen with 500 workers, of which 100 store a snapshot each second."""
-    connection = await asyncpg.connect(database)
     await connection.execute(CREW)
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, "--screen", "workers") as console:
         await asyncio.to_thread(console.until, "LIVE", "500 workers on 50 hosts", "its last snapshot is")
         async with running(connection, TELLING):
             await asyncio.to_thread(console.pass_time, 0.5)
             yield console
-    await connection.close()
 
 
-async def test_five_hundred_workers_cost_little(database: str, environ: dict[str, str]) -> None:
-    async with crew_that_tells(database, environ) as console:
+async def test_five_hundred_workers_cost_little(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str]
+) -> None:
+    async with crew_that_tells(database, connection, environ) as console:
         cpu = console.cpu_s
         sent = await asyncio.to_thread(console.pass_time, 4.0) / 4
         share = (console.cpu_s - cpu) / 4
@@ -100,8 +102,10 @@ async def test_five_hundred_workers_cost_little(database: str, environ: dict[str
 
 
 @pytest.mark.alone
-async def test_keys_do_not_wait_for_five_hundred_workers(database: str, environ: dict[str, str]) -> None:
-    async with crew_that_tells(database, environ) as console:
+async def test_keys_do_not_wait_for_five_hundred_workers(
+    database: str, connection: asyncpg.Connection, environ: dict[str, str]
+) -> None:
+    async with crew_that_tells(database, connection, environ) as console:
         keys = await asyncio.to_thread(latencies, console)
     told(f"{KEYS} keys", f"{percentile(keys, 0.9) * 1000:.0f} ms at p90", "< 50 ms")
     assert percentile(keys, 0.9) < 0.05

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 from pty_console import PtyConsole, percentile
-from test_numbers import best, latencies, running, told
+from test_numbers import best_latencies, running, told
 
 ORDERS = """
 INSERT INTO horsies_workflows (id, name, status, sent_at, created_at, updated_at, started_at)
@@ -36,20 +36,17 @@ $$
 
 
 @pytest.fixture
-async def orders(database: str, environ: dict[str, str]) -> dict[str, str]:
+async def orders(database: str, connection: asyncpg.Connection, environ: dict[str, str]) -> dict[str, str]:
     """Workflows of some hours ago and earlier, each with 24 nodes in six lanes."""
-    connection = await asyncpg.connect(database)
     await connection.execute(ORDERS)
-    await connection.close()
     return {**environ, "HORSIES_DATABASE_URL": database}
 
 
 @pytest.mark.parametrize(("keys", "last"), [("", "w-0030"), ("\r", "w-0001")])
 async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next_to_nothing(
-    database: str, orders: dict[str, str], keys: str, last: str
+    connection: asyncpg.Connection, orders: dict[str, str], keys: str, last: str
 ) -> None:
     """In the list, and in the graph of its first workflow."""
-    connection = await asyncpg.connect(database)
     with PtyConsole(orders, screen="workflows") as console:
         await asyncio.to_thread(console.until, "LIVE", "order")
         console.type(keys)
@@ -60,7 +57,6 @@ async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next
             cpu = console.cpu_s
             sent = await asyncio.to_thread(console.pass_time, 2.0) / 2
             share = (console.cpu_s - cpu) / 2
-    await connection.close()
     what = "the graph" if keys else "the list of workflows"
     told(f"{what}, idle", f"{idle:.0f} B/s", "< 200 B/s")
     told(f"{what}, 100 nodes/s", f"{sent / 1000:.1f} kB/s", "< 20 kB/s")
@@ -71,16 +67,11 @@ async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next
 
 
 @pytest.mark.alone
-async def test_a_key_in_the_list_is_painted_at_once(database: str, orders: dict[str, str]) -> None:
-    connection = await asyncpg.connect(database)
-    rounds: list[list[float]] = []
+async def test_a_key_in_the_list_is_painted_at_once(connection: asyncpg.Connection, orders: dict[str, str]) -> None:
     with PtyConsole(orders, screen="workflows") as console:
         await asyncio.to_thread(console.until, "LIVE", "order")
         await asyncio.to_thread(console.key_to_paint, "j", 1)  # the first screen may still be on its way
         async with running(connection, STEPS.format(last="w-0030")):
-            while len(rounds) < 3 and (not rounds or percentile(best(rounds), 0.99) >= 0.05):
-                rounds.append(await asyncio.to_thread(latencies, console))
-    await connection.close()
-    found = best(rounds)
+            found = await asyncio.to_thread(best_latencies, console, 0.05)
     told("workflows, key → paint, p99", f"{percentile(found, 0.99) * 1000:.0f} ms", "< 50 ms")
     assert percentile(found, 0.99) < 0.05

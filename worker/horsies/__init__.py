@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         WorkflowValidationError as WorkflowValidationError,
     )
     from horsies.domain.infos import (
+        ProgressInfo as ProgressInfo,
         TaskAttemptInfo as TaskAttemptInfo,
         TaskInfo as TaskInfo,
         WorkflowTaskInfo as WorkflowTaskInfo,
@@ -115,6 +116,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     )
     from horsies.workflow.nodes import (
         AnyNode as AnyNode,
+        MapNode as MapNode,
         NodeKey as NodeKey,
         SubWorkflowNode as SubWorkflowNode,
         SuccessCase as SuccessCase,
@@ -162,7 +164,7 @@ _MODULES = {
         *("ErrorCode", "MultipleValidationErrors", "ValidationReport"),
         *("WorkflowContextMissingIdError", "WorkflowValidationError"),
     ],
-    "domain.infos": ["TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
+    "domain.infos": ["ProgressInfo", "TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
     "domain.result": ["Err", "Ok", "Result", "is_err", "is_ok"],
     "domain.schedule": ["Weekday"],
     "domain.states": [
@@ -186,7 +188,7 @@ _MODULES = {
     "workflow.graph": ["slugify"],
     "workflow.handle": ["HandleErrorCode", "HandleOperationError", "HandleResult", "WorkflowHandle"],
     "workflow.nodes": [
-        *("AnyNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
+        *("AnyNode", "MapNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
     ],
     "workflow.spec": ["WorkflowSpec"],
     "workflow.starting": [

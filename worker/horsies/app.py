@@ -17,6 +17,7 @@ from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, S
 from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
+from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.task import bulk, define, suppression
 from horsies.task.checks import queue_problem
 from horsies.workflow.builders import WorkflowBuilder
@@ -87,6 +88,7 @@ class Horsies:
         self._tracing: Tracing | None = None
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
+        self._embedded: EmbeddedServer | None = None
         self._database: DatabaseChoice | None = None
 
     @overload
@@ -303,6 +305,22 @@ class Horsies:
         self.config = self.config.model_copy(update={"broker": broker})
         if self._broker is not None:
             self._broker.config = broker
+
+    def database_url(self, driver: str | None = None) -> str:
+        """Its database as other libraries want it: `create_async_engine(app.database_url("asyncpg"))`.
+
+        An embedded server is started by the first call, and not stopped before the end of this process.
+        """
+        url = self.database.url
+        assert url is not None, "an application is configured with one"
+        text = url.secret_text
+        if url.embedded_directory is not None:
+            with self._broker_lock:
+                if self._embedded is None:
+                    self._embedded = acquire(Place(url.embedded_directory))
+            text = self._embedded.url
+        scheme = "postgresql" if driver is None else f"postgresql+{driver}"
+        return f"{scheme}://{text.partition('://')[2]}"
 
     def _make_broker(self) -> PostgresBroker:
         try:

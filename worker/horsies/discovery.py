@@ -174,16 +174,17 @@ def _raised(reference: str, error: BaseException) -> ConfigurationError:
         f"importing {reference} raised {kind}: {text}" if text else f"importing {reference} raised {kind}",
         code=ErrorCode.MODULE_EXEC_ERROR,
         location=raising_place(error),
-        help_text=_way_out(error),
+        help_text=_way_out(error, reference),
     )
 
 
-def _way_out(error: BaseException) -> str:
+def _way_out(error: BaseException, reference: str) -> str:
     """A rule of ours that is broken is named as such; of other errors only the module's author knows the cause."""
     if isinstance(error, SystemExit):
         return 'a module must import without side effects: put what a program does under if __name__ == "__main__":'
     if not isinstance(error, ValidationError):
-        return "correct the module; `python -c 'import ...'` shows where it fails"
+        alone = f"python {reference}" if _is_path(reference) else f"python -c 'import {reference}'"
+        return f"correct the module; `{alone}` shows where it fails"
     lines = error.errors(include_url=False, include_input=False, include_context=False)
     missing = [str(line["loc"][0]) for line in lines if line["type"] == "missing" and line["loc"]]
     if missing:

@@ -15,6 +15,7 @@ from horsies.domain.places import calling_place
 from horsies.domain.result import Err, Ok, Result, UnseenErr
 from horsies.handle import SendFailedError, TaskSendErrorCode
 from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,26 +92,33 @@ def or_raise(result: Result[T, FailedT]) -> T:
     return result.ok_value
 
 
-def abort(connection: object, config: AppConfig | None) -> None:
-    """Make the caller's transaction fail: what else it stores belongs together with what was not sent."""
-    if connection is not None and _aborts(config):
-        with suppress(CallerConnectionError):  # also what is meant: the server refuses the statement
-            on_callers_blocking(connection, _fail)
+def abort(connection: object, config: AppConfig | None, failed: Err[Any]) -> None:
+    """Make the caller's COMMIT fail: what else the transaction stores belongs together with what was not sent."""
+    if connection is not None and _aborts(config, failed):
+        with suppress(CallerConnectionError):  # the transaction has failed already
+            on_callers_blocking(connection, partial(_fail, words=_abort_words(failed)))
 
 
-async def abort_async(connection: object, config: AppConfig | None) -> None:
+async def abort_async(connection: object, config: AppConfig | None, failed: Err[Any]) -> None:
     """`abort` for a connection of the running event loop."""
-    if connection is not None and _aborts(config):
+    if connection is not None and _aborts(config, failed):
         with suppress(CallerConnectionError):
-            await on_callers(connection, _fail)
+            await on_callers(connection, partial(_fail, words=_abort_words(failed)))
 
 
-def _aborts(config: AppConfig | None) -> bool:
-    return config is None or config.failed_send_aborts
+def _aborts(config: AppConfig | None, failed: Err[Any]) -> bool:
+    return (config is None or config.failed_send_aborts) and not is_on_purpose(failed.err_value)
 
 
-async def _fail(connection: CallersConnection) -> None:
-    await connection.execute("DO $$ BEGIN RAISE EXCEPTION 'horsies could not send in this transaction'; END $$")
+def _abort_words(failed: Err[Any]) -> str:
+    """What COMMIT says."""
+    error = failed.err_value
+    return f"not committed, because {mask(error.message)} [{error.code}]; AppConfig(failed_send_aborts=False) commits"
+
+
+async def _fail(connection: CallersConnection, words: str) -> None:
+    await connection.fetch(statement(__name__, "note_reason"), words)
+    await connection.execute(statement(__name__, "fail_at_commit"))
 
 
 def _place() -> str:

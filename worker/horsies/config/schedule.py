@@ -188,6 +188,23 @@ class _Schedule(CheckedModel):
 class TaskSchedule(_Schedule):
     """One task, its arguments and the times at which it is sent."""
 
+    if TYPE_CHECKING:  # for type checkers, pydantic's __init__ takes a field's own type alone, not what it is made of
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            pattern: SchedulePattern | str,
+            task_name: str,
+            args: tuple[Any, ...] = (),
+            kwargs: dict[str, Any] = ...,
+            queue_name: str | None = None,
+            enabled: bool = True,
+            timezone: str = "UTC",
+            catch_up_missed: bool = False,
+            max_catch_up_runs: int = 100,
+        ) -> None: ...
+
     task_name: StoredName
     """The name of a registered task."""
     args: tuple[Any, ...] = ()
@@ -212,6 +229,21 @@ def _key_of_definition(workflow: object) -> object:
 
 class WorkflowSchedule(_Schedule):
     """One workflow, the parameters of its `build_with`, and the times at which it is started."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            pattern: SchedulePattern | str,
+            workflow: type[Any] | str,
+            params: dict[str, Any] = ...,
+            enabled: bool = True,
+            timezone: str = "UTC",
+            catch_up_missed: bool = False,
+            max_catch_up_runs: int = 100,
+        ) -> None: ...
 
     workflow: Annotated[StoredName, BeforeValidator(_key_of_definition)]
     """A WorkflowDefinition, or its definition_key."""

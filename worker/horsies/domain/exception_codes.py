@@ -24,6 +24,9 @@ class ExceptionCodes:
     task_default: str | None
     app_default: str
 
+    def is_mapped(self, exception: BaseException) -> bool:
+        return type(exception) in {**self.app_mapper, **(self.task_mapper or {})}
+
     def code_of(self, exception: BaseException) -> BuiltInTaskCode | str:
         """The enum member if the rules name a built-in code."""
         if isinstance(exception, WorkflowContextMissingIdError):

@@ -32,8 +32,18 @@ class TaskAttemptInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressInfo:
+    """How far a run is by its last report, which is stored once a second; a `total` of None is unknown."""
+
+    done: float
+    total: float | None
+    unit: str | None
+    reported_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """A task's row at one moment; the last three fields are filled only on request."""
+    """A task's row at one moment; `result`, `failed_reason` and `attempts` are filled only on request."""
 
     task_id: str
     task_name: str
@@ -57,6 +67,8 @@ class TaskInfo:
     failed_reason: str | None = None
     attempts: list[TaskAttemptInfo] | None = None
     """Newest first."""
+    progress: ProgressInfo | None = None
+    """Of the present or last run; None if it has reported none."""
 
 
 @dataclass(frozen=True, slots=True)

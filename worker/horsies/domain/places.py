@@ -36,7 +36,7 @@ def raising_place(error: BaseException) -> SourceLocation | None:
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        is_library = code.co_filename.startswith(_INSTALLED)
+        is_library = code.co_filename.startswith((*_INSTALLED, "<frozen "))
         if _is_the_users(step.tb_frame) and not (found is not None and is_library):
             found = _place(code, step.tb_lasti, step.tb_lineno)
         step = step.tb_next

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from horsies.domain.codec import dump_task_result, to_json
 from horsies.domain.codes import OutcomeCode
+from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskResult
 from horsies.domain.workflow_end import EndedNode, end_of, error_summary, judge, ok_part
@@ -102,12 +103,20 @@ def _node_end(child: asyncpg.Record) -> NodeEnd:
     )
     error = SubWorkflowError(
         error_code=OutcomeCode.SUBWORKFLOW_FAILED,
-        message=f"the workflow {child['name']!r} of this node is {child['status']}: {reason}",
+        message=_failed_words(child, reason),
         sub_workflow_id=child["id"],
         sub_workflow_summary=summary,
     )
     result = dump_task_result(TaskResult(err=error))
     return NodeEnd(*where, WorkflowTaskStatus.FAILED, result, _summary_text(child, None, reason))
+
+
+def _failed_words(child: asyncpg.Record, reason: str) -> str:
+    if child["definition_key"] == MAP_DEFINITION and child["failed"]:
+        return (
+            f"{child['failed']} of {child['total']} items of the map of {child['name']!r} failed, the first: {reason}"
+        )
+    return f"the workflow {child['name']!r} of this node is {child['status']}: {reason}"
 
 
 def _why_failed(child: asyncpg.Record) -> str:

@@ -38,8 +38,8 @@ RETURNING workflow.id
 -- completing; reads only: ended workflows among these, or among the children of these, whose parent's node has not
 -- ended
 -- ($1 workflows, $2 workflows that may be their parents)
-SELECT child.id, child.name, child.status, child.result, child.error, child.parent_workflow_id, child.parent_task_index,
-       nodes.total, nodes.completed, nodes.failed, nodes.skipped
+SELECT child.id, child.name, child.definition_key, child.status, child.result, child.error, child.parent_workflow_id,
+       child.parent_task_index, nodes.total, nodes.completed, nodes.failed, nodes.skipped
   FROM horsies_workflows child
  CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                       WHERE id = child.parent_workflow_id

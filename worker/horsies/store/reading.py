@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCode, to_builtin
-from horsies.domain.infos import TaskAttemptInfo, TaskInfo
+from horsies.domain.infos import ProgressInfo, TaskAttemptInfo, TaskInfo
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.store.statements import statement
@@ -81,6 +81,7 @@ async def read_info(
         return None
     columns = dict(rows[0])
     result, reason = columns.pop("result"), columns.pop("failed_reason")
+    done, total, unit, reported_at = (columns.pop(name) for name in ("done", "total", "unit", "reported_at"))
     outcome = Outcome(task_id, columns.pop("status"), result, columns["error_code"], reason)
     return TaskInfo(
         **columns,
@@ -88,6 +89,7 @@ async def read_info(
         result=outcome.result() if include_result and outcome.is_final else None,
         failed_reason=reason if include_failed_reason else None,
         attempts=await read_attempts(connection, task_id) if include_attempts else None,
+        progress=None if done is None else ProgressInfo(done, total, unit, reported_at),
     )
 
 

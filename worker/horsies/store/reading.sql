@@ -5,11 +5,13 @@ SELECT id, status, result, error_code, failed_reason FROM horsies_tasks WHERE id
 -- name: read_task
 -- reading.py, handle.info(); reads only. $2 and $3: whether the large columns are wanted
 SELECT id AS task_id, task_name, status, queue_name, priority, retry_count, max_retries, next_retry_at, sent_at,
-       enqueued_at, claimed_at, started_at, completed_at, failed_at, worker_hostname, worker_pid, worker_process_name,
-       error_code,
+       enqueued_at, claimed_at, task.started_at, completed_at, failed_at, worker_hostname, worker_pid,
+       worker_process_name, error_code,
        CASE WHEN $2::boolean THEN result END AS result,
-       CASE WHEN $2::boolean OR $3::boolean THEN failed_reason END AS failed_reason
-  FROM horsies_tasks
+       CASE WHEN $2::boolean OR $3::boolean THEN failed_reason END AS failed_reason,
+       progress.done, progress.total, progress.unit, progress.reported_at
+  FROM horsies_tasks task
+  LEFT JOIN horsies_progress progress ON progress.task_id = task.id AND progress.started_at = task.started_at
  WHERE id = $1
 
 -- name: read_attempts

@@ -81,8 +81,8 @@ class _Batch:
 def send_many(app: App, calls: Iterable[TaskCall], connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
     """One result per call, in their order. A call that cannot be sent does not prevent the others."""
     results = _attempt(app, calls, connection)
-    if any(isinstance(result, Err) for result in results):
-        abort(connection, app.config)
+    if (failed := _first_failed(results)) is not None:
+        abort(connection, app.config, failed)
     return answers(results, app.config)
 
 
@@ -91,9 +91,13 @@ async def send_many_async(
 ) -> list[TaskSendResult[TaskHandle[Any]]]:
     """`send_many` for a running event loop."""
     results = await _attempt_async(app, calls, connection)
-    if any(isinstance(result, Err) for result in results):
-        await abort_async(connection, app.config)
+    if (failed := _first_failed(results)) is not None:
+        await abort_async(connection, app.config, failed)
     return answers(results, app.config)
+
+
+def _first_failed(results: Sequence[TaskSendResult[TaskHandle[Any]]]) -> Err[Any] | None:
+    return next((result for result in results if isinstance(result, Err)), None)
 
 
 def _attempt(app: App, calls: Iterable[TaskCall], connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:

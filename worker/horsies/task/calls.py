@@ -67,11 +67,13 @@ class Judge:
         # str(error) is user code and may raise; the traceback module handles that.
         text = str(traceback.TracebackException(type(error), error, None))
         kind = type(error).__name__
+        # An exception with a code of its own was foreseen; its text is often passed on to the application's users.
+        what = "" if self.codes.is_mapped(error) else f"Unhandled exception in task {self.function_name}: "
         return TaskResult(
             err=TaskError(
                 exception=error,
                 error_code=self.codes.code_of(error),
-                message=f"Unhandled exception in task {self.function_name}: {kind}: {text}",
+                message=f"{what}{kind}: {text}",
                 data={"exception_type": kind},
             )
         )

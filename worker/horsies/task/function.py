@@ -158,6 +158,10 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         """`send_or_raise` for a running event loop."""
         return or_raise(await self._sender.attempt_async(args, kwargs, PLAIN))
 
+    def handle(self, task_id: str) -> TaskHandle[T]:
+        """A handle to a task of this function that was sent elsewhere, for example by another request."""
+        return self._sender.handle(task_id)
+
     def schedule(self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """`send`, to be run `delay_seconds` from now by the clock of the database."""
         return self._sender.send(args, kwargs, TaskSendOptions(delay=delay_seconds))

@@ -90,13 +90,17 @@ class Sender:
     ) -> TaskSendResult[TaskHandle[Any]]:
         return answer(await self.attempt_async(args, kwargs, options), self._app.config)
 
+    def handle(self, task_id: str) -> TaskHandle[Any]:
+        """Its result has a value of the declared type; a TaskHandle that only knows the broker gives plain JSON."""
+        return TaskHandle(task_id, self._app.get_broker(), self.promise.from_stored)
+
     def attempt(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
         """A send whose failure is not logged or raised yet; it makes the transaction of the caller fail."""
         sent = self._attempt(args, kwargs, options)
         if isinstance(sent, Err):
-            abort(options.connection, self._app.config)
+            abort(options.connection, self._app.config, sent)
         return sent
 
     async def attempt_async(
@@ -105,7 +109,7 @@ class Sender:
         """`attempt` for a running event loop."""
         sent = await self._attempt_async(args, kwargs, options)
         if isinstance(sent, Err):
-            await abort_async(options.connection, self._app.config)
+            await abort_async(options.connection, self._app.config, sent)
         return sent
 
     def _attempt(

@@ -150,7 +150,10 @@ class Inline:
     def _add_new(self, request: EnqueueRequest) -> InlineTask:
         due = request.enqueued_at or self._now() + timedelta(seconds=request.delay_seconds or 0)
         *_, max_retries = request.columns()
-        task = self._sent[request.task_id] = self._open[request.task_id] = InlineTask(request, due, max_retries)
+        known = self._tasks.get(request.task_name)
+        parameters = None if known is None else known.parameters
+        task = InlineTask(request, due, max_retries, parameters)
+        self._sent[request.task_id] = self._open[request.task_id] = task
         return task
 
     def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:

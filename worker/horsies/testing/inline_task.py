@@ -15,10 +15,12 @@ from horsies.task.current import CurrentTask
 from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from horsies.domain.task_result import TaskError, TaskResult
     from horsies.store.enqueue import EnqueueRequest
+    from horsies.task.parameters import Parameters
     from horsies.testing.here import Ended
 
 
@@ -29,6 +31,8 @@ class InlineTask:
     request: EnqueueRequest
     due: datetime
     max_retries: int
+    parameters: Parameters | None = None
+    """Of its function; None for a name that no task has."""
     status: TaskStatus = TaskStatus.PENDING
     retry_count: int = 0
     next_retry_at: datetime | None = None
@@ -53,12 +57,17 @@ class InlineTask:
 
     @property
     def args(self) -> list[Any]:
-        """The arguments that the task receives: converted to JSON and back."""
-        return load_args(self.request.args_json).unwrap()
+        """The arguments that the task receives: converted to JSON and back, and of the types of its signature."""
+        return list(self._call()[0])
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        return split_injection(load_kwargs(self.request.kwargs_json).unwrap()).kwargs
+        return dict(self._call()[1])
+
+    def _call(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        args = load_args(self.request.args_json).unwrap()
+        kwargs = split_injection(load_kwargs(self.request.kwargs_json).unwrap()).kwargs
+        return (args, kwargs) if self.parameters is None else self.parameters.from_stored(args, kwargs)
 
     @property
     def is_final(self) -> bool:

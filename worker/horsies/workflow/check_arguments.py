@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _FILLED: Final = "it is filled in when the task runs; take it out of the node"
 
 
+_OPTIONS_OF_MAPS = frozenset({"waits_for", "queue", "priority", "good_until", "node_id"})
+"""What TaskNode.map(task, over=...) would take for an argument of the task."""
+
+
 def argument_problems(node: AnyNode, graph: Graph) -> Iterable[WorkflowValidationError]:
     yield from _source_problems(node, graph)
     target = target_of(node)
@@ -147,6 +151,8 @@ def _name_problems(node: AnyNode, target: Target, given: list[str]) -> Iterator[
         if name in FILLED_BY_US or not isinstance(name, str) or not target.takes(name) or name.startswith("__"):
             close = target.close_to(name) if isinstance(name, str) else None
             other = f"did you mean {close!r}?" if close else f"it takes {', '.join(target.by_keyword) or 'nothing'}"
+            if isinstance(node, MapNode) and name in _OPTIONS_OF_MAPS:
+                other = f"an option of the node: MapNode({node.name}, over=..., kwargs={{...}}, {name}=...)"
             yield node_problem(
                 node,
                 ErrorCode.WORKFLOW_INVALID_KWARG_KEY,

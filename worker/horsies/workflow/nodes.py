@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Param
 
 from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError
 from horsies.domain.places import calling_place
+from horsies.domain.task_result import TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from horsies.domain.errors import SourceLocation
-    from horsies.domain.task_result import TaskResult
     from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
 
 P = ParamSpec("P")
@@ -259,7 +259,12 @@ def id_of(node: Node[Any] | NodeKey[Any]) -> str:
 
 def restored(node: object, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
     """A stored result of this node with a value of the type that its task declares; as it is for what is no task."""
-    return node.fn.restored(result) if isinstance(node, TaskNode) else result
+    if isinstance(node, TaskNode):
+        return node.fn.restored(result)
+    if isinstance(node, MapNode) and isinstance(result.ok, list):
+        each = [node.fn.restored(TaskResult(ok=value)) for value in result.ok]
+        return next((one for one in each if one.is_err()), TaskResult(ok=[one.ok for one in each]))
+    return result
 
 
 AnyNode: TypeAlias = TaskNode[Any] | SubWorkflowNode[Any] | MapNode[Any]

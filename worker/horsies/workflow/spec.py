@@ -20,6 +20,7 @@ from horsies.workflow.graph import Graph
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
 from horsies.workflow.planning import node_plan, policy_json
 from horsies.workflow.routing import route, route_problems, unrouted_problems
+from horsies.workflow.signatures import Target, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,15 +159,20 @@ class WorkflowSpec(Generic[T]):
 
 def _freeze(node: AnyNode) -> None:
     """Replace its values by copies through the codec: as the worker will receive them, and safe from later changes."""
-    node.kwargs = _frozen(_stored_copy(node.kwargs))
+    target = target_of(node)
+    node.kwargs = MappingProxyType({name: _stored_copy(target, name, value) for name, value in node.kwargs.items()})
     node.args_from = MappingProxyType(node.args_from)
     if isinstance(node, MapNode) and not isinstance(node.over, Node):
-        node.over = _frozen(_stored_copy(list(node.over)))
+        item = next(iter(target.by_keyword))
+        node.over = tuple(_stored_copy(target, item, value) for value in node.over)
     node.freeze()
 
 
-def _stored_copy(value: Any) -> Any:
-    return load_value(dump_value(value))
+def _stored_copy(target: Target, name: str, value: Any) -> Any:
+    stored = target.to_stored(name, value)
+    copy = load_value(dump_value(stored))
+    # What has a JSON of its own, a set or a UUID, is made again from that.
+    return _frozen(copy) if stored is value else target.from_stored(name, copy)
 
 
 def _frozen(value: Any) -> Any:

@@ -162,7 +162,7 @@ def start_workflow(
     prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
     started = prepared if isinstance(prepared, Err) else _store(prepared.ok_value)
     if isinstance(started, Err):
-        abort(connection, _config_of(broker))
+        abort(connection, _config_of(broker), started)
     return started if _is_suppressed(broker) else answer(started, _config_of(broker))
 
 
@@ -179,7 +179,7 @@ async def start_workflow_async(
     prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
     started = prepared if isinstance(prepared, Err) else await _store_async(prepared.ok_value)
     if isinstance(started, Err):
-        await abort_async(connection, _config_of(broker))
+        await abort_async(connection, _config_of(broker), started)
     return started if _is_suppressed(broker) else answer(started, _config_of(broker))
 
 
@@ -207,7 +207,7 @@ def start_own(
     """`start_workflow` with the spec's own broker."""
     broker = _own_broker(spec, workflow_id)
     if isinstance(broker, Err):
-        abort(connection, None)
+        abort(connection, None, broker)
         return answer(broker, None)
     return start_workflow(spec, broker.ok_value, workflow_id, connection=connection)
 
@@ -218,7 +218,7 @@ async def start_own_async(
     """`start_own` for a running event loop."""
     broker = _own_broker(spec, workflow_id)
     if isinstance(broker, Err):
-        await abort_async(connection, None)
+        await abort_async(connection, None, broker)
         return answer(broker, None)
     return await start_workflow_async(spec, broker.ok_value, workflow_id, connection=connection)
 
@@ -296,7 +296,10 @@ def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartR
 
 def _check(workflow_id: object, sent_at: datetime | None) -> None:
     if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _LONGEST_ID or "\0" in workflow_id:
-        raise ValueError(f"workflow_id={workflow_id!r} is not a text of 1 to {_LONGEST_ID} characters, as a UUID is")
+        raise ValueError(
+            f"workflow_id={workflow_id!r} is not a text of 1 to {_LONGEST_ID} characters, as a UUID is; "
+            "of a longer key uuid.uuid5 makes one"
+        )
     if sent_at is not None and sent_at.tzinfo is None:
         raise ValueError(f"sent_at={sent_at} has no time zone; pass an aware datetime, as datetime.now(UTC)")
 

@@ -220,6 +220,7 @@ def _ended_child(child: Workflow) -> Record:
     return Record(
         id=child.id,
         name=child.name,
+        definition_key=child.definition_key,
         status=child.status.value,
         result=child.result,
         error=child.error,
