@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from blackhole_proxy import BlackholeProxy
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 
@@ -73,6 +74,28 @@ async def test_a_result_that_is_there_and_a_wait_outside_of_tasks_are_no_reason_
         await connection.execute(ENDED)
         assert (await asyncio.to_thread(app.task("ready.report", report).run, [], {})).ok == 1
     assert told(caplog) == []
+
+
+async def test_a_wait_in_a_task_outlasts_a_database_that_cannot_be_reached(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """As one outside of tasks does: a single look has no patience."""
+    async with BlackholeProxy(database) as proxy:
+        app = Horsies(AppConfig(broker=PostgresConfig(database_url=proxy.url)))
+
+        def part() -> TaskResult[int, TaskError]:
+            return TaskResult(ok=1)
+
+        def report() -> TaskResult[int, TaskError]:
+            return TaskResult(ok=sent.get(10_000).unwrap())
+
+        parts, reports = app.task("part", part), app.task("patient.report", report)
+        sent = (await parts.send_async()).unwrap()
+        await connection.execute(ENDED)
+        proxy.refuse(2)
+        proxy.cut()
+        assert (await asyncio.to_thread(reports.run, [], {})).ok == 1
+        await app.get_broker().close_async()
 
 
 async def test_an_async_task_is_told_if_it_blocks_its_loop(app: Horsies, caplog: pytest.LogCaptureFixture) -> None:

@@ -48,7 +48,7 @@ class RecordSender(logging.Handler):
         if root.handlers:
             return
         root.addHandler(self)
-        if root.level == logging.WARNING:  # the level that it has if nobody sets one
+        if root.level == logging.WARNING:  # the level that it has unless it is set
             root.setLevel(self.level)
         if threading.excepthook is threading.__excepthook__:
             threading.excepthook = _log_thread_exception

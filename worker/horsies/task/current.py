@@ -157,7 +157,7 @@ def moment(seconds: float | None) -> datetime | None:
 
 
 def ignore_report(_done: Any, _total: Any, _unit: Any) -> None:
-    """The `report` of a run that nobody watches."""
+    """The `report` of a run whose progress is not kept."""
 
 
 def _only_run() -> Run | None:
