@@ -105,6 +105,28 @@ def stops_its_own() -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
 
 
+@app.task("waits_for_the_test")
+def waits_for_the_test() -> TaskResult[bool, TaskError]:
+    begun, go = heard
+    begun.set()
+    return TaskResult(ok=go.wait(30))
+
+
+@app.task("waits_for")
+def waits_for(other: str) -> TaskResult[str, TaskError]:
+    both_run, handles = heard
+    both_run.wait(30)
+    result = handles[other].get()
+    return TaskResult(ok="" if result.is_ok() else result.err_value.error_code.value)
+
+
+@app.task("suspends")
+async def suspends() -> TaskResult[bool, TaskError]:
+    begun, go = heard
+    begun.set()
+    return TaskResult(ok=await asyncio.wait_for(go.wait(), 30))
+
+
 @app.task("starts_another")
 def starts_another() -> TaskResult[int, TaskError]:
     handle = flow(TaskNode(number, kwargs={"value": 5}), output=0).start().unwrap()
@@ -338,6 +360,44 @@ def test_workflows_may_be_started_by_many_threads() -> None:
     with inline(app) as queue, ThreadPoolExecutor(4) as threads:
         assert sorted(threads.map(start, range(40))) == list(range(1, 41))
         assert [each.status.value for each in queue.started()] == ["COMPLETED"] * 40
+
+
+async def test_what_another_thread_runs_is_waited_for() -> None:
+    begun, go = threading.Event(), threading.Event()
+    heard[:] = [begun, go]
+    with inline(app, at_once=False) as queue:
+        handle = flow(TaskNode(waits_for_the_test), output=0).start().unwrap()
+        runs = asyncio.create_task(asyncio.to_thread(queue.run))
+        assert await asyncio.to_thread(begun.wait, 30)
+        assert (await handle.get_async(1)).err_value.error_code is RetrievalCode.WAIT_TIMEOUT
+        waits = asyncio.gather(handle.get_async(), asyncio.to_thread(handle.get))
+        await asyncio.sleep(0)
+        go.set()
+        assert await waits == [TaskResult(ok=True)] * 2
+        assert await runs == Ran(completed=1)
+
+
+def test_tasks_that_wait_for_each_other_get_an_error() -> None:
+    heard[:] = [threading.Barrier(2), {}]
+    with inline(app, at_once=False) as queue, ThreadPoolExecutor(2) as threads:
+        heard[1] |= {name: waits_for.send(other).unwrap() for name, other in (("a", "b"), ("b", "a"))}
+        runs = [threads.submit(queue.run) for _ in heard[1]]
+        assert sum((run.result(30) for run in runs), Ran()) == Ran(completed=2)
+        assert sorted(handle.get().unwrap() for handle in heard[1].values()) == ["", "WAIT_TIMEOUT"]
+
+
+async def test_a_blocking_wait_does_not_stop_the_loop_in_which_the_task_runs() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    heard[:] = [begun, go]
+    with inline(app, at_once=False) as queue:
+        handle = suspends.send().unwrap()
+        runs = asyncio.create_task(queue.run_async())
+        await begun.wait()
+        assert handle.get().err_value.error_code is RetrievalCode.WAIT_TIMEOUT
+        waits = asyncio.create_task(handle.get_async())
+        await asyncio.sleep(0)
+        go.set()
+        assert (await waits, await runs) == (TaskResult(ok=True), Ran(completed=1))
 
 
 async def test_a_workflow_may_be_started_in_small_steps_in_a_loop() -> None:

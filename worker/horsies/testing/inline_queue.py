@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 import threading
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.states import TaskStatus
 from horsies.store.enqueue import Enqueued, EnqueueOutcome
 from horsies.testing.here import Ran, next_try, run_here, run_here_async
+from horsies.testing.inline_running import Running, Wait, inside, is_in_a_task
 from horsies.testing.inline_task import InlineTask
 from horsies.testing.inline_workflows import InlineWorkflows
 from horsies.testing.memory.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from typing import TypeAlias
 
     from horsies.app import Horsies
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from horsies.workflow.definition import WorkflowDefinition
     from horsies.workflow.spec import WorkflowSpec
 
-    Steps: TypeAlias = Generator[InlineTask, Ended, Ran]
-
-_in_a_task: ContextVar[bool] = ContextVar("in_a_task", default=False)
+    Steps: TypeAlias = Generator[InlineTask | Wait, Ended | None, Ran]
+    Wanted: TypeAlias = Callable[[InlineTask], bool]
 
 
 class Inline:
@@ -47,6 +47,7 @@ class Inline:
         """Those that have not ended, so that a long test does not look at all of them at each step."""
         self._ahead = timedelta()
         self._lock = threading.RLock()
+        self._running = Running()
         self._workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now, self._lock), raises=raises)
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
@@ -84,12 +85,13 @@ class Inline:
     def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
         """The task after waiting for it; not final if the time, or the tasks that can run here, did not suffice."""
         if (task := self._sent.get(task_id)) is not None:
-            self._run(self._steps(self._until(timeout_ms), lambda: task.is_final))
+            self._run(self._steps(self._until(timeout_ms), lambda: task.is_final, lambda each: each is task))
         return task
 
     async def wait_async(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
         if (task := self._sent.get(task_id)) is not None:
-            await self._run_async(self._steps(self._until(timeout_ms), lambda: task.is_final))
+            done, wanted = (lambda: task.is_final), (lambda each: each is task)
+            await self._run_async(self._steps(self._until(timeout_ms), done, wanted, blocking=False))
         return task
 
     def look(self, task_id: str) -> InlineTask | None:
@@ -109,12 +111,16 @@ class Inline:
 
     def wait_for_workflow(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
         """As `wait`; a paused workflow ends the wait, too."""
-        self._run(self._steps(self._until(timeout_ms), lambda: self._has_ended(workflow_id)))
+        self._run(self._steps(self._until(timeout_ms), *self._about(workflow_id)))
         return self._workflows.outcome(workflow_id)
 
     async def wait_for_workflow_async(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
-        await self._run_async(self._steps(self._until(timeout_ms), lambda: self._has_ended(workflow_id)))
+        await self._run_async(self._steps(self._until(timeout_ms), *self._about(workflow_id), blocking=False))
         return self._workflows.outcome(workflow_id)
+
+    def _about(self, workflow_id: str) -> tuple[Callable[[], bool], Wanted]:
+        """Whether it has ended, and whether a task is one of its own or of its family."""
+        return partial(self._has_ended, workflow_id), lambda task: self._workflows.includes(workflow_id, task.task_id)
 
     def _has_ended(self, workflow_id: str) -> bool:
         outcome = self._workflows.outcome(workflow_id)
@@ -122,7 +128,7 @@ class Inline:
 
     def _runs_now(self) -> bool:
         """Not inside a task: in a worker, too, tasks that it sends are not run in the middle of it."""
-        return self._at_once and not _in_a_task.get()
+        return self._at_once and not is_in_a_task()
 
     def _now(self) -> datetime:
         return datetime.now(UTC) + self._ahead
@@ -156,19 +162,58 @@ class Inline:
         self._sent[request.task_id] = self._open[request.task_id] = task
         return task
 
-    def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
-        """Yields a task to run and receives its outcome, until `done` or nothing is due by `until` (None: ever)."""
+    def _steps(
+        self,
+        until: datetime | None,
+        done: Callable[[], bool] = lambda: False,
+        wanted: Wanted = lambda _task: False,
+        *,
+        blocking: bool = True,
+    ) -> Steps:
+        """Yields a task to run and receives its outcome, until `done` or nothing is due by `until` (None: ever).
+
+        Another thread or coroutine may have taken a `wanted` task: then it yields a wait for the end of that run.
+        """
         ran = Ran()
         while not done():
             ran += self._expire()
             if (task := self._take()) is not None:
-                self._workflows.task_started(task.task_id)
-                ran += self._end(task, (yield task))
+                ran += yield from self._step(task)
             elif self._workflows.build_children():
                 continue
-            elif not self._pass_time(until):
+            elif isinstance(next_one := self._wait_or_pass_time(until, wanted, blocking=blocking), Wait):
+                yield from self._wait(next_one)
+            elif not next_one:
                 return ran + self._expire()
         return ran
+
+    def _step(self, task: InlineTask) -> Steps:
+        try:
+            self._workflows.task_started(task.task_id)
+            ended = yield task
+            assert ended is not None
+            return self._end(task, ended)
+        except GeneratorExit:  # the run was stopped, or the test was cancelled in the middle of it
+            task.unstart()
+            raise
+        finally:
+            with self._lock:
+                self._running.remove(task)
+
+    def _wait(self, wait: Wait) -> Generator[Wait, Ended | None, None]:
+        try:
+            yield wait
+        finally:
+            with self._lock:
+                if not wait.over.done():  # its time is up: the tasks around this call go on
+                    self._running.wake()
+
+    def _wait_or_pass_time(self, until: datetime | None, wanted: Wanted, *, blocking: bool) -> Wait | bool:
+        """One look at everything: with two, another thread takes a task between them, and both looks miss it."""
+        with self._lock:
+            seconds = None if until is None else (until - self._now()).total_seconds()
+            wait = self._running.wait_for(wanted, seconds, blocking=blocking)
+            return wait or bool(self._workflows.waiting_children()) or self._pass_time(until)
 
     def _waiting(self) -> list[InlineTask]:
         """A task with a name that this application does not know waits for ever, as in its workers."""
@@ -199,6 +244,7 @@ class Inline:
                 return None
             task = min(due, key=lambda each: (each.request.priority, each.due))
             task.start(now)
+            self._running.add(task)
             return task
 
     def _pass_time(self, until: datetime | None) -> bool:
@@ -211,62 +257,61 @@ class Inline:
             return within
 
     def _end(self, task: InlineTask, ended: Ended) -> Ran:
-        if task.status is not TaskStatus.RUNNING:  # cancelled meanwhile: its outcome is not stored
-            return Ran()
-        now, request = self._now(), task.request
-        delay_s, ended = next_try(
-            ended,
-            request.task_options,
-            retry_count=task.retry_count,
-            max_retries=task.max_retries,
-            now=now,
-            good_until=request.good_until,
-            rng=self._rng,
-        )
-        if delay_s is not None:
-            task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
-            return Ran(retried=1)
-        task.end(ended, now)
-        self._open.pop(task.task_id)
-        self._workflows.task_ended(task.task_id)
+        with self._lock:  # the end of a task and what follows from it in its workflow are one step
+            if task.status is not TaskStatus.RUNNING:  # cancelled meanwhile: its outcome is not stored
+                return Ran()
+            now, request = self._now(), task.request
+            delay_s, ended = next_try(
+                ended,
+                request.task_options,
+                retry_count=task.retry_count,
+                max_retries=task.max_retries,
+                now=now,
+                good_until=request.good_until,
+                rng=self._rng,
+            )
+            if delay_s is not None:
+                task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
+                return Ran(retried=1)
+            task.end(ended, now)
+            self._open.pop(task.task_id)
+            self._workflows.task_ended(task.task_id)
         if self._raises:
             ended.raise_exception()
         return Ran(completed=1) if ended.ok else Ran(failed=1)
 
     def _run(self, steps: Steps) -> Ran:
-        try:
-            task = next(steps)
-            while True:
-                with _inside(task):
-                    request = task.request
-                    kwargs = self._workflows.arguments(request.kwargs_json)
-                    function, current = self._tasks[task.task_name], task.current()
-                    ended = run_here(function, request.args_json, kwargs, request.task_options, current)
-                task = steps.send(ended)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        with closing(steps):
+            try:
+                step = next(steps)
+                while True:
+                    if isinstance(step, Wait):
+                        step.here()
+                        step = next(steps)
+                        continue
+                    with inside(step):
+                        request = step.request
+                        kwargs = self._workflows.arguments(request.kwargs_json)
+                        function, current = self._tasks[step.task_name], step.current()
+                        ended = run_here(function, request.args_json, kwargs, request.task_options, current)
+                    step = steps.send(ended)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
 
     async def _run_async(self, steps: Steps) -> Ran:
-        try:
-            task = next(steps)
-            while True:
-                with _inside(task):
-                    request = task.request
-                    kwargs = self._workflows.arguments(request.kwargs_json)
-                    function, current = self._tasks[task.task_name], task.current()
-                    ended = await run_here_async(function, request.args_json, kwargs, request.task_options, current)
-                task = steps.send(ended)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _inside(task: InlineTask) -> Iterator[None]:
-    before = _in_a_task.set(True)
-    try:
-        yield
-    except BaseException:
-        task.unstart()
-        raise
-    finally:
-        _in_a_task.reset(before)
+        with closing(steps):
+            try:
+                step = next(steps)
+                while True:
+                    if isinstance(step, Wait):
+                        await step.in_loop()
+                        step = next(steps)
+                        continue
+                    with inside(step):
+                        request = step.request
+                        kwargs = self._workflows.arguments(request.kwargs_json)
+                        function, current = self._tasks[step.task_name], step.current()
+                        ended = await run_here_async(function, request.args_json, kwargs, request.task_options, current)
+                    step = steps.send(ended)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]

@@ -111,11 +111,20 @@ class InlineWorkflows:
         if self._rows.node_of(task_id) is not None:
             self._use(partial(advance, task_ids=[task_id]))
 
+    def includes(self, workflow_id: str, task_id: str) -> bool:
+        """Whether the task is of this workflow, or of one above or below it."""
+        node, workflow = self._rows.node_of(task_id), self._rows.workflows.get(workflow_id)
+        return node is not None and workflow is not None and node.workflow.root == workflow.root
+
+    def waiting_children(self) -> list[tuple[str, int]]:
+        """The nodes that wait for the start of their child workflows."""
+        if not self._rows.workflows:
+            return []
+        return self._use(partial(ready_children, workflow_ids=None, limit=_CHILDREN))
+
     def build_children(self) -> bool:
         """Start the child workflows that nodes wait for; returns whether there were any."""
-        if not self._rows.workflows:
-            return False
-        waiting = self._use(partial(ready_children, workflow_ids=None, limit=_CHILDREN))
+        waiting = self.waiting_children()
         for workflow_id, index in waiting:
             refused = run_now(build_child(self._app, self.connection.turn, workflow_id, index, make_plan=_plan_here))
             if self._raises and isinstance(refused, BuildFailed) and refused.__cause__ is not None:
