@@ -105,72 +105,79 @@ ExceptOption = Annotated[
         show_default=False,
     ),
 ]
+ProcessesOption = Annotated[
+    int, typer.Option(envvar="HORSIES_PROCESSES", min=1, help="Child processes; each runs one sync task at a time.")
+]
+AsyncConcurrencyOption = Annotated[
+    int,
+    typer.Option(envvar="HORSIES_ASYNC_CONCURRENCY", min=1, help="How many `async def` tasks one child runs at once."),
+]
+ClaimBatchOption = Annotated[
+    int,
+    typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit."),
+]
+ClaimPerWorkerOption = Annotated[
+    int,
+    typer.Option(
+        envvar="HORSIES_MAX_CLAIM_PER_WORKER",
+        min=0,
+        help="The most tasks to keep claimed and not started; 0: as many as fit.",
+    ),
+]
+TasksPerChildOption = Annotated[
+    int | None,
+    typer.Option(
+        envvar="HORSIES_MAX_TASKS_PER_CHILD",
+        min=1,
+        help="Replace a child after this many tasks, for tasks that leak memory.",
+    ),
+]
+WithSchedulerOption = Annotated[
+    bool,
+    typer.Option(
+        "--with-scheduler",
+        envvar="HORSIES_WITH_SCHEDULER",
+        help="Send the tasks of schedules, too.",
+        show_default=False,
+    ),
+]
+ReloadOption = Annotated[
+    bool,
+    typer.Option(
+        "--reload",
+        envvar="HORSIES_RELOAD",
+        help="For development: replace the children when Python files of the project change.",
+        show_default=False,
+    ),
+]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port.",
+        show_default=False,
+    ),
+]
+MetricsHostOption = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")]
 
 
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    processes: Annotated[
-        int, typer.Option(envvar="HORSIES_PROCESSES", min=1, help="Child processes; each runs one sync task at a time.")
-    ] = 1,
-    async_concurrency: Annotated[
-        int,
-        typer.Option(
-            envvar="HORSIES_ASYNC_CONCURRENCY", min=1, help="How many `async def` tasks one child runs at once."
-        ),
-    ] = 100,
+    processes: ProcessesOption = 1,
+    async_concurrency: AsyncConcurrencyOption = 100,
     queue: QueueOption = None,
     except_queue: ExceptOption = None,
-    max_claim_batch: Annotated[
-        int,
-        typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit."),
-    ] = 0,
-    max_claim_per_worker: Annotated[
-        int,
-        typer.Option(
-            envvar="HORSIES_MAX_CLAIM_PER_WORKER",
-            min=0,
-            help="The most tasks to keep claimed and not started; 0: as many as fit.",
-        ),
-    ] = 0,
-    max_tasks_per_child: Annotated[
-        int | None,
-        typer.Option(
-            envvar="HORSIES_MAX_TASKS_PER_CHILD",
-            min=1,
-            help="Replace a child after this many tasks, for tasks that leak memory.",
-        ),
-    ] = None,
+    max_claim_batch: ClaimBatchOption = 0,
+    max_claim_per_worker: ClaimPerWorkerOption = 0,
+    max_tasks_per_child: TasksPerChildOption = None,
     shutdown_grace: GraceOption = None,
     unknown_tasks: UnknownTasksOption = None,
-    with_scheduler: Annotated[
-        bool,
-        typer.Option(
-            "--with-scheduler",
-            envvar="HORSIES_WITH_SCHEDULER",
-            help="Send the tasks of schedules, too.",
-            show_default=False,
-        ),
-    ] = False,
-    reload: Annotated[
-        bool,
-        typer.Option(
-            "--reload",
-            envvar="HORSIES_RELOAD",
-            help="For development: replace the children when Python files of the project change.",
-            show_default=False,
-        ),
-    ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port.",
-            show_default=False,
-        ),
-    ] = None,
-    metrics_host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
+    with_scheduler: WithSchedulerOption = False,
+    reload: ReloadOption = False,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     loglevel: LogLevelOption = LogLevel.INFO,
     log_format: LogFormatOption = LogFormat.HUMAN,
     database_url: DatabaseUrlOption = None,

@@ -7,19 +7,28 @@ import inspect
 import logging
 import os
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from horsies.hooks import ChildStarted, ChildStopped, RunEnded, RunFailed, RunStarted
 from horsies.run.outcomes import TaskStopped
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from horsies.hooks import ChildEvent, Hook
-    from horsies.run.async_runner import AsyncRunner
-    from horsies.run.execute import Run
     from horsies.run.outcomes import Outcome
+    from horsies.task.current import CurrentTask
 
 _log: Final = logging.getLogger("horsies.hooks")
 _UNSET: Final = object()
+
+
+class HookedRun(Protocol):
+    """What events are made of."""
+
+    raised: BaseException | None
+
+    def describe(self) -> CurrentTask | None: ...
 
 
 class ChildHooks:
@@ -29,11 +38,16 @@ class ChildHooks:
     thread waits: so what they open belongs to that loop.
     """
 
-    def __init__(self, hooks: list[tuple[type[ChildEvent], Hook[Any]]], loop: AsyncRunner) -> None:
+    def __init__(
+        self,
+        hooks: list[tuple[type[ChildEvent], Hook[Any]]],
+        wait_for: Callable[[Awaitable[object], contextvars.Context], None],
+    ) -> None:
+        """`wait_for` runs something in the event loop, in that context, until it has ended."""
         self._hooks: defaultdict[type[ChildEvent], list[Hook[Any]]] = defaultdict(list)
         for event, hook in hooks:
             self._hooks[event].append(hook)
-        self._loop = loop
+        self._run_in_loop = wait_for
 
     def child_started(self) -> None:
         self._tell(ChildStarted(os.getpid()))
@@ -41,21 +55,21 @@ class ChildHooks:
     def child_stopped(self) -> None:
         self._tell(ChildStopped(os.getpid()))
 
-    def run_started(self, run: Run) -> None:
+    def run_started(self, run: HookedRun) -> None:
         """TaskStopped, if the run is stopped meanwhile."""
         for event in _started(run):
             self._tell(event)
 
-    def run_ended(self, run: Run, outcome: Outcome) -> None:
+    def run_ended(self, run: HookedRun, outcome: Outcome) -> None:
         """A stop ends the hook that it interrupts, and nothing else: the outcome is there already."""
         for event in _ended(run, outcome):
             self._tell(event, stoppable=False)
 
-    async def run_started_async(self, run: Run) -> None:
+    async def run_started_async(self, run: HookedRun) -> None:
         for event in _started(run):
             await self._tell_async(event)
 
-    async def run_ended_async(self, run: Run, outcome: Outcome) -> None:
+    async def run_ended_async(self, run: HookedRun, outcome: Outcome) -> None:
         for event in _ended(run, outcome):
             await self._tell_async(event, stoppable=False)
 
@@ -87,18 +101,18 @@ class ChildHooks:
     def _wait_for(self, answer: Any) -> None:
         """Values that the hook gives to context variables are there in the task."""
         context = contextvars.copy_context()
-        self._loop.wait_for(answer, context)
+        self._run_in_loop(answer, context)
         for variable, value in context.items():
             if variable.get(_UNSET) is not value:
                 variable.set(value)
 
 
-def _started(run: Run) -> list[ChildEvent]:
+def _started(run: HookedRun) -> list[ChildEvent]:
     task = run.describe()
     return [] if task is None else [RunStarted(task)]
 
 
-def _ended(run: Run, outcome: Outcome) -> list[ChildEvent]:
+def _ended(run: HookedRun, outcome: Outcome) -> list[ChildEvent]:
     task = run.describe()
     if task is None:
         return []

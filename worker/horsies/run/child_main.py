@@ -172,7 +172,7 @@ def _serve(
         runners.append(many)
         threads.append(many.start())
         if app.hooks.of_child():
-            hooks = many.hooks = ChildHooks(app.hooks.of_child(), many)
+            hooks = many.hooks = ChildHooks(app.hooks.of_child(), many.wait_for)
             hooks.child_started()
     leases.start()
     facts = [(name, task.is_async, task.timeout_ms, task.requeue_on_interrupt) for name, task in tasks.items()]

@@ -13,7 +13,7 @@ import linecache
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from horsies.domain.masking import mask
 from horsies.run.contract import ChildFailed
@@ -25,8 +25,13 @@ from horsies.workflow.definition import find_definition, known_definitions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from horsies.app import Horsies
     from horsies.run.child import Child
-    from horsies.run.worker import Worker
+    from horsies.run.claim_rules import ClaimRules
+    from horsies.run.claimer import Claimer
+    from horsies.run.events import Events
+    from horsies.run.slots import Slots
+    from horsies.run.snapshots import Snapshots
 
 GRACE_S: Final = 2.0
 """How long running tasks may go on; then they are interrupted as by a stop."""
@@ -37,10 +42,24 @@ _SETTLED_S: Final = 0.1
 _MOST_NAMED: Final = 3
 
 
+class ReloadedWorker(Protocol):
+    """What a reload needs of the worker."""
+
+    app: Horsies
+    events: Events
+    claim_rules: ClaimRules
+    claimer: Claimer
+    slots: Slots
+    snapshots: Snapshots
+    phase: Phase
+
+    async def give_back(self) -> None: ...
+
+
 class Reloader:
     """Begins when it is made, before the first child imports anything: no change after that is missed."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: ReloadedWorker) -> None:
         self._worker = worker
         self._events = worker.events
         modules = {task.__module__ for task in worker.app.tasks.values()}
