@@ -297,8 +297,8 @@ def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartR
 def _check(workflow_id: object, sent_at: datetime | None) -> None:
     if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _LONGEST_ID or "\0" in workflow_id:
         raise ValueError(
-            f"workflow_id={workflow_id!r} is not a text of 1 to {_LONGEST_ID} characters, as a UUID is; of a longer key "
-            "uuid.uuid5 makes one"
+            f"workflow_id={workflow_id!r} is not a text of 1 to {_LONGEST_ID} characters, as a UUID is; of a longer key"
+            " uuid.uuid5 makes one"
         )
     if sent_at is not None and sent_at.tzinfo is None:
         raise ValueError(f"sent_at={sent_at} has no time zone; pass an aware datetime, as datetime.now(UTC)")
