@@ -210,10 +210,7 @@ def _verbs(_of: str) -> Iterator[str]:
 
 
 def _verb(verb: Verb) -> tuple[str, ...]:
-    from horsies.operations.target import AuditedAction  # noqa: PLC0415 - one name of a large module
-
-    waiting = AuditedAction(1, verb.name, verb.kind, "t", "PENDING")
-    undo = "yes" if verb.why_not_undone(waiting) is None else "no"
+    undo = "yes" if verb.has_way_back else "no"
     command = f"`horsies {COMMAND_GROUPS[verb.kind]} {verb.name}`"
     return command, f"`{verb.key}`" if verb.key else "", verb.help.partition("\n")[0], undo
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import asyncpg
 import pytest
 from cli_steps import horsies
+from database_server import url_with
 
 APP = """
 from horsies import AppConfig, Horsies, PostgresConfig
@@ -19,8 +21,8 @@ async def test_a_database_that_is_well_is_one_line_for_each_check(database: str)
     first, *lines = told.out.splitlines()
     assert (told.code, told.err) == (0, "")
     assert first.endswith(": well")
-    assert {line[:9] for line in lines} == {"✓ ok     "}
-    assert [line.split("  ")[0] for line in (line[9:] for line in lines)][:3] == ["schema", "connections", "pooler"]
+    assert {line[:10] for line in lines} == {"✓ ok      "}
+    assert [line.split("  ")[0] for line in (line[10:] for line in lines)][:3] == ["schema", "connections", "pooler"]
 
 
 async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
@@ -29,8 +31,8 @@ async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
     await connection.execute("DROP INDEX ix_horsies_tasks_finished")
     told = await horsies("doctor", "--database-url", database)
     assert (told.code, told.out.splitlines()[0].partition(": ")[2]) == (0, "1 warn")
-    assert "▲ warn   indexes                ix_horsies_tasks_finished is missing\n" in told.out
-    assert f"{' ' * 32}→ CREATE INDEX CONCURRENTLY ix_horsies_tasks_finished ON horsies_tasks" in told.out
+    assert "▲ warn    indexes                ix_horsies_tasks_finished is missing\n" in told.out
+    assert f"{' ' * 33}→ CREATE INDEX CONCURRENTLY ix_horsies_tasks_finished ON horsies_tasks" in told.out
     await connection.execute("DROP INDEX ix_horsies_tasks_ready")
     told = await horsies("doctor", "--database-url", database, "--json")
     assert told.code == 1
@@ -39,6 +41,11 @@ async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
     schema = told.json["lines"][0]
     assert set(schema) == {"check", "verdict", "evidence", "remedy"}
     assert (schema["check"], schema["verdict"]) == ("schema", "fail")
+
+
+async def test_no_verdict_runs_into_the_name_of_its_check(database: str, role: str) -> None:
+    told = await horsies("doctor", "--database-url", url_with(database, role=role))
+    assert re.search(r"^\? unknown indexes  ", told.out, re.MULTILINE)
 
 
 async def test_an_application_brings_its_database_and_its_settings(database: str, tmp_path: Path) -> None:

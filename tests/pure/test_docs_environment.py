@@ -81,3 +81,13 @@ def test_help_names_the_variables() -> None:
     shown = CliRunner().invoke(app, ["worker", "--help"], env={"COLUMNS": "200"}).output
     for name in ("HORSIES_PROCESSES", "HORSIES_LOG_FORMAT", "HORSIES_SHUTDOWN_GRACE"):
         assert f"env var: {name}" in shown
+
+
+def test_every_option_of_every_command_says_what_it_does() -> None:
+    unsaid = [
+        (words, parameter.name)
+        for words, command in commands().items()
+        for parameter in command.params
+        if parameter.param_type_name == "option" and not parameter.hidden and not parameter.help
+    ]
+    assert unsaid == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,19 @@ def test_a_record_lies_where_its_name_says_and_has_all_its_words(verb: Verb) -> 
 def test_a_module_in_a_folder_of_the_verbs_is_a_verb() -> None:
     modules = {path.relative_to(PLACES) for path in PLACES.glob("*/*.py") if path.name != "__init__.py"}
     assert len(modules) == len(VERBS) > 20
+
+
+def test_the_help_of_undo_names_exactly_the_verbs_that_have_a_way_back() -> None:
+    told = " ".join(VERBS["operation", "undo"].help.split())
+    listed = told.partition("There is one from ")[2].partition(": not from ")[0]
+    groups = {part.split()[0]: set(re.split(r",? and |, | ", part)[1:]) for part in listed.split("; ")}
+    assert groups == {
+        "tasks": {"requeue", "fail", "cancel", "retry-now", "reprioritise", "move", "reschedule"},
+        "workflows": {"pause", "resume"},
+        "workers": {"drain", "resume"},
+        "queues": {"pause", "resume"},
+        "schedules": {"pause", "resume", "skip"},
+    }
 
 
 @pytest.mark.parametrize("verb", ALL, ids=ids)

@@ -7,9 +7,12 @@ import pytest
 from diagnose_steps import ago, of_kind, running, swept, the_only, worker
 from pulse_steps import pulse_row
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings.in_flight import STALE_RUN
 from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
+from horsies.operations.formatting import clock
+from horsies.store.pulse import write_pulse
 from horsies.store.sweep_state import RUNS, sweep_name
 
 MINUTE_S = 60
@@ -96,10 +99,34 @@ async def test_a_silent_run_is_spared_after_a_gap_and_the_report_says_why_and_un
     assert finding.prediction.in_seconds == pytest.approx(25, abs=1)
 
 
+async def test_after_the_first_pulse_the_report_says_that_no_worker_had_been_here(
+    connection: asyncpg.Connection,
+) -> None:
+    """The first pulse stores a gap of three hours: on a new database nothing happened in that time."""
+    assert (await diagnose(connection)).spared is None
+    await worker(connection, "w-1", names=["demo.add"])
+    assert await write_pulse(connection, RecoveryConfig(), 1.0)
+    spared = (await diagnose(connection)).spared
+    assert spared is not None
+    first = await connection.fetchval("SELECT beaten_at FROM horsies_pulse")
+    assert spared.words().startswith(f"No worker had been here before {clock(first)}: until ")
+
+
+async def test_after_a_gap_the_time_since_the_pulse_that_ended_it_is_no_part_of_it(
+    connection: asyncpg.Connection,
+) -> None:
+    await worker(connection, "w-1", names=["demo.add"])
+    await pulse_row(connection, (400, 2), beaten_s=2)
+    spared = (await diagnose(connection)).spared
+    assert spared is not None
+    assert spared.words().startswith("No worker could store a heartbeat from ")
+
+
 async def test_while_no_worker_pulses_the_report_says_so(connection: asyncpg.Connection) -> None:
     await worker(connection, "w-1", names=["demo.add"])
     await pulse_row(connection, beaten_s=400)
     report = await diagnose(connection)
     assert report.spared is not None
     assert report.spared.gap_ended is None
+    assert report.spared.gap_began is not None
     assert (report.now - report.spared.gap_began).total_seconds() == pytest.approx(400, abs=0.5)

@@ -23,6 +23,9 @@ SELECT 'task-' || n, 'demo.add', 'mail', CASE n % 3 WHEN 0 THEN 'RUNNING' ELSE '
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
 SELECT id, 1, 'COMPLETED', now(), now() FROM horsies_tasks;
 
+INSERT INTO horsies_progress (task_id, started_at, done, reported_at)
+SELECT id, now(), 1, now() FROM horsies_tasks;
+
 INSERT INTO horsies_heartbeats (task_id, sender_id, role)
 SELECT 'task-' || n % 600, 'w:1', 'runner' FROM generate_series(1, 20000) n;
 
@@ -37,7 +40,7 @@ SELECT 'node-' || n, 'flow-' || n / 10, n % 10, 'demo:' || n % 10, 'demo.add', '
 INDEXES = {
     "enqueue_conflicts": {"horsies_tasks_pkey", "uq_horsies_tasks_key_and_name"},
     "read_outcomes": {"horsies_tasks_pkey"},
-    "read_task": {"horsies_tasks_pkey"},
+    "read_task": {"horsies_tasks_pkey", "horsies_progress_pkey"},
     "read_attempts": {"uq_horsies_task_attempts_task_attempt"},
     "stale_tasks": {"ix_horsies_tasks_in_flight", "idx_horsies_heartbeats_task_role_sent"},
     "worker_stats": {"ix_horsies_tasks_in_flight", "idx_horsies_heartbeats_task_role_sent"},

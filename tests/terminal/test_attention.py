@@ -40,7 +40,8 @@ async def test_a_new_alert_rings_once_and_changes_the_title_which_is_given_back_
 ) -> None:
     connection = await asyncpg.connect(database)
     await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, sent_at) VALUES ('t', 'shop.add', 'mail', now())"
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, sent_at, enqueued_at)"
+        " SELECT 't', 'shop.add', 'mail', at, at FROM (SELECT now() - interval '1 h' AS at) AS long_ago"
     )
     words = configure(environ, database, "bell = true", r"sh\u0007op\u001b]")
     with PtyConsole(environ, *words, screen="activity") as console:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.options import (
+    LOGLEVEL_HELP,
     ContextOption,
     DatabaseUrlOption,
     DebugOption,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def check(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.WARNING,
+    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help=LOGLEVEL_HELP)] = LogLevel.WARNING,
     live: Annotated[
         bool, typer.Option("--live", help="Also check the database and its tables.", show_default=False)
     ] = False,

@@ -32,7 +32,7 @@ _MARKS: Final = {
     "fail": ("✗", "x", "red"),
 }
 _NAME: Final = 21
-_VERDICT: Final = 9
+_VERDICT: Final = len("x ") + max(map(len, _MARKS)) + 1
 
 
 def doctor(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import (
+    LOGLEVEL_HELP,
     ApplicationOption,
     ContextOption,
     DatabaseUrlOption,
@@ -29,7 +30,7 @@ def metrics(
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
     module: ApplicationOption = None,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
+    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help=LOGLEVEL_HELP)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
     debug: DebugOption = False,
 ) -> None:

@@ -26,7 +26,8 @@ class LogLevel(StrEnum):
     CRITICAL = "CRITICAL"
 
 
-LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False)]
+LOGLEVEL_HELP = "The lowest level of log lines that are shown; the errors that end the command are always told."
+LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False, help=LOGLEVEL_HELP)]
 
 
 @dataclass(slots=True)

@@ -51,20 +51,23 @@ class Spared:
 
     runs_until: datetime | None
     claims_until: datetime | None
-    gap_began: datetime
+    gap_began: datetime | None  # None: it is the time before the first worker
     gap_ended: datetime | None  # None: no worker pulses now
 
     @property
     def until(self) -> datetime:
         """From when both are checked for silence again."""
-        return max(filter(None, (self.runs_until, self.claims_until)), default=self.gap_began)
+        return max(filter(None, (self.runs_until, self.claims_until)))
 
     def words(self) -> str:
         """Why silent rows are left alone, and until when."""
-        if self.gap_ended is None:
-            what = f"No worker has stored a heartbeat since {clock(self.gap_began)}"
+        began, ended = self.gap_began, self.gap_ended
+        if began is None:
+            what = f"No worker had been here before {clock(ended)}" if ended else "No worker has been here yet"
+        elif ended is None:
+            what = f"No worker has stored a heartbeat since {clock(began)}"
         else:
-            what = f"No worker could store a heartbeat from {clock(self.gap_began)} until {clock(self.gap_ended)}"
+            what = f"No worker could store a heartbeat from {clock(began)} until {clock(ended)}"
         return f"{what}: until {clock(self.until)}, that time does not count as silence."
 
 
@@ -268,4 +271,4 @@ async def _spared(conn: asyncpg.Connection, settings: RecoveryConfig) -> Spared 
         return None
     gap = sparing[0]
     ended = None if gap.is_silent else gap.gap_ended
-    return Spared(of_runs.spared_until, of_claims.spared_until, gap.gap_began or gap.beaten_at, ended)
+    return Spared(of_runs.spared_until, of_claims.spared_until, gap.gap_began, ended)

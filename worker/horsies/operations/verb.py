@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskStatus
-from horsies.operations.target import OperationError
+from horsies.operations.target import AuditedAction, OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from horsies.operations.audit import OperatorAction
     from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
     from horsies.operations.schedule_facts import ScheduleFacts
-    from horsies.operations.target import AuditedAction, RowOutcome, Target, TargetKind
+    from horsies.operations.target import RowOutcome, Target, TargetKind
     from horsies.views.tasks import ExpectedState
 
 Options: TypeAlias = "Mapping[str, Any]"
@@ -104,6 +104,11 @@ class Verb:
 
     def why_not_undone(self, action: AuditedAction) -> str | None:
         return self.no_way_back(action) if self.inverse is None else None
+
+    @property
+    def has_way_back(self) -> bool:
+        """Whether undo can be tried, at least on what waited."""
+        return self.why_not_undone(AuditedAction(0, self.name, self.kind, "", "PENDING")) is None
 
     def checked(self, given: Options) -> Options:
         """The options that were given and are not empty; OperationError for those of another verb."""

@@ -11,10 +11,12 @@ SELECT statement_timestamp() AS now, beaten_at, newest.gap_began, newest.gap_end
             THEN horsies_spared_until($1, $2) END AS spared_until
   FROM horsies_pulse
   LEFT JOIN LATERAL (
-        SELECT lower(gap) AS gap_began, upper(gap) AS gap_ended
-               -- The last gap is open if no worker pulses at this moment.
-          FROM unnest(gaps + tstzmultirange(
-                          tstzrange(LEAST(beaten_at, statement_timestamp()), statement_timestamp()))) AS gap
+        -- The first pulse of all stores a gap of exactly this length, because nothing is known of the time before it.
+        SELECT CASE WHEN upper(gap) - lower(gap) <> interval '3 h' THEN lower(gap) END AS gap_began,
+               upper(gap) AS gap_ended
+               -- The time since the last pulse is a gap of its own, if no worker pulses now.
+          FROM (SELECT unnest(gaps) AS gap
+                 UNION ALL SELECT tstzrange(LEAST(beaten_at, statement_timestamp()), statement_timestamp())) AS each
          WHERE upper(gap) - lower(gap) > horsies_harmless_gap($1, $2)
          ORDER BY lower(gap) DESC
          LIMIT 1) newest ON true
