@@ -312,7 +312,7 @@ def test_nothing_of_this_needs_pytest() -> None:
 
 
 @pytest.mark.parametrize("processes", [0, 1])
-async def test_a_task_that_is_drained_knows_itself(horsies_database: None, processes: int) -> None:
+async def test_a_task_that_is_drained_knows_itself(processes: int) -> None:
     handle = (await who.send_async()).unwrap()
     await drain_async(app, processes=processes)
     info = (await handle.info_async()).unwrap()
