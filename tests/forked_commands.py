@@ -247,6 +247,7 @@ def _main() -> NoReturn:
     gc.freeze()
     request, streams = _serve(channel)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the test run was started with nohup
     _become(request, streams)
     if request.words[:1] == ["worker"]:
         children.fork_children(_take_as_child)

@@ -62,7 +62,12 @@ async def test_a_worker_that_was_stopped_is_so_at_once_and_its_uptime_has_ended(
 
 async def test_a_terminal_that_is_closed_ends_a_worker_cleanly(database: str, table: Table) -> None:
     environ = {**os.environ, "HORSIES_DATABASE_URL": database, "PYTHONPATH": str(HERE)}
-    with Terminal(environ, "worker", "worker_app:app") as terminal:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the test run was started with nohup
+    try:
+        opened = Terminal(environ, "worker", "worker_app:app")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with opened as terminal:
         await asyncio.to_thread(terminal.until, "memory")  # its live line
         terminal.hang_up()
         assert await asyncio.to_thread(terminal.process.wait, PATIENCE_S) == 0
@@ -78,7 +83,10 @@ def test_a_hangup_ends_a_scheduler(database: str) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "horsies scheduler\n"
         process.send_signal(signal.SIGHUP)
-        assert process.wait(PATIENCE_S) == 0
+        try:
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
 
 
 class Nothing:
