@@ -13,10 +13,14 @@ READY = ("LIVE", "busy", "all queues")
 
 
 async def queues(connection: asyncpg.Connection) -> None:
-    """Two queues with waiting tasks, so that the cursor can move."""
+    """Two queues with waiting tasks, so that the cursor can move.
+
+    They have waited for 15 s: after 10 s without a first worker a note becomes an alert, which is no part of a rest.
+    """
     await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name)"
-        " VALUES ('m', 'shop.mail', 'mail'), ('p', 'shop.pay', 'pay')"
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, sent_at, enqueued_at)"
+        " SELECT id, name, queue, at, at FROM (SELECT now() - interval '15 s' AS at) AS moment,"
+        " (VALUES ('m', 'shop.mail', 'mail'), ('p', 'shop.pay', 'pay')) AS waiting (id, name, queue)"
     )
 
 
