@@ -30,7 +30,11 @@ SELECT pictures.id_of(at, 'arrival' || n), 'send_confirmation', 'mail', 10, at, 
 
 _ANSWERS: Final = """
 CREATE FUNCTION pictures.answer() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN NEW.answered_at := now(); NEW.answer := '{}'; RETURN NEW; END $$;
+BEGIN
+  NEW.answered_at := now();
+  NEW.answer := CASE TG_OP WHEN 'INSERT' THEN '{}' ELSE '{}' END;
+  RETURN NEW;
+END $$;
 CREATE TRIGGER answer BEFORE INSERT OR UPDATE ON horsies_looks FOR EACH ROW EXECUTE FUNCTION pictures.answer();
 """
 _THROW_OUT: Final = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{}'"
@@ -62,10 +66,11 @@ async def arrive(url: str, count: int) -> None:
         await connection.execute(_ARRIVALS, count)
 
 
-async def answer_looks(url: str, answer: object) -> None:
-    """Let each look at a task be answered so at once, as if by its worker."""
+async def answer_looks(url: str, first: object, later: object) -> None:
+    """Let each look at a task be answered so at once, as if by its worker; `later` where it asks again."""
+    answers = [json.dumps(answer).replace("'", "''") for answer in (first, later)]
     async with Database(DatabaseUrl.parse(url), _REASON, None).connected("shots") as connection:
-        await connection.execute(_ANSWERS.format(json.dumps(answer).replace("'", "''")))
+        await connection.execute(_ANSWERS.format(*answers))
 
 
 @asynccontextmanager

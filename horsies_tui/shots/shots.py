@@ -52,11 +52,11 @@ async def _fourth_attempt(stand: Stand) -> None:
 
 
 async def _stack_is_known(stand: Stand) -> None:
-    await answer_looks(stand.url, STACK)
+    await answer_looks(stand.url, STACK, STACK)
 
 
 async def _output_is_known(stand: Stand) -> None:
-    await answer_looks(stand.url, OUTPUT)
+    await answer_looks(stand.url, OUTPUT, {**OUTPUT, "left_out": 0, "lines": []})
 
 
 async def _look_is_listed(stand: Stand) -> None:
