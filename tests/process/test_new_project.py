@@ -162,10 +162,10 @@ def test_a_name_that_would_not_work_is_refused(
 
 def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "shop.py").write_text("mine = 1\n")
-    answer = said("new", "shop")
-    assert (answer.code, "is not empty" in " ".join(answer.words.replace("│", " ").split())) == (1, True)
-    assert [path.name for path in (tmp_path / "shop").iterdir()] == ["shop.py"]
+    (tmp_path / "kiosk").mkdir()
+    (tmp_path / "kiosk" / "kiosk.py").write_text("mine = 1\n")
+    answer = said("new", "kiosk")
+    assert (answer.code, "is not empty" in answer.words) == (1, True)
+    assert [path.name for path in (tmp_path / "kiosk").iterdir()] == ["kiosk.py"]
     (tmp_path / "bakery").write_text("a file\n")
     assert "cannot make" in said("new", "bakery").words
