@@ -250,8 +250,8 @@ def clean_up_badly() -> Out:
 
 @app.task("return_although_stopped")
 def return_although_stopped() -> Out:
-    begun()
     try:
+        begun()  # the stop may come at once, also before the next line
         time.sleep(60)
     except BaseException as stop:  # noqa: BLE001 - user code knows no other name for it
         return TaskResult(ok=type(stop).__name__)
