@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 import test_worker
 from database_server import DatabaseServer
@@ -44,14 +43,7 @@ def shared_worker(server: DatabaseServer, tmp_path_factory: pytest.TempPathFacto
             worker.kill()
 
 
-@pytest.fixture
-async def served(shared_worker: tuple[str, Worker]) -> AsyncIterator[Served]:
-    url, worker = shared_worker
-    connection = await asyncpg.connect(url)
-    table = Served(connection, worker)
-    await table.listen()
-    yield table
-    await connection.close()
+served = test_worker.served  # the fixture, with the worker above
 
 
 async def records(worker: Worker, task_id: str) -> list[dict[str, Any]]:

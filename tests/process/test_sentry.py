@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
+import test_worker
 from database_server import DatabaseServer
 from test_worker import HERE, Served, Worker
 
@@ -30,14 +30,7 @@ def shared_worker(server: DatabaseServer, told_to: Path) -> Iterator[tuple[str, 
             worker.kill()
 
 
-@pytest.fixture
-async def served(shared_worker: tuple[str, Worker]) -> AsyncIterator[Served]:
-    url, worker = shared_worker
-    connection = await asyncpg.connect(url)
-    table = Served(connection, worker)
-    await table.listen()
-    yield table
-    await connection.close()
+served = test_worker.served  # the fixture, with the worker above
 
 
 def all_events(file: Path) -> list[dict[str, Any]]:
