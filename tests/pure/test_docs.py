@@ -122,6 +122,21 @@ def test_each_module_table_function_and_variable_that_is_named_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_each_class_function_setting_and_statement_that_is_named_exists(page: str) -> None:
+    known = SOURCES + "".join(path.read_text("utf-8") for path in (ROOT / "worker").rglob("*.sql"))
+    named = {match[1] for span in spans(TEXTS[page]) if (match := re.fullmatch(r"(?:\w+\.)?([A-Za-z_]\w*)", span))}
+    programs = {Path(words[0]).name for words in command_lines(TEXTS[page])}
+    assert len(named) > 3
+    assert [name for name in named - programs if not re.search(rf"\b{name}\b", known)] == []
+
+
+def test_no_page_counts_the_versions_of_the_schema() -> None:
+    """A number was right until the next version: the name of the constant stays right."""
+    assert "SCHEMA_VERSION" in TEXTS["ARCHITECTURE.md"]
+    assert re.findall(r"[Vv]ersion \d+|`0\d\d_", TEXTS["ARCHITECTURE.md"] + TEXTS["CONTRIBUTING.md"]) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_each_command_with_its_options_exists(page: str) -> None:
     problems, seen = [], set()
     for words in command_lines(TEXTS[page]):

@@ -182,7 +182,7 @@ class TaskVerb(Verb):
     values: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[tuple[Any, ...]]] | None = None
     gives: NewValue | None = None
     ends: Ending | None = None
-    """Instead of `sets`: the task ends so."""
+    """Instead of `sets`: the task ends so. One that has FAILED does only if it was interrupted."""
     attempt_code: str | None = None
     """The error code of the attempt, if it takes a RUNNING task from its worker."""
     past: str = ""

@@ -30,7 +30,10 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task in a list. Times are the database's; compare them with the `now` of their page."""
+    """A task in a list. Times are the database's; compare them with the `now` of their page.
+
+    The fields up to `error_message` are the columns of `view_task_page`, in its order; the others are read beside it.
+    """
 
     id: str
     name: str
