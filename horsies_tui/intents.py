@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from horsies.config.which_database import advise
 from horsies.operations.audit import require_writable
+from horsies.operations.formatting import counted
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies_tui.look.text import clean
@@ -118,11 +119,6 @@ class Operation:
         return Done(self.intent, seen, await self._link.act(change))
 
 
-def things(count: int, kind: str) -> str:
-    """1 task, 1,204 tasks."""
-    return f"{count:,} {kind}" if count == 1 else f"{count:,} {kind}s"
-
-
 def summed(texts: Iterable[str], between: str = " ") -> str:
     """`37 failed RATE_LIMITED · 8 failed TIMEOUT`: the most frequent kinds first, then the number of the others."""
     kinds = Counter(texts)
@@ -130,7 +126,7 @@ def summed(texts: Iterable[str], between: str = " ") -> str:
     parts = [f"{count:,}{between}{text}" for text, count in shown]
     left = kinds.total() - sum(count for _, count in shown)
     if left:
-        parts.append("and 1 other" if left == 1 else f"and {left:,} others")
+        parts.append(f"and {counted(left, 'other')}")
     return " · ".join(parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies_tui.intents import things
+from horsies.operations.formatting import counted
 from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, number, time_of_day
@@ -49,7 +49,7 @@ def target_of(operation: OperationRow) -> str:
     """`49 tasks`, `queue mail`, `task …1cd6ba9a`."""
     kind = operation.kinds[0] if len(operation.kinds) == 1 else "target"
     if operation.targets > 1:
-        return things(operation.targets, kind) + ("+" if operation.at_least else "")
+        return counted(operation.targets, kind) + ("+" if operation.at_least else "")
     return f"{kind} {_short(operation.target_id) if kind in ('task', 'workflow') else operation.target_id}"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.formatting import counted
 from horsies.operations.target import AuditedAction
 from horsies.operations.verbs import VERBS
 from horsies.query import TaskFilter, Term
 from horsies.query.values import Choice, Glob
 from horsies_tui.activity.rows import outcome_of, target_of
-from horsies_tui.intents import Fact, things
+from horsies_tui.intents import Fact
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import length, moment_text, number
 
@@ -122,10 +123,10 @@ def summary(snapshot: ActivitySnapshot, now: datetime, zone: tzinfo | None, *, f
     parts = ["FROZEN"] if frozen else []
     parts += [snapshot.error] if snapshot.error else []
     people = len({row.who for row in operations})
-    by = f" by {'1 person' if people == 1 else f'{number(people)} people'}" if people else ""
+    by = f" by {counted(people, 'person', 'people')}" if people else ""
     more = "the newest " if snapshot.operations.next is not None else ""
-    parts.append(f"{more}{things(len(operations), 'operation')}{by}")
-    parts.append(things(sum(row.count if row.kind == "task" else 1 for row in changes), "change"))
+    parts.append(f"{more}{counted(len(operations), 'operation')}{by}")
+    parts.append(counted(sum(row.count if row.kind == "task" else 1 for row in changes), "change"))
     if not snapshot.operations.recorded:
         parts.append("this database keeps no audit yet: horsies db upgrade adds it")
     if snapshot.changes.since is not None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import Severity
+from horsies.operations.formatting import counted, need_action
 from horsies.views.workers import name_of
 from horsies_tui.intents import Fact
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
@@ -66,7 +67,7 @@ def headline(snapshot: RecoverySnapshot, now: datetime) -> str:
     if report is None:
         return snapshot.error or "reading the recovery report…"
     parts = [snapshot.error] if snapshot.error else []
-    parts += [f"{report.count(Severity.NEEDS_ACTION)} need action"]
+    parts += [need_action(report.count(Severity.NEEDS_ACTION))]
     parts += [f"{report.count(Severity.HANDLED)} will be handled by the system"]
     return " · ".join((*parts, *_about_sweeps(report, now)))
 
@@ -89,7 +90,7 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
 
 def nothing_wrong(report: Report) -> str:
     """Shown in the list if the report is empty."""
-    workers = "1 worker is alive" if report.workers_alive == 1 else f"{report.workers_alive} workers are alive"
+    workers = counted(report.workers_alive, "worker is alive", "workers are alive")
     return f"Nothing is stuck, and nothing needs action.\n{workers}."
 
 

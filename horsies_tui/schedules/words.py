@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
+from horsies.operations.formatting import counted
 from horsies.views import Standing
 from horsies.views.schedule_words import NO_SCHEDULER, TEACHES, served_by
 from horsies_tui.feed.status import not_connected
-from horsies_tui.intents import things
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, number, ticking
 from horsies_tui.widgets.chips_line import Chip
@@ -74,7 +74,7 @@ def summary(found: Schedules, rows: Sequence[ScheduleRow], now: datetime, glyphs
     if not found.living(now) and any(row.definition is not None for row in found.rows):
         text = f"{glyphs.alarm} {NO_SCHEDULER}"
         chips.append(Chip(text, f"{glyphs.alarm} no scheduler", Tone.BAD))
-    chips.append(Chip(things(len(rows), "schedule"), things(len(rows), "schedule"), Tone.STRONG))
+    chips.append(Chip(counted(len(rows), "schedule"), counted(len(rows), "schedule"), Tone.STRONG))
     standings = [row.standing(now) for row in rows]
     for standing in Standing:
         if count := standings.count(standing):

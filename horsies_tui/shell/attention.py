@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.operations.formatting import counted
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.watch import AlertWatch
 from horsies_tui.look.text import clean, cut
@@ -40,7 +41,7 @@ def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyph
     words = "connecting" if status.is_up or not status.detail else "no connection"
     if status.is_up and alerts is not None:
         level = "Critical" if any(alert.level is Level.CRITICAL for alert in alerts) else "Degraded"
-        count = "1 alert" if len(alerts) == 1 else f"{len(alerts)} alerts"
+        count = counted(len(alerts), "alert")
         words = f"{level}, {count}" if alerts else "Healthy"
     return cut(clean(glyphs.text(f"horsies {name} {glyphs.mark} {words}")), _LONGEST, glyphs)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.exporting import Format, export_rows, new_file
 from horsies.domain.errors import HorsiesError
+from horsies.operations.formatting import counted
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.feed.status import sentence
 from horsies_tui.look.units import number, size, ticking
@@ -83,10 +84,12 @@ class ExportLine(LineCell):
         except HorsiesError as error:
             console.say_error(error.message)
         except CONNECTION_ERRORS as error:
-            console.say_error(f"the export stopped after {number(done)} rows, nothing was written: {sentence(error)}")
+            console.say_error(
+                f"the export stopped after {counted(done, 'row')}, nothing was written: {sentence(error)}"
+            )
         except BaseException:
             if self.app.is_running:
-                console.say(f"the export was stopped after {number(done)} rows; nothing was written")
+                console.say(f"the export was stopped after {counted(done, 'row')}; nothing was written")
             raise
         else:
             took = ticking(timedelta(seconds=link.clock.monotonic() - began))

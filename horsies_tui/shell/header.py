@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 
+from horsies.operations.formatting import need_action
 from horsies_tui.widgets.cell import LineCell
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Header(Horizontal):
     def _need_words(self, facts: HeaderFacts) -> str:
         if not facts.need_action:
             return ""
-        words = f"{self._glyphs.alarm} {facts.need_action} need action"
+        words = f"{self._glyphs.alarm} {need_action(facts.need_action)}"
         return words if len(words) <= self._need_cell.content_size.width else f"{self._glyphs.alarm}{facts.need_action}"
 
 

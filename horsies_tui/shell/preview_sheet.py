@@ -12,11 +12,12 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Label
 
+from horsies.operations.formatting import counted
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import sentence
-from horsies_tui.intents import Done, Fact, facts_of, things, word_to_type
+from horsies_tui.intents import Done, Fact, facts_of, word_to_type
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
 from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
@@ -319,7 +320,7 @@ class PreviewSheet(Sheet[Done]):
         self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
         if self._preview is not None:
             intent, count = self._operation.intent, len(self._preview.eligible)
-            words = f"{self._key('preview.confirm')} {intent.verb.title} {things(count, intent.kind)}"
+            words = f"{self._key('preview.confirm')} {intent.verb.title} {counted(count, intent.kind)}"
             self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
 
     def _offers(self) -> str:
@@ -350,7 +351,7 @@ class PreviewSheet(Sheet[Done]):
         if preview is None:
             return intent.verb.title
         count = len(preview.eligible) + len(preview.refused)
-        return f"{intent.verb.title} {things(count, intent.kind)}"
+        return f"{intent.verb.title} {counted(count, intent.kind)}"
 
     def _set_title(self, preview: Preview | None) -> None:
         self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title(preview)))

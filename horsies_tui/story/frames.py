@@ -9,6 +9,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from horsies.operations.formatting import counted
 from horsies.operations.stack_lines import is_library, short_file
 from horsies_tui.look.lines import Span
 from horsies_tui.look.tones import Tone
@@ -81,7 +82,7 @@ class LibraryFrames:
         """`5 library frames  httpx, anyio`: the packages in the order of the calls."""
         count = len(self.frames)
         packages = dict.fromkeys(short_file(frame.file).split("/")[0].removesuffix(".py") for frame in self.frames)
-        return f"{count} library {'frame' if count == 1 else 'frames'}  {', '.join(packages)}"
+        return f"{counted(count, 'library frame')}  {', '.join(packages)}"
 
 
 TracePart: TypeAlias = Frame | LibraryFrames | Outside

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.domain.codec.display import Labelled
+from horsies.operations.formatting import counted
 from horsies_tui.look.lines import Span, chopped
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
@@ -130,9 +131,9 @@ def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
         case Labelled():
             return [Span(clean(glyphs.text(part.value.label)), Tone.MUTED)]
         case str():
-            return [Span(f"{len(part.value.splitlines())} lines" if "\n" in part.value else "", Tone.MUTED)]
+            return [Span(counted(len(part.value.splitlines()), "line") if "\n" in part.value else "", Tone.MUTED)]
         case Traceback():
-            return [Span(f"{len(part.value.text.splitlines())} lines", Tone.MUTED)]
+            return [Span(counted(len(part.value.text.splitlines()), "line"), Tone.MUTED)]
         case Frame() | LibraryFrames():
             return behind(part, 0, glyphs)
         case _:
@@ -150,7 +151,7 @@ def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
         case str() if "\n" in value.rstrip("\n"):
             lines = value.rstrip().splitlines() or value.splitlines()  # rstrip leaves nothing of a text of white space
             said = lines[-1] if part.label == _TRACEBACK else lines[0]
-            return [Span(f"({len(lines)} lines) ", Tone.MUTED), Span(clean(glyphs.text(said[:_PREVIEW])))]
+            return [Span(f"({counted(len(lines), 'line')}) ", Tone.MUTED), Span(clean(glyphs.text(said[:_PREVIEW])))]
         case Chunk():
             return [Span(f"{len(value.values)} of them", Tone.MUTED)]
         case Labelled(label=label) if isinstance(value.data, dict | list):

@@ -53,7 +53,7 @@ def _who(context: StoryContext) -> Iterator[Spans]:
     yield (words(row.id, Tone.MUTED, context.glyphs),)
     yield _fact("queue", row.queue, context)
     yield _fact("priority", str(row.priority), context)
-    yield (Span(f"{row.attempt} of {row.attempts_allowed} {'try' if row.attempts_allowed == 1 else 'tries'}"),)
+    yield (Span(f"{row.attempt} of {counted(row.attempts_allowed, 'try', 'tries')}"),)
 
 
 def _durations(context: StoryContext) -> Iterator[str]:

@@ -190,7 +190,7 @@ class LookSheet(Sheet[None]):
 
     def _lines(self, found: Mapping[str, Any]) -> Iterator[LookRow]:
         if found.get("left_out"):
-            text = f"{self._glyphs.text('…')} {found['left_out']:,} lines left out"
+            text = f"{self._glyphs.text('…')} {counted(found['left_out'], 'line')} left out"
             yield LookRow(f"gap-{found['last']}", "", "", text, Tone.MUTED)
         for number, time, stream, text in found.get("lines", ()):
             at = datetime.fromtimestamp(time, UTC).astimezone(self._zone)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.formatting import counted
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
-from horsies_tui.intents import things
 from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number
@@ -125,7 +125,7 @@ def _count(row: HostRow, _look: Look, *, of: tuple[Liveness, ...]) -> Cell:
 
 def _host_note(row: HostRow, _look: Look) -> Cell:
     if row.left_behind:
-        return Cell(f"left {things(row.left_behind, 'task')}", Tone.BAD)
+        return Cell(f"left {counted(row.left_behind, 'task')}", Tone.BAD)
     several = len(row.versions) > 1
     return Cell(" and ".join(row.versions), Tone.WARNING if several else Tone.MUTED)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.formatting import counted
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies.views.workers import SNAPSHOT_EVERY_S
-from horsies_tui.intents import Fact, things
+from horsies_tui.intents import Fact
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, moment_text, number, ticking
 from horsies_tui.widgets.chips_line import Chip
@@ -89,7 +90,7 @@ def seen(row: WorkerRow, now: datetime) -> str:
 
 def note(row: WorkerRow, now: datetime) -> str:
     """What the operator should know about the worker; otherwise the queues that it serves."""
-    held = things(row.in_flight, "task")
+    held = counted(row.in_flight, "task")
     match row.liveness:
         case Liveness.LOST if row.in_flight:
             return f"holds {held}"
@@ -164,7 +165,7 @@ def in_flight(row: WorkerRow) -> str:
         return text
     processes = row.snapshot.processes
     has = "had" if not row.lives else "has"
-    return f"{text}; it {has} {number(processes)} {'process' if processes == 1 else 'processes'}"
+    return f"{text}; it {has} {counted(processes, 'process', 'processes')}"
 
 
 def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) -> list[Fact]:
@@ -198,7 +199,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
             f"since {moment_text(snapshot.started_at, now, zone)} ({age(row.up_until(now) - snapshot.started_at)})",
         )
     )
-    claims = f"at most {number(snapshot.max_claim_per_worker)} tasks, {number(snapshot.max_claim_batch)} at once"
+    claims = f"at most {counted(snapshot.max_claim_per_worker, 'task')}, {number(snapshot.max_claim_batch)} at once"
     cap = "" if snapshot.cluster_wide_cap is None else f", {number(snapshot.cluster_wide_cap)} in the whole cluster"
     found.append(Fact("capacity", claims + cap))
     if settings := _settings(snapshot):
@@ -237,8 +238,8 @@ def _queues(row: WorkerRow) -> Iterator[str]:
 
 def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
     """The number of workers, and the numbers by problem, the worst first: `2 lost, holding 13 tasks`, `10 alive`."""
-    many = things(len(rows), "worker")
-    chips = [Chip(f"{many} on {things(len(hosts(rows)), 'host')}", many, Tone.STRONG)]
+    many = counted(len(rows), "worker")
+    chips = [Chip(f"{many} on {counted(len(hosts(rows)), 'host')}", many, Tone.STRONG)]
     for liveness in TROUBLE:
         these = [row for row in rows if row.liveness is liveness]
         if not these:
@@ -246,7 +247,7 @@ def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
         held = sum(row.in_flight for row in these)
         brief = f"{sign(liveness, glyphs)} {number(len(these))} {liveness}"
         verb = "holding" if liveness in (Liveness.LOST, Liveness.LATE) else ""
-        text = f"{brief}, {verb} {things(held, 'task')}" if verb and held else brief
+        text = f"{brief}, {verb} {counted(held, 'task')}" if verb and held else brief
         matters = bool(held) or any(row.loss is not None and row.loss.is_open for row in these)
         short = text if liveness is Liveness.LOST else brief
         chips.append(Chip(text, short, _tone(liveness, matters=matters)))
@@ -262,8 +263,7 @@ def capacity(rows: Iterable[WorkerRow]) -> str:
     living = [row for row in rows if row.lives]
     processes = sum(row.snapshot.processes for row in living if row.snapshot is not None)
     running = sum(row.running for row in living)
-    places = f"{number(processes)} process{'' if processes == 1 else 'es'}"
-    return f"{things(running, 'task')} on {places}" if processes else ""
+    return f"{counted(running, 'task')} on {counted(processes, 'process', 'processes')}" if processes else ""
 
 
 def memory(rows: Iterable[WorkerRow]) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rich.cells import cell_len
 from textual.message import Message
 
+from horsies.operations.formatting import counted
 from horsies_tui.actions import bindings_of
 from horsies_tui.look.lines import Piece, blank_line, filled, piece
 from horsies_tui.look.text import clean, cut_middle
@@ -224,7 +225,8 @@ class GanttView(LineView, can_focus=True):
         hidden = len(gantt.rows) - self._top - max(self.size.height - 2, 1)
         parts = [f"{self._glyphs.down} {hidden} more"] if hidden > 0 else []
         parts += [f"{self._sign(part)} {word}" for part, word in _WORDS.items()]
-        parts.append(f"{self._critical} critical path: {len(path)} of {sum(not row.depth for row in gantt.rows)} nodes")
+        nodes = counted(sum(not row.depth for row in gantt.rows), "node")
+        parts.append(f"{self._critical} critical path: {len(path)} of {nodes}")
         return filled((piece(f" {'   '.join(parts)}"[:width], Tone.MUTED),), width)
 
 

@@ -73,7 +73,7 @@ async def test_the_desk_of_the_header_goes_on_while_the_recovery_screen_is_froze
         await connection.execute(
             "UPDATE horsies_tasks SET status = 'FAILED', error_code = 'TASK_INTERRUPTED', failed_at = now()"
         )
-        await screen.sees("▲ 1 need action")
+        await screen.sees("▲ 1 needs action")
         assert "Nothing is stuck, and nothing needs action" in screen.text
         await screen.press("p")
         await screen.sees("interrupted")

@@ -60,7 +60,7 @@ async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_wh
     async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
         text = await ready(pilot, "interrupted", "why: interrupted shop.build_report")
         for words in (
-            "1 need action",
+            "1 needs action",
             "no worker is alive",
             "42m",
             "×2",
@@ -263,7 +263,7 @@ async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connec
     await interrupted(connection, "i-1", "i-2")
     async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
         text = await ready(pilot, "interrupted", "R", "nothing; needs your decision", "stopped past its grace on web-2")
-        assert "1 need action" in text
+        assert "1 needs action" in text
 
 
 async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_were_shown(

@@ -349,7 +349,7 @@ async def test_status_tells_the_cluster_at_a_glance(connection: asyncpg.Connecti
     said = await horsies("status")
     assert said.code == 0
     assert "in the last 5m00s: 0 completed, 1 failed" in said.out
-    assert "need action" in said.out
+    assert "1 needs action, " in said.out
     assert "▲ interrupted demo.add: stopped past its grace" in said.out
     assert "● alive" in said.out
     report = (await horsies("status", "--json")).json

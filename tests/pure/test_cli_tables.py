@@ -17,6 +17,7 @@ from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
 from horsies.cli.tables import Cell, Column, Screen, clean, cut, say, table, width_of
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.operations.formatting import counted, need_action
 from horsies.query.keys import INTERRUPTED, RETRY
 from horsies.views import Stored
 
@@ -184,3 +185,9 @@ def test_what_is_no_json_is_shown_as_it_is_or_hidden_whole(text: str) -> None:
     assert stored_lines(stored(text), Masks(frozenset({"x"}))) == [HIDDEN]
     assert stored_json(stored(text), Masks()) == text
     assert stored_json(stored(text), Masks(frozenset({"x"}))) == HIDDEN
+
+
+def test_a_number_and_its_noun_and_verb_agree() -> None:
+    assert [counted(number, "task") for number in (0, 1, 2, 1204)] == ["0 tasks", "1 task", "2 tasks", "1,204 tasks"]
+    assert [counted(number, "process", "processes") for number in (1, 2)] == ["1 process", "2 processes"]
+    assert [need_action(number) for number in (0, 1, 12)] == ["0 need action", "1 needs action", "12 need action"]

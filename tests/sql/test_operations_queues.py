@@ -75,10 +75,18 @@ async def test_a_preview_says_what_waits_and_what_goes_on(connection: asyncpg.Co
     assert found.command == "horsies queues pause mail"
     (consequence,) = found.consequences
     assert consequence.startswith("mail: 2 tasks wait")
-    assert "1 claimed or running go on" in consequence
+    assert "1 claimed or running goes on" in consequence
     await act(connection, VERBS["queue", "pause"], "mail")
     found = await preview(connection, VERBS["queue", "resume"], Selection.of_ids(["mail"]))
     assert found.consequences == ("mail: 2 tasks wait, 1 of them due; served by 1 living worker",)
+
+
+async def test_one_task_waits_and_goes_on_in_the_singular(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "one", queue_name="'mail'")
+    await enqueue(connection, "busy", queue_name="'mail'", status="'RUNNING'")
+    (consequence,) = (await preview(connection, VERBS["queue", "pause"], Selection.of_ids(["mail"]))).consequences
+    assert consequence.startswith("mail: 1 task waits and nothing of it starts")
+    assert consequence.endswith("1 claimed or running goes on")
 
 
 async def test_a_name_that_is_no_queue_is_refused_with_the_nearest_one(connection: asyncpg.Connection) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
-from horsies.cli.formatting import ago, number, rows, short, unshortened
+from horsies.cli.formatting import ago, number, short, unshortened
 from horsies.cli.machine import plain, print_json
 from horsies.cli.operation_ids import operation_of
 from horsies.cli.payload import Masks
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.operations.formatting import counted
 from horsies.query import ActivityFilter, Term
 from horsies.query.problems import Unreadable
 from horsies.query.values import Glob, read_moment
@@ -113,7 +114,7 @@ def _say_more(options: list[str], next_cursor: str | None, screen: Screen) -> No
 
 
 def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> list[Cell | str]:
-    what = rows(row.targets, row.kinds[0] if len(row.kinds) == 1 else "target")
+    what = counted(row.targets, row.kinds[0] if len(row.kinds) == 1 else "target")
     parts = [f"{number(row.applied)} applied"]
     parts += [f"{number(row.refused)} refused"] if row.refused else []
     parts += [f"{number(row.undone)} taken back"] if row.undone else []

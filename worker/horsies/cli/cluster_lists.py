@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workers
-from horsies.cli.formatting import ago, at_least, counted, number, rows
+from horsies.cli.formatting import ago, at_least, count_text, number
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.status_chart import chart_lines, last_hour
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
-from horsies.operations.formatting import span
+from horsies.operations.formatting import counted, need_action, span
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
 from horsies.views.tables import tables
@@ -152,7 +152,7 @@ def _worker_note(worker: WorkerRow, now: datetime) -> str:
         todo = f"acknowledged by {known}" if known else f"horsies workers acknowledge {worker.id}"
         return f"{worker.loss.words()}; {todo}"
     if not worker.lives and held:
-        return f"holds {rows(held, 'task')}: horsies workers recover {worker.id}"
+        return f"holds {counted(held, 'task')}: horsies workers recover {worker.id}"
     if worker.draining_since is None:
         return ""
     why = f': "{worker.draining_reason}"' if worker.draining_reason else ""
@@ -173,8 +173,8 @@ def _queue_lines(queues: Sequence[QueueRow], now: datetime, screen: Screen) -> l
 def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
     return [
         queue.name,
-        counted(queue.due),
-        counted(queue.later),
+        count_text(queue.due),
+        count_text(queue.later),
         number(queue.claimed),
         number(queue.running),
         "" if queue.cap is None else f"{queue.running}/{queue.cap}",
@@ -242,7 +242,7 @@ def _troubles(report: Report, screen: Screen) -> Iterator[str]:
         yield screen.paint("nothing is stuck", "green")
         return
     urgent = report.count(Severity.NEEDS_ACTION)
-    need = f"{urgent} need action" if urgent else "nothing needs action"
+    need = need_action(urgent) if urgent else "nothing needs action"
     painted = screen.paint(need, "red" if urgent else "green")
     yield f"{painted}, {report.count(Severity.HANDLED)} will be handled by the system: horsies recovery ls"
     for finding in report.findings:

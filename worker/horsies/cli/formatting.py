@@ -81,15 +81,10 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
-def counted(count: Count) -> str:
+def count_text(count: Count) -> str:
     return f"{number(count.number)}+" if count.at_least else number(count.number)
 
 
 def at_least(count: Count) -> str:
     """For sentences, which have room for the words."""
     return f"at least {number(count.number)}" if count.at_least else number(count.number)
-
-
-def rows(count: int, noun: str) -> str:
-    """1 task, 12 tasks, 1,204 tasks."""
-    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.formatting import ago, number, rows, short, unshortened
+from horsies.cli.formatting import ago, number, short, unshortened
 from horsies.cli.machine import plain, print_json
 from horsies.cli.options import advised
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
-from horsies.operations.formatting import span
+from horsies.operations.formatting import counted, need_action, span
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _findings(report: Report, screen: Screen) -> Iterator[str]:
 def _headline(report: Report) -> str:
     notes = report.count(Severity.NOTE)
     handled = report.count(Severity.HANDLED)
-    parts = [f"{report.count(Severity.NEEDS_ACTION)} need action", f"{handled} will be handled by the system"]
+    parts = [need_action(report.count(Severity.NEEDS_ACTION)), f"{handled} will be handled by the system"]
     parts += [f"{notes} for information"] if notes else []
     return ", ".join([*parts, _next_sweep(report)])
 
@@ -138,7 +138,7 @@ def _rules(report: Report, screen: Screen) -> Iterator[str]:
         if sweep.workers and sweep.threshold_ms is not None:
             every, after = span(sweep.interval_ms / 1000), span(sweep.threshold_ms / 1000)
             last = f"last {span((report.now - sweep.ran_at).total_seconds())} ago by {clean(sweep.worker_id or '?')}"
-            on = f"on in {rows(sweep.workers, 'worker')}"
+            on = f"on in {counted(sweep.workers, 'worker')}"
             yield screen.paint(f"{sweep.rule} silent for {after}: swept every {every}, {last}, {on}", "dim")
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_schedules
-from horsies.cli.formatting import ago, lasting, number, rows, state
+from horsies.cli.formatting import ago, lasting, number, state
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.domain.schedule import zone_named
+from horsies.operations.formatting import counted
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 from horsies.views.schedule_filter import matching_schedules
 from horsies.views.schedule_words import (
@@ -133,7 +134,7 @@ def _list_lines(found: list[ScheduleRow], known: Schedules, text: str, screen: S
         yield f"no schedule of {number(len(known.rows))} matches {text}"
         yield "`horsies schedules ls` shows them all, --filter-help explains filters"
     if known.more:
-        yield f"only the first {rows(len(known.rows), 'schedule')} by name"
+        yield f"only the first {counted(len(known.rows), 'schedule')} by name"
     living = known.living(known.now)
     if living:
         yield served_by(living)

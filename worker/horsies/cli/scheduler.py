@@ -61,10 +61,10 @@ def scheduler(
 
 
 def _banner(running: Scheduler, locator: str) -> None:
-    from horsies.cli.formatting import rows
+    from horsies.operations.formatting import counted
 
     print("horsies scheduler")
-    print(f"  app        {locator}, {rows(len(running.app.tasks), 'task')}")
+    print(f"  app        {locator}, {counted(len(running.app.tasks), 'task')}")
     print(f"  database   {running.database.label}")
     for name, value in chosen_lines(running.app.database).items():
         print(f"  {name:<10} {value}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from horsies.cli.acting import confirm, refuse_writes, require_upgraded
-from horsies.cli.formatting import rows
 from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import clean, say
@@ -21,7 +20,7 @@ from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
-from horsies.operations.formatting import clock
+from horsies.operations.formatting import clock, counted
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pulse import write_pulse
 
@@ -120,9 +119,9 @@ def _would(counts: dict[str, int], report: Report, label: str) -> str:
     if not any(counts.values()):
         return f"nothing to sweep in {clean(label)}"
     return (
-        f"a sweep of {clean(label)} finds {rows(counts['stale_claims'], 'stale claim')},"
-        f" {rows(counts['stale_runs'], 'stale run')}, {rows(counts['overdue'], 'task')} whose deadline passed"
-        f" and {rows(counts['workflows'], 'inconsistent workflow')}{_spared(counts, report)}"
+        f"a sweep of {clean(label)} finds {counted(counts['stale_claims'], 'stale claim')},"
+        f" {counted(counts['stale_runs'], 'stale run')}, {counted(counts['overdue'], 'task')} whose deadline passed"
+        f" and {counted(counts['workflows'], 'inconsistent workflow')}{_spared(counts, report)}"
     )
 
 
@@ -131,7 +130,7 @@ def _spared(counts: dict[str, int], report: Report) -> str:
     runs, claims = counts["spared_runs"], counts["spared_claims"]
     if report.spared is None or not runs + claims:
         return ""
-    what = ", ".join(rows(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
+    what = ", ".join(counted(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
     until = clock(report.spared.until)
     then = f"a worker's sweep, or `horsies recovery run` after {until}, takes those that stay silent"
     return f"\nspared: {what}. {report.spared.words()} {then[0].upper()}{then[1:]}."
@@ -142,6 +141,6 @@ def _did(done: _Done, counts: dict[str, int], report: Report) -> str:
     refused = "".join(f"\nrefused: {clean(one.item)}: {clean(one.error)}" for one in done.refused)
     return (
         f"{tasks.requeued} put back into the queue, {tasks.retried} tried again, {tasks.failed} failed as"
-        f" WORKER_CRASHED, {tasks.expired} expired, {rows(workflows.repairs, 'repair')} in"
-        f" {rows(workflows.workflows, 'workflow')}{refused}{_spared(counts, report)}"
+        f" WORKER_CRASHED, {tasks.expired} expired, {counted(workflows.repairs, 'repair')} in"
+        f" {counted(workflows.workflows, 'workflow')}{refused}{_spared(counts, report)}"
     )

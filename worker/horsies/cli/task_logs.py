@@ -12,6 +12,7 @@ import typer
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
 from horsies.cli.tables import Screen, clean, say
+from horsies.operations.formatting import counted
 from horsies.operations.looking import why_no_more
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def show_logs(
 def _print(answer: Answer, screen: Screen) -> None:
     found = answer.found or {}
     if found.get("left_out"):
-        say(screen.paint(f"{screen.glyph('…', '...')} {found['left_out']:,} lines left out", "dim"))
+        say(screen.paint(f"{screen.glyph('…', '...')} {counted(found['left_out'], 'line')} left out", "dim"))
     for _, time, stream, line in found.get("lines", ()):
         at = f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3]
         say(f"{screen.paint(at, 'dim')} {screen.paint(clean(line), 'yellow' if stream == 'stderr' else '')}")

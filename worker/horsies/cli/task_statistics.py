@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from horsies.cli.filters import understood
-from horsies.cli.formatting import at, counted, lasting, number
+from horsies.cli.formatting import at, count_text, lasting, number
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
@@ -93,10 +93,10 @@ def _window(text: str) -> timedelta | datetime:
 def _cells(row: NameStatistics, now: datetime, *, partly: bool) -> list[Cell | str]:
     return [
         row.name,
-        counted(row.ended),
-        Cell(counted(Count(row.failed, row.partly)), "red" if row.failed else ""),
+        count_text(row.ended),
+        Cell(count_text(Count(row.failed, row.partly)), "red" if row.failed else ""),
         f"{row.failed_share:.1%}",
-        counted(Count(row.retries, row.partly)),
+        count_text(Count(row.retries, row.partly)),
         *(_seconds(each) for each in (row.wait_p50, row.wait_p95, row.run_p50, row.run_p95)),
         f"{row.busy_share:.0%}",
         *([f"{lasting(now - row.since)} ago" if row.partly else ""] if partly else []),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from horsies.cli.formatting import ago, at, lasting, rows, state
+from horsies.cli.formatting import ago, at, lasting, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
@@ -16,6 +16,7 @@ from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.cli.targets import ambiguous
 from horsies.cli.task_list import task_report
 from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.operations.formatting import counted
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, task_detail
 from horsies.views.workers import place_of
@@ -157,7 +158,7 @@ def _progress(detail: TaskDetail) -> list[str]:
 def usual_words(usual: Usual) -> str:
     """`1m10s, 95 % of 214 runs within 3m05s`."""
     p50, p95 = (lasting(timedelta(seconds=seconds)) for seconds in (usual.p50_s, usual.p95_s))
-    return f"{p50}, 95 % of {rows(usual.runs, 'run')} within {p95}"
+    return f"{p50}, 95 % of {counted(usual.runs, 'run')} within {p95}"
 
 
 def _came_to(progress: Progress | None) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.formatting import number, rows, short
+from horsies.cli.formatting import number, short
 from horsies.cli.options import advised
 from horsies.cli.tables import Cell, Column, clean, table
+from horsies.operations.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -136,7 +137,7 @@ def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview
 
 
 def _things(targets: Sequence[Target]) -> str:
-    return rows(len(targets), targets[0].kind)
+    return counted(len(targets), targets[0].kind)
 
 
 def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
@@ -151,7 +152,7 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
     columns = (Column("", right=True), Column("", least=10), Column("", least=12))
     lines = [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
     more = len(kinds) - _MOST_KINDS
-    return [*lines, f"  and {more} more kinds"] if more > 0 else lines
+    return [*lines, f"  and {counted(more, 'more kind')}"] if more > 0 else lines
 
 
 def _detail(row: RowOutcome, verb: str) -> str:
@@ -177,4 +178,4 @@ def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: st
         mark = screen.paint(screen.glyph("✗", "x"), "red")
         lines.append(f"  {mark} {count}{clean(reason)}  {screen.paint(f'{shown}{more}', 'dim')}")
     left = len(most_first) - _MOST_LISTED
-    return [*lines, f"  and for {left} more reasons: --json lists all"] if left > 0 else lines
+    return [*lines, f"  and for {counted(left, 'more reason')}: --json lists all"] if left > 0 else lines

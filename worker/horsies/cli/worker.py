@@ -262,7 +262,7 @@ def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
 
 def _banner(running: Worker) -> None:
     """Print the worker's settings once, on stdout."""
-    from horsies.cli.formatting import rows
+    from horsies.operations.formatting import counted
 
     config, settings = running.app.config, running.settings
     queues = ", ".join(
@@ -273,8 +273,8 @@ def _banner(running: Worker) -> None:
     caps = [f"cluster {config.cluster_wide_cap}"] if config.cluster_wide_cap else []
     caps += [f"prefetch {config.prefetch_buffer}"] if config.prefetch_buffer else []
     lines = {
-        "app": f"{settings.locator}, {rows(len(running.app.tasks), 'task')}",
-        "database": f"{running.database.label}, {rows(running.connections, 'connection')}",
+        "app": f"{settings.locator}, {counted(len(running.app.tasks), 'task')}",
+        "database": f"{running.database.label}, {counted(running.connections, 'connection')}",
         **chosen_lines(running.app.database),
         "queues": queues,
         "children": children,

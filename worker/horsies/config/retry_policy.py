@@ -82,12 +82,12 @@ class RetryPolicy(CheckedModel):
         count = len(self.intervals)
         if self.backoff_strategy == "fixed" and count != self.max_retries:
             yield _invalid(
-                f"fixed backoff has {count} intervals for {self.max_retries} retries",
+                f"fixed backoff has len(intervals)={count} for max_retries={self.max_retries}",
                 "give one interval per retry, or use RetryPolicy.fixed([...]), which counts them",
             )
         if self.backoff_strategy == "exponential" and count != 1:
             yield _invalid(
-                f"exponential backoff has {count} intervals instead of one base interval",
+                f"exponential backoff has len(intervals)={count} instead of one base interval",
                 "use RetryPolicy.exponential(base_seconds=..., max_retries=...)",
             )
         for code in self.auto_retry_for:

@@ -211,4 +211,4 @@ class QueueFacts:
     def waiting(self) -> str:
         """How many tasks wait in it, as far as they were counted."""
         more = "at least " if self.due + self.later >= MOST_COUNTED else ""
-        return f"{more}{counted(self.due + self.later, 'task')}"
+        return f"{more}{counted(self.due + self.later, 'task waits', 'tasks wait')}"

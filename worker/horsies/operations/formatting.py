@@ -22,9 +22,14 @@ def clock(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def counted(count: int, noun: str) -> str:
-    """1 task, 12 tasks."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """1 task, 12 tasks, 1,204 tasks; with its plural, if that is no `s` more: 1 process, 2 processes."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def need_action(count: int) -> str:
+    """Of findings: 1 needs action, 2 need action."""
+    return counted(count, "needs action", "need action")
 
 
 def by_whom(actor: str | None) -> str:

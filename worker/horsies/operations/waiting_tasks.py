@@ -45,7 +45,7 @@ def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
         yield f"{counted(len(unknown) - 3, 'further name')}: not known there either"
     caps = [one.caps[queue] for one in cluster.consumers if queue in one.caps]
     if caps:
-        yield f"at most {min(caps)} tasks of the queue {queue} run at once"
+        yield f"at most {counted(min(caps), 'task')} of the queue {queue} {'runs' if min(caps) == 1 else 'run'} at once"
 
 
 def overdue(facts: TaskFacts) -> Iterator[str]:

@@ -71,7 +71,8 @@ class RecordSender(logging.Handler):
 
     def _report_dropped(self) -> None:
         count, self._dropped = self._dropped, 0
-        text = f"{count:,} records left out: more than {LINES_PER_SECOND:,} a second"
+        what = "record" if count == 1 else "records"
+        text = f"{count:,} {what} left out: more than {LINES_PER_SECOND:,} a second"
         self._send((logging.WARNING, "horsies.log", text, None, {}, False))
 
     def _adopt(self, handler: logging.Handler) -> None:

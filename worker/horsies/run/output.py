@@ -161,4 +161,5 @@ class OutputReader:
 
     def _report_dropped(self, key: str | None) -> None:
         lines, self.dropped = self.dropped, 0
-        self._emit(key, f"… {lines:,} lines left out: more than {LINES_PER_SECOND:,} a second")
+        what = "line" if lines == 1 else "lines"
+        self._emit(key, f"… {lines:,} {what} left out: more than {LINES_PER_SECOND:,} a second")

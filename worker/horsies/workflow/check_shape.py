@@ -53,6 +53,7 @@ def _dependency_problems(node: AnyNode, graph: Graph) -> Iterator[WorkflowValida
 
 def _join_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
     count, wanted = len(node.waits_for), node.min_success
+    nodes = "node" if count == 1 else "nodes"
     if node.join not in JOINS:
         yield _bad_join(node, f"has join={node.join!r}", f"write one of {', '.join(map(repr, JOINS))}")
     elif node.join != "quorum" and wanted is not None:
@@ -60,7 +61,7 @@ def _join_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
     elif node.join == "quorum" and not _is_count(wanted, count):
         yield _bad_join(
             node,
-            f"has join='quorum' with min_success={wanted!r} of {count} nodes that it waits for",
+            f"has join='quorum' with min_success={wanted!r} of {count} {nodes} that it waits for",
             f"write min_success between 1 and {count}" if count else "let it wait for at least one node",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from horsies.operations.formatting import counted
 from horsies.operations.verb import QueueVerb
 
 if TYPE_CHECKING:
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def _effect(queue: QueueFacts) -> str:
+    goes_on = queue.claimed + queue.running
     return (
-        f"{queue.name}: {queue.waiting} wait and stay PENDING, until good_until where they have one;"
-        f" {queue.claimed + queue.running} claimed or running go on"
+        f"{queue.name}: {queue.waiting} and nothing of it starts, until it is resumed or a good_until passes;"
+        f" {counted(goes_on, 'claimed or running goes on', 'claimed or running go on')}"
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _effect(queue: QueueFacts) -> str:
     workers = counted(queue.workers, "living worker")
-    return f"{queue.name}: {queue.waiting} wait, {queue.due} of them due; served by {workers}"
+    return f"{queue.name}: {queue.waiting}, {queue.due:,} of them due; served by {workers}"
 
 
 VERB = QueueVerb(
