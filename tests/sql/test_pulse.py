@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 
 import asyncpg
@@ -191,6 +192,20 @@ async def test_the_first_sweep_after_an_outage_spares_what_runs_also_in_a_new_wo
     report = await StaleRuns(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"t": status}
     assert (report["spared_until"] is not None) is (status == "RUNNING")
+
+
+@pytest.mark.parametrize(("rows", "said"), [(0, []), (1, ["sweep spares runs"])])
+async def test_the_first_worker_of_a_new_database_logs_nothing_of_spared_runs(
+    connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture, rows: int, said: list[str]
+) -> None:
+    """It has nothing to spare. After an outage the line says why a silent run is left alone, once."""
+    caplog.set_level(logging.INFO)
+    if rows:
+        await pulse_row(connection, (15, 1))
+    rule = StaleRuns(CONFIG, Events())
+    for _ in range(2):
+        await rule.do(connection)
+    assert [record.message.partition(" until")[0] for record in caplog.records if "spares" in record.message] == said
 
 
 async def test_a_worker_that_starts_where_none_lived_waits_for_the_spare_period(connection: asyncpg.Connection) -> None:

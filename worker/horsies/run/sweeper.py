@@ -166,7 +166,7 @@ class _Stale(ABC):
         await write_pulse(connection, self._config, self.interval_ms / 1000)
         pulse = await read_pulse(connection, self._threshold_ms, self._beat_ms)
         until = None if pulse is None else pulse.spared_until
-        if until is not None and not self._spared:
+        if pulse is not None and until is not None and not self._spared and not pulse.is_first:
             reason = "no worker could beat, or none lived; those that live beat again until then"
             self._events.note(f"sweep spares {self._rule}", until=f"{until:%H:%M:%S}Z", reason=reason)
         self._spared = until is not None

@@ -33,6 +33,11 @@ class Pulse:
         """Whether no worker pulses now: then it is unknown whether the database was writable since `beaten_at`."""
         return self.gap_ended == self.now
 
+    @property
+    def is_first(self) -> bool:
+        """Whether the gap is the time before the first worker of this database: then nothing has failed."""
+        return self.gap_began is None
+
 
 async def write_pulse(
     connection: asyncpg.Connection, config: RecoveryConfig, every_s: float, *, lives: bool = True
