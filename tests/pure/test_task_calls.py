@@ -271,6 +271,23 @@ def test_arguments_fit_exactly_when_python_would_take_them(
         assert (parameters.why_not(args, kwargs) is None) == taken
 
 
+def named(a: int = 1, b: int = 2, /, **more: int) -> dict[str, Any]:
+    return {"a": a, "b": b, "more": more}
+
+
+@given(
+    st.lists(st.integers(), max_size=2), st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(), min_size=1)
+)
+def test_a_keyword_named_as_a_positional_only_parameter_is_one_of_the_others(
+    args: list[int], kwargs: dict[str, int]
+) -> None:
+    """Signature.bind of Python 3.11 refuses such a call, so that two equal calls counted as different ones."""
+    expected = named(*args, **kwargs)
+    values = dict(Parameters(named).by_name(args, kwargs))
+    assert values == {name: expected[name] for name in values}
+    assert values["more"] == kwargs
+
+
 def test_endless_shapes_of_calls_are_not_all_remembered() -> None:
     parameters = Parameters(join)
     for number in range(1000):

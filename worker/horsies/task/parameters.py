@@ -33,11 +33,9 @@ class Parameters:
         self._signature = inspect.signature(fn)
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
         parameters = self._signature.parameters.values()
-        # With **more, a positional-only name that is given by keyword is one of those. Python 3.11's bind() refuses it,
-        # that of 3.13.0 takes it for the parameter.
-        takes_more = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-        only = inspect.Parameter.POSITIONAL_ONLY
-        self._more = {each.name for each in parameters if each.kind is only} if takes_more else set[str]()
+        self._takes_more = next((each.name for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD), None)
+        only = {each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY}
+        self._more = only if self._takes_more is not None else set[str]()
 
     def why_not(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """None if the function can be called with these, otherwise the reason as a message."""
@@ -45,7 +43,7 @@ class Parameters:
         if shape in self._fitting:
             return None
         try:
-            self._signature.bind(*args, **{name: value for name, value in kwargs.items() if name not in self._more})
+            self._bound(args, kwargs)
         except TypeError as error:
             return f"arguments do not fit {self}: {error}"
         if len(self._fitting) < _MOST_SHAPES:  # a function with **kwargs could be called with any number of shapes
@@ -59,7 +57,20 @@ class Parameters:
 
     def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of a call by the names of their parameters; TypeError for one that does not fit."""
-        return self._signature.bind(*args, **kwargs).arguments
+        found = self._bound(args, kwargs)
+        more = {name: value for name, value in kwargs.items() if name in self._more}
+        if more and self._takes_more is not None:
+            found[self._takes_more] = found.get(self._takes_more, {}) | more
+        return found
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by parameter, except those that **more takes under a positional-only name.
+
+        With such a name as a keyword, bind() of Python 3.11 refuses a call that Python accepts, and that of 3.13.0
+        accepts one that lacks the parameter, which Python refuses.
+        """
+        plain = {name: value for name, value in kwargs.items() if name not in self._more} if self._more else kwargs
+        return self._signature.bind(*args, **plain).arguments
 
     def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What the codec is given to write, for a call that is possible; ConversionError for a value that does not fit.
