@@ -110,3 +110,19 @@ def test_an_excepthook_of_the_application_stays(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(root, "level", logging.INFO)
     RecordSender(logging.INFO, lambda _: None).install()
     assert threading.excepthook is own
+
+
+def test_a_record_that_is_sent_is_sent_once_and_keeps_its_own_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application that writes all fields of a record as JSON shows those of the record, and no mark of ours."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.INFO)
+    shop, fields = logging.getLogger("shop.orders"), list[set[str]]()
+    own = logging.Handler()
+    own.emit = lambda record: fields.append(set(vars(record)))  # type: ignore[method-assign]
+    monkeypatch.setattr(shop, "handlers", [logging.StreamHandler(sys.stderr), own])
+    sent: list[Any] = []
+    RecordSender(logging.INFO, sent.append).install()
+    shop.info("shipped", extra={"order": 7})
+    assert [record[2] for record in sent] == ["shipped"]
+    assert fields[0] - set(vars(logging.makeLogRecord({}))) - {"message", "asctime", "taskName"} == {"order"}

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from horsies.domain.codec import clean_text
 from horsies.run.output import LINES_PER_SECOND, Budget
@@ -20,7 +21,6 @@ _LONGEST_TRACEBACK: Final = 32_000
 _LONGEST_EXTRA: Final = 1_000
 _MOST_EXTRAS: Final = 50
 _OWN_NAMES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_SENT: Final = "_sent_to_worker"
 
 _formatter: Final = logging.Formatter()
 
@@ -36,6 +36,8 @@ class RecordSender(logging.Handler):
         self._send = send
         self._budget, self._budget_of_errors = Budget(), Budget()  # a flood of others costs no error
         self._dropped = 0
+        self._sent: WeakSet[logging.LogRecord] = WeakSet()
+        """Sent by a handler of a logger below the root. A mark on the record would show in logs of the application."""
         self.used = False
         """Something was logged since the last `take`."""
 
@@ -54,8 +56,8 @@ class RecordSender(logging.Handler):
             threading.excepthook = _log_thread_exception
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, _SENT, False):
-            return  # by a handler of a logger below the root: it would be told twice
+        if record in self._sent:
+            return
         try:
             text = clean_text(record.getMessage(), _LONGEST_TEXT)
             self._pass_on(record, text, _traceback(record), dict(_extras(record)))
@@ -79,7 +81,7 @@ class RecordSender(logging.Handler):
         def emit(record: logging.LogRecord) -> None:
             try:
                 text = clean_text(handler.format(record), _LONGEST_TEXT + _LONGEST_TRACEBACK)
-                setattr(record, _SENT, True)
+                self._sent.add(record)
                 if record.levelno >= self.level:
                     self._pass_on(record, text, None, None)
             except Exception:  # noqa: BLE001 - as above
