@@ -122,12 +122,12 @@ def test_code_that_a_task_has_left_behind_is_told_that_it_has_ended() -> None:
 
 def test_the_logger_adds_the_fields_of_the_task_to_those_of_the_call(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    place = WorkflowMeta("w1", 3, "mail")
+    place = WorkflowMeta("w1", 3, "mail", "paid")
     task = run_of("a", workflow=place).describe()
     assert task is not None
     task.logger.info("sent %d", 7, extra={"order": 7, "id": "not this"})
     (record,) = caplog.records
-    wanted = {"task": "mail", "id": "a", "queue": "q", "attempt": 1, "workflow": "w1", "node": 3, "order": 7}
+    wanted = {"task": "mail", "id": "a", "queue": "q", "attempt": 1, "workflow": "w1", "node": "paid", "order": 7}
     assert {name: vars(record)[name] for name in wanted} == wanted
     assert (record.getMessage(), record.name) == ("sent 7", "horsies.task")
 
@@ -135,6 +135,7 @@ def test_the_logger_adds_the_fields_of_the_task_to_those_of_the_call(caplog: pyt
 def test_the_place_in_a_workflow_is_read_from_the_stored_arguments() -> None:
     stored = '{"a":1,"__horsies_workflow_meta__":{"workflow_id":"w","task_index":2,"task_name":"n"}}'
     assert meta_in(stored) == WorkflowMeta("w", 2, "n")
+    assert meta_in(stored.replace('"n"}', '"n","node_id":"paid"}')) == WorkflowMeta("w", 2, "n", "paid")
     for text in (None, '{"a":1}', "__horsies_workflow_meta__ {", '["__horsies_workflow_meta__"]'):
         assert meta_in(text) is None
 

@@ -71,7 +71,7 @@ def test_a_node_without_an_id_is_told_so(ask: str) -> None:
 def kwargs_of_a_node() -> str:
     child = SourceResult(NodeRef("w-1", 1), "COMPLETED", ONE, len(ONE), dump_value(SUMMARY), 1)
     ctx = {"a": SourceResult(NodeRef("w-1", 0), "COMPLETED", ONE, len(ONE)), "child": child}
-    return node_kwargs('{"b":2}', results={}, ctx=ctx, meta=Meta("w-1", 4, "sum"))
+    return node_kwargs('{"b":2}', results={}, ctx=ctx, meta=Meta("w-1", 4, "sum", "total"))
 
 
 def run(fn: Any, kwargs: str) -> Any:
@@ -97,7 +97,7 @@ def test_a_worker_fills_the_parameters_that_a_task_declares() -> None:
         one = workflow_ctx.result_for(NodeKey("a")).ok_value
         return TaskResult(ok=[b, one, workflow_ctx.summary_for(NodeKey("child")) == SUMMARY, str(workflow_meta)])
 
-    told = "WorkflowMeta(workflow_id='w-1', task_index=4, task_name='sum')"
+    told = "WorkflowMeta(workflow_id='w-1', task_index=4, task_name='sum', node_id='total')"
     assert run(total, kwargs_of_a_node()) == [2, 1, True, told]
 
 

@@ -64,7 +64,7 @@ async def test_a_task_of_a_node_is_as_one_that_was_sent(connection: asyncpg.Conn
     task = await task_of(connection, flow, 0)
     assert (task["queue_name"], task["priority"], task["max_retries"], task["good_until"].year) == ("fast", 7, 3, 2099)
     assert (task["task_options"], task["args"], task["is_workflow_task"]) == (options, None, True)
-    meta = {"workflow_id": flow, "task_index": 0, "task_name": "demo.add"}
+    meta = {"workflow_id": flow, "task_index": 0, "task_name": "demo.add", "node_id": "n0"}
     assert json.loads(task["kwargs"]) == {"b": 2, "__horsies_workflow_meta__": meta}
     assert len(task["enqueue_sha"]) == 64
 

@@ -156,7 +156,12 @@ async def test_the_tasks_of_the_roots_are_enqueued_in_the_same_transaction(
     assert task["is_workflow_task"]
     assert json.loads(task["kwargs"]) == {
         "a": 1,
-        "__horsies_workflow_meta__": {"workflow_id": "w-1", "task_index": 0, "task_name": "demo.add"},
+        "__horsies_workflow_meta__": {
+            "workflow_id": "w-1",
+            "task_index": 0,
+            "task_name": "demo.add",
+            "node_id": root["node_id"],
+        },
     }
 
 

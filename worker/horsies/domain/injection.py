@@ -54,6 +54,7 @@ class Meta:
     workflow_id: str
     task_index: int
     task_name: str
+    node_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def node_kwargs(
                 node_id: _summary(source, budget) for node_id, source in ctx.items() if source.summary_bytes
             },
         }
-    tree[tags.WORKFLOW_META] = where
+    tree[tags.WORKFLOW_META] = where if meta.node_id is None else where | {"node_id": meta.node_id}
     return to_json(tree, "kwargs")
 
 

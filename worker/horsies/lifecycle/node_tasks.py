@@ -45,6 +45,7 @@ class ReadyNode(NamedTuple):
     is_subworkflow: bool
     sub_definition_key: str | None
     now: datetime
+    node_id: str | None
 
     @property
     def key(self) -> NodeRef:
@@ -212,7 +213,7 @@ def _kwargs(
     refs = {name: NodeRef(node.workflow_id, index) for name, index in parameters.items()}
     results = {name: sources[ref] for name, ref in refs.items() if ref in sources}
     context = contexts.get(node.key, {}) if node.has_context else None
-    meta = Meta(node.workflow_id, node.task_index, node.task_name)
+    meta = Meta(node.workflow_id, node.task_index, node.task_name, node.node_id)
     try:
         return node_kwargs(node.kwargs, results=results, ctx=context, meta=meta)
     except CodecError as error:

@@ -3,7 +3,7 @@
 -- ($1 workflows, $2 indexes, NULL for all)
 SELECT node.workflow_id, node.task_index, node.task_name, node.task_kwargs, node.queue_name, node.priority,
        node.args_from::text AS args_from, cardinality(node.workflow_ctx_from) > 0 AS has_context, node.task_options,
-       node.is_subworkflow, node.sub_definition_key, statement_timestamp() AS now
+       node.is_subworkflow, node.sub_definition_key, statement_timestamp() AS now, node.node_id
   FROM unnest($1::text[], $2::integer[]) AS asked (workflow_id, index)
  CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                       WHERE id = asked.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow

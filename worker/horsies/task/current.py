@@ -43,10 +43,11 @@ class CurrentTask:
         return TaskLogger(LOGGER, self.log_fields())
 
     def log_fields(self) -> dict[str, object]:
-        """For the `extra` of a record."""
+        """For the `extra` of a record. `node` is the node_id, or the index of a node whose task lacks it."""
         fields: dict[str, object] = {"task": self.name, "id": self.id, "queue": self.queue, "attempt": self.attempt}
         if self.workflow is not None:
-            fields |= {"workflow": self.workflow.workflow_id, "node": self.workflow.task_index}
+            place = self.workflow
+            fields |= {"workflow": place.workflow_id, "node": place.node_id or place.task_index}
         return fields
 
 

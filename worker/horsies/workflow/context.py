@@ -32,6 +32,8 @@ class WorkflowMeta:
     workflow_id: str
     task_index: int
     task_name: str
+    node_id: str | None = None
+    """None for a task that upstream, or a version before this field, has made of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def call_kwargs(stored: dict[str, Any], takes: Container[str]) -> dict[str, Any]
     if injection.context is not None and CONTEXT_PARAMETER in takes:
         kwargs[CONTEXT_PARAMETER] = _context(injection.context)
     if injection.meta is not None and META_PARAMETER in takes:
-        kwargs[META_PARAMETER] = WorkflowMeta(**_place(injection.meta))
+        kwargs[META_PARAMETER] = _meta(injection.meta)
     return kwargs
 
 
@@ -91,7 +93,7 @@ def meta_in(kwargs: str | None) -> WorkflowMeta | None:
     except CodecError:
         return None
     meta = tree.get(tags.WORKFLOW_META) if isinstance(tree, dict) else None
-    return WorkflowMeta(**_place(meta)) if isinstance(meta, dict) else None
+    return _meta(meta) if isinstance(meta, dict) else None
 
 
 def _context(tree: Mapping[str, Any]) -> WorkflowContext:
@@ -100,6 +102,10 @@ def _context(tree: Mapping[str, Any]) -> WorkflowContext:
         results_by_id={name: load_task_result(text) for name, text in _texts(tree.get("results_by_id"))},
         summaries_by_id={name: load_summary(text) for name, text in _texts(tree.get("summaries_by_id"))},
     )
+
+
+def _meta(tree: Mapping[str, Any]) -> WorkflowMeta:
+    return WorkflowMeta(**_place(tree), node_id=tree.get("node_id"))
 
 
 def _place(tree: Mapping[str, Any]) -> dict[str, Any]:

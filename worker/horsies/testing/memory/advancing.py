@@ -269,6 +269,7 @@ def advance_ready(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int
             is_subworkflow=node.sub_definition_key is not None,
             sub_definition_key=node.sub_definition_key,
             now=rows.now(),
+            node_id=node.node_id,
         )
         for node in ready
     ]
