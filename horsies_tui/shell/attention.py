@@ -61,7 +61,7 @@ class Attention:
 
     @property
     def owed(self) -> str:
-        """What gives the terminal its own title back."""
+        """The bytes that give the terminal its own title back."""
         return _RESTORE if self.title else ""
 
     def look(self, session: DatabaseSession, status: LinkStatus) -> None:

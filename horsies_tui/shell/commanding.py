@@ -139,7 +139,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
     @on(CommandLine.Entered)
     def _run_command(self, message: CommandLine.Entered) -> None:
-        """After the focus is back where it was: what a verb acts on may depend on it."""
+        """Run it once the focus is back where it was, because the targets of a verb may depend on the focus."""
         message.stop()
         place = self.focused or self.screen
         place.call_later(self.call_later, self.run_command, message.command)
@@ -299,7 +299,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         self._change_filters(forget_filter, screens[0] if screens else "tasks", name)
 
     def _change_filters(self, change: Callable[..., None], screen: str, name: str, *text: str) -> None:
-        """The file is read again: another console may have changed it."""
+        """Change the saved filters. The config file is read again, because another console may have changed it."""
         path = self.options.config.path
         try:
             change(path.expanduser(), screen, name, *text)
@@ -384,7 +384,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
 
 async def _places(conn: Connection, wanted: str) -> list[tuple[str, str]]:
-    """Each kind and id that is meant."""
+    """The tasks and workflows that this id, or part of one, may mean: kind and id of each."""
     found: list[tuple[str, str]] = []
     for kind, find in (("task", find_task), ("workflow", find_workflow)):
         one = await find(conn, wanted)

@@ -57,7 +57,7 @@ class Leaving:
         threading.excepthook = self._thread_ended
 
     def _thread_ended(self, ended: threading.ExceptHookArgs) -> None:
-        """Textual writes from a thread of its own; without it the queue to it fills up and the loop hangs."""
+        """Leave if Textual's writing thread has ended: the queue to it would fill up, and the loop would hang."""
         if isinstance(ended.exc_value, OSError):
             self.at_once(signal.SIGHUP)
         threading.__excepthook__(ended)

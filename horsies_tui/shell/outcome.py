@@ -88,7 +88,7 @@ COLUMNS: Final[ColumnSet[ResultRow]] = ColumnSet(
 
 
 class _Rows(RowTable[ResultRow]):
-    """Without marks: actions of this sheet apply to all rows."""
+    """The table of the sheet; it has no marks, because the sheet's actions apply to all rows."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return "mark" not in action

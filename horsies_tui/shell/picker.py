@@ -155,7 +155,7 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         self.dismiss(None)
 
     def action_quit(self) -> None:
-        """As everywhere: one level back, and exit if there is none."""
+        """Go back one level, and exit if there is none, as `q` does on every screen."""
         if self.forced:
             self.app.exit(0)
         else:

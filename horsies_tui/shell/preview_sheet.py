@@ -334,7 +334,7 @@ class PreviewSheet(Sheet[Done]):
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
 
     def _key(self, action_id: str) -> str:
-        """Spelled out: `^y` might be read as two keys."""
+        """The name of the action's key, spelled out: `^y` might be read as two keys."""
         key = key_for(action_id, self, self._glyphs)
         return f"ctrl+{key[1:]}" if key.startswith("^") and len(key) > 1 else key
 

@@ -64,7 +64,7 @@ class RecordingConsole(ConsoleApp):
 
 
 def _of_a_replay() -> list[BindingType]:
-    """Pausing takes the place of freezing one view."""
+    """The bindings of a replay: its pause takes the place of freezing one view."""
     usual = (each for each in bindings(Scope.APP) if not isinstance(each, Binding) or each.id != "app.freeze")
     return [*usual, *bindings(Scope.REPLAY)]
 
@@ -87,14 +87,14 @@ class ReplayConsole(ConsoleApp, inherit_bindings=False):
         return ReplayLink(self._player, self._actor)
 
     def _note_outage(self, status: LinkStatus) -> None:
-        """What was not recorded is no error: the line above the view says it while it matters."""
+        """Do not list what was not recorded as an error: the line above the view says it as long as it matters."""
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
-        """Nothing is: what is shown is of the moment that the header shows."""
+        """None: a replay shows the data of the moment in the header, so they are never old."""
         return None
 
     def _moved(self) -> None:
-        """Ages are those of the recording, so they are drawn again whenever it moves."""
+        """The replay has moved: draw the view again, because its ages are those of the recording."""
         self._draw_frame()
         if self._player.at_end is not self._told_end:
             self._told_end = self._player.at_end

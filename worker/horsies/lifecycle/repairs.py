@@ -244,7 +244,7 @@ def _of_node(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> Repair | Non
 
 
 def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
-    """One wave after the other; `states` grows with each."""
+    """The repairs of PENDING nodes that can be decided, then of those after them; `states` gets the new states."""
     ids = {node.node_id: node.index for node in nodes}
     as_stored = {node.index: node.status for node in nodes}
     waiting = [node for node in nodes if states[node.index] == _NODE.PENDING]

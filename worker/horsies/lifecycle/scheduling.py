@@ -70,11 +70,11 @@ class Registration(Protocol):
 
     @property
     def hash(self) -> str:
-        """Of its pattern and zone."""
+        """Identifies its pattern and zone: a row with another one was planned for another pattern."""
 
     @property
     def definition(self) -> str:
-        """The JSON of horsies_schedules, for those who have no application."""
+        """The JSON of horsies_schedules, which the console and the commands read."""
 
     def next_run(self, now: datetime) -> datetime:
         """Of a schedule that has not run yet."""
@@ -102,7 +102,7 @@ async def register(
 
 
 async def define(conn: asyncpg.Connection, schedules: Mapping[str, Registration]) -> None:
-    """Store what these schedules are, for those who have no application."""
+    """Store what these schedules are: the console and the commands know no application."""
     if schedules:
         names = sorted(schedules)
         columns = [schedules[name].hash for name in names], [schedules[name].definition for name in names]

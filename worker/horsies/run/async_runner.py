@@ -127,7 +127,7 @@ class AsyncRunner:
 
     @property
     def _has_ended(self) -> bool:
-        """Not before join(): hooks of a plain task need the loop, also when no `async def` task will come."""
+        """Whether the loop may end: after join() only, because hooks of plain tasks use the loop, too."""
         return self._joining and self._no_more and not self._active
 
     def _end(self) -> None:

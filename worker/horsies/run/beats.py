@@ -142,7 +142,7 @@ class Beats:
                 entry.confirm(sent_at)
 
     def _spare(self, moment: int) -> None:
-        """No worker could beat then: the pulse of the database (`pulse`) stops, and sweeps leave the runs."""
+        """No worker could beat at that moment: the leases count from then, because sweeps leave such runs, too."""
         for entry in self._alive():
             entry.confirm(self._terms.spared_from(moment))
 

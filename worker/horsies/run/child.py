@@ -327,7 +327,7 @@ class Child:
                 self._ready.set_result(None)
 
     def _lost(self) -> None:
-        """The child closes its sockets when it ends. If it runs on without them, it is of no use."""
+        """Called when a socket of the child has closed. That is how a child ends; one that still runs is killed."""
         self.kill()
         self._process.reap()
 

@@ -24,7 +24,7 @@ _UNSET: Final = object()
 
 
 class HookedRun(Protocol):
-    """What events are made of."""
+    """The facts of a run from which its events are made."""
 
     raised: BaseException | None
 

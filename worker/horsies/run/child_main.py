@@ -236,7 +236,7 @@ def _cause(error: HorsiesError) -> str:
 
 
 def _imports(filename: str) -> bool:
-    """Whether it is a file of what imports modules: a reader looks for the line in their own."""
+    """Whether this file imports modules: the traceback that is shown begins below its frames."""
     return filename == discovery.__file__ or "importlib" in filename
 
 

@@ -216,7 +216,7 @@ class Claimer:
         return queue in self._full or None in self._full
 
     def _forget_full(self) -> None:
-        """A claim that was under way when a task ended may still have counted it, so it must be repeated."""
+        """Forget caps that got room during a claim, which may still have counted the task that ended: repeat it."""
         now = time.monotonic()
         self._full = {
             queue: since

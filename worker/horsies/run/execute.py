@@ -39,7 +39,7 @@ _LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job in execution. `stop` is set once it has been asked to stop, `began` before the task's code is called."""
+    """A job that is executed. `stop` is set once it shall stop, `began` before the task's code is called."""
 
     number: int
     slot: int

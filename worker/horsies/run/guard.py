@@ -114,7 +114,7 @@ class _Ward:
                 os.kill(self.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """If there is no pidfd, as on systems other than Linux."""
+        """Whether its process has ended, asked by pid: for systems without pidfd, which are all but Linux."""
         try:
             if self.pidfd < 0:
                 os.kill(self.pid, 0)

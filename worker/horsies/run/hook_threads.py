@@ -52,7 +52,7 @@ class HookThread:
                 self._events.warn("hook is behind", hook=self.name, dropped="its further events, until it has room")
 
     def close(self) -> None:
-        """No more events; the thread ends when it has told the last one."""
+        """Take no more events; the thread ends when the hook has been called for the last one."""
         self._closing = True
         with suppress(Full):
             self._waiting.put_nowait(_END)
@@ -110,7 +110,7 @@ class Hooks:
                 thread.tell(event)
 
     async def close(self, within_s: float) -> None:
-        """Let them tell what waits; after that time they are left to the end of the process."""
+        """Wait until the hooks have been called for all events so far; after that time they end with the process."""
         for _, thread in self._threads:
             thread.close()
         await asyncio.to_thread(self._wait, time.monotonic() + within_s)

@@ -91,7 +91,7 @@ class OutputReader:
             self._report_dropped(key)
 
     def finish(self) -> None:
-        """Read what is left in the pipe. Not until its end: a process that the task has started may hold it open."""
+        """Read what is in the pipe now, not until its end: a process that the task has started may hold it open."""
         for _ in range(_MOST_LEFT // _CHUNK):
             if not self.read():
                 break

@@ -57,7 +57,7 @@ class ProgressTable:
 
 
 def _writer(memory: memoryview[int], begin: int, number: int) -> Report:
-    """A closure, not a method, whose attributes would be half of its time."""
+    """The function that writes: a closure, because looking up attributes would take half of a method's time."""
     known: object = memory  # not the unit of the first report: the memory has that of the job before
     pack = _VALUES.pack_into
 

@@ -112,7 +112,7 @@ class Reloader:
             self._events.note(f"reloaded {files} in {Seconds(time.monotonic() - begin)}")
 
     async def _learn(self, child: Child) -> None:
-        """The children of before take nothing more: from now on what the new one knows is claimed."""
+        """Called when the old children take no more tasks: from now on the worker claims what the new child knows."""
         worker, rules = self._worker, self._worker.claim_rules
         before = set(rules.tasks)
         async with worker.claimer.claiming:

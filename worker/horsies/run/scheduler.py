@@ -154,4 +154,4 @@ class Scheduler:
         await self._resources.aclose()
 
     def hurry(self) -> None:
-        """The second signal; a stop takes no time as it is."""
+        """A second signal changes nothing: a stop waits for one statement at most."""

@@ -65,7 +65,7 @@ class Snapshots:
         """The next one says that the worker has stopped."""
 
     def learn(self, task_names: Iterable[str]) -> None:
-        """Other tasks than before; the next row has them."""
+        """The application defines other tasks than before; the next row names them."""
         self._task_names = sorted(task_names)
         self._written = 0
 

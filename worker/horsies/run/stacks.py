@@ -101,7 +101,7 @@ class StackReader:
                 answer.set_result(None)
 
     async def _is_still(self, kind: int, begun: _Activity, answer: asyncio.Future[Stack | None]) -> bool:
-        """Wait for the answer, or for the evidence that the thread of these jobs runs no Python; or in vain."""
+        """Whether the thread of these jobs is seen to run no Python, before the child answers or the time is over."""
         loop, before = asyncio.get_running_loop(), begun
         asked_at = loop.time()
         while loop.time() - asked_at < _MOST_S:
@@ -144,7 +144,7 @@ class _Activity(NamedTuple):
 
     @classmethod
     def of(cls, listener: int, thread: int) -> _Activity:
-        """Only Linux says so: elsewhere there is never evidence, and no dump."""
+        """Read it from /proc: on systems other than Linux there is no such evidence, and so no dump."""
         try:
             waits = [_SWITCHES.findall(Path(f"/proc/{each}/status").read_text()) for each in (listener, thread)]
             stat = Path(f"/proc/{thread}/stat").read_text().rpartition(")")[2].split()

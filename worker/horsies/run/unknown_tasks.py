@@ -77,7 +77,7 @@ class UnknownTasks:
         self._alarm: asyncio.TimerHandle | None = None
 
     def notice(self) -> None:
-        """A task may have been enqueued: check soon, once for all that arrive until then."""
+        """A task may have been enqueued: check soon, once for all tasks that arrive until then."""
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SETTLE_S, self.wake.set)
 

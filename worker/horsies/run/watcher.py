@@ -39,7 +39,7 @@ def project_roots(named: Iterable[str]) -> list[Path]:
 
 
 class Watcher:
-    """Compares the files with how they were at its last look."""
+    """Compares the files with their state at the last comparison."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self.roots = list(roots)

@@ -52,7 +52,7 @@ class Draft:
 def bare_problems(
     name: object, tasks: object, on_error: object, location: SourceLocation | None
 ) -> Iterator[WorkflowValidationError]:
-    """Without a name and a list of nodes no other check is possible."""
+    """The problems that make all other checks impossible: no name, or no list of nodes."""
     if on_error not in list(OnError):
         yield WorkflowValidationError(
             f"on_error={on_error!r} of workflow {name!r} is not a possible value",
@@ -113,7 +113,7 @@ def _not_runnable(node: Node[Any], position: int) -> Iterator[WorkflowValidation
 
 
 def key_problems(key: object, location: SourceLocation | None) -> Iterator[WorkflowValidationError]:
-    """For workflows of an application: stored workflows must be distinguishable from other kinds later."""
+    """The problems of the key of an application's workflow, by which stored workflows of one kind are known later."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_NAME_CHARACTERS:
         yield WorkflowValidationError(
             "the workflow has no definition_key" if key is None else f"definition_key={key!r:.60} is not possible",

@@ -123,7 +123,7 @@ def build_for(
 
 
 def _register(definition: type[WorkflowDefinition[Any]]) -> None:
-    """A module that is imported again replaces its definitions; two classes cannot share a key."""
+    """Register it under its key. A module that is imported again replaces its own; two classes cannot share one."""
     key = definition.definition_key
     with _lock:
         known = _by_key.get(key)

@@ -65,7 +65,7 @@ class Graph:
             node.over = self._copies.get(id(node.over), node.over)
 
     def _each(self, nodes: Iterable[AnyNode]) -> tuple[AnyNode, ...]:
-        """Each once: waiting twice for the same node has no further effect."""
+        """The nodes without repetitions: to wait twice for one node has no further effect."""
         found = (self._copies.get(id(node), node) for node in nodes)
         return tuple({id(node): node for node in found}.values())
 

@@ -274,4 +274,4 @@ def _results_of(nodes: list[WorkflowTaskInfo]) -> dict[str, TaskResult[Any, Task
 
 
 def _nothing(_changed: bool) -> None:
-    """`cancel` promises that it has ended, not that it was cancelled."""
+    """Drops the answer of `cancel`, which promises that the workflow has ended, not that this call cancelled it."""

@@ -39,7 +39,7 @@ _NOTHING_TO_READ: Final = frozenset({SchemaKind.EMPTY, SchemaKind.FOREIGN})
 
 
 class Exporter:
-    """Serves from start() to stop(); a database that is away is `horsies_up 0`, and no error."""
+    """Serves from start() to stop(); a database that cannot be reached is `horsies_up 0`, and no error."""
 
     def __init__(self, choice: DatabaseChoice, address: Address, events: Events) -> None:
         self.events = events
@@ -77,7 +77,7 @@ class Exporter:
         await self.stop()
 
     def hurry(self) -> None:
-        """The second signal; a stop takes no time as it is."""
+        """A second signal changes nothing: a stop does not wait for anything."""
 
     async def _scrape(self) -> Reply:
         await self._refresh()
@@ -129,7 +129,7 @@ class Exporter:
             return None if state.kind in _NOTHING_TO_READ else await exported(self._connection), current
 
     def _log(self, problem: str | None) -> None:
-        """Once when it goes, once when it comes."""
+        """Log once that the database cannot be read, and once that it can be read again."""
         if problem is not None and self._problem is None:
             self.events.warn("the database is away", reason=problem)
         elif problem is None and self._problem is not None:

@@ -78,7 +78,7 @@ METRICS: Final = tuple(value for value in list(globals().values()) if isinstance
 
 
 def cluster_page(read: Exported | None, *, up: bool, current: bool, took_s: float, at: float) -> Page:
-    """`read` is None if the database is away, or has no tables of ours."""
+    """`read` is None if the database cannot be reached, or has no tables of ours."""
     page = Page()
     page.add(BUILD, 1, __version__, platform.python_version())
     page.add(UP, up)
