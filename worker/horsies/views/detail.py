@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from horsies.query import TaskConditions
 from horsies.store.statements import statement
@@ -136,17 +136,22 @@ class TaskDetail:
 
 
 async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
-    """The id `text`, or the only id that begins or ends with it; None if there is none.
+    """The id `text`, or the only id that begins or ends with it; None if there is none."""
+    return await find_id(conn, "horsies_tasks", text)
 
-    Ends are searched in the newest million tasks, because no index serves them.
-    """
+
+async def find_id(
+    conn: asyncpg.Connection, table: Literal["horsies_tasks", "horsies_workflows"], text: str
+) -> str | Ambiguous | None:
+    """In one of these tables. Ends are searched in its newest million rows, because no index serves them."""
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
-        if await conn.fetchval(statement(__name__, "view_task_exists"), exact):
+        if await conn.fetchval(statement(__name__, "view_id_exists", table=table), exact):
             return exact
     if not text:
         return None
-    rows = await conn.fetch(statement(__name__, "view_find_task"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
+    finding = statement(__name__, "view_find_id", table=table)
+    rows = await conn.fetch(finding, text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
     ids = tuple(row["id"] for row in rows)
     if len(ids) > 1:
         return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)

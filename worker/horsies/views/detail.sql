@@ -1,20 +1,20 @@
--- name: view_task_exists
--- views/detail.py; reads only
-SELECT true FROM horsies_tasks WHERE id = $1
+-- name: view_id_exists
+-- views/detail.py; reads only, from the table of tasks or of workflows
+SELECT true FROM /* table */ WHERE id = $1
 
--- name: view_find_task
--- views/detail.py; reads only: ids with this beginning or end
+-- name: view_find_id
+-- views/detail.py; reads only, from the table of tasks or of workflows: ids with this beginning or end
 -- ($1), newest first, up to $2; ends only among the newest $3
 -- By the primary key in any collation: ids with this beginning lie between the text and the text with a suffix of
 -- letters after all those in ids.
 SELECT id FROM (
-    (SELECT id, created_at FROM horsies_tasks
+    (SELECT id, created_at FROM /* table */
       WHERE id >= $1::text AND id <= $1::text || repeat('z', 36) AND starts_with(id, $1::text)
       ORDER BY created_at DESC, id DESC
       LIMIT $2)
     UNION
     (SELECT id, created_at
-       FROM (SELECT id, created_at FROM horsies_tasks ORDER BY created_at DESC, id DESC LIMIT $3) newest
+       FROM (SELECT id, created_at FROM /* table */ ORDER BY created_at DESC, id DESC LIMIT $3) newest
       WHERE right(id, length($1::text)) = $1::text
       ORDER BY created_at DESC, id DESC
       LIMIT $2)

@@ -10,7 +10,7 @@ from horsies.domain.plan import MAP_DEFINITION
 from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
-from horsies.views.detail import Ambiguous, Stored, stored
+from horsies.views.detail import Ambiguous, Stored, find_id, stored
 from horsies.views.progress import progress_of
 from horsies.views.reading import aware
 from horsies.views.workflows import workflow_page
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from horsies.views.progress import Progress
     from horsies.views.workflows import WorkflowRow
 
-_MOST_IDS: Final = 10
-_MOST_SEARCHED: Final = 1_000_000
 _MOST_ACTIONS: Final = 50
 
 
@@ -155,17 +153,7 @@ class NodeStory:
 
 async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
     """The id `text`, or the only id that begins or ends with it; None if there is none."""
-    text = text.strip("…. \n")
-    for exact in dict.fromkeys((text, text.lower())):
-        if await conn.fetchval(statement(__name__, "view_workflow_exists"), exact):
-            return exact
-    if not text:
-        return None
-    rows = await conn.fetch(statement(__name__, "view_find_workflow"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
-    ids = tuple(row["id"] for row in rows)
-    if len(ids) > 1:
-        return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)
-    return ids[0] if ids else None
+    return await find_id(conn, "horsies_workflows", text)
 
 
 async def workflow_story(
