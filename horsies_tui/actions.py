@@ -137,7 +137,7 @@ def _keys_of(scope: Scope, verbs: Iterable[Verb]) -> tuple[Action, ...]:
 
 ACTIONS: Final[tuple[Action, ...]] = (
     # The footer and the help keep this order: a replay, the row, what can be done with it, the screen, the frame.
-    Action("replay.pause", ("p",), "pause", "Let the recording stand, or go on.", footer=True),
+    Action("replay.pause", ("p",), "pause", "Pause the recording, or let it go on.", footer=True),
     Action(
         "replay.back",
         ("less_than_sign",),
@@ -310,7 +310,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.export", ("ctrl+e",), "export", "Write all rows that the filter shows to a CSV file."),
     Action("app.save_filter", ("ctrl+s",), "save filter", "Save the filter of this screen under a name."),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
-    Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),
+    Action("app.freeze", ("p",), "freeze", "Freeze this view, or let it go on."),
     Action("app.contexts", ("at",), "context", "All databases, with their verdicts; go to one."),
     Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),
     Action("app.utc", ("u",), "UTC/local", "Show times in UTC, or in this machine's zone."),

@@ -195,7 +195,7 @@ SYNTAX: Final = (
     Syntax("help", "", "Every key of this screen."),
     Syntax("errors", "", "The last errors."),
     Syntax("refresh", "", "Read again now."),
-    Syntax("freeze", "", "Let this view stand as it is, or go on."),
+    Syntax("freeze", "", "Freeze this view, or let it go on."),
     Syntax("utc", "", "Show times in UTC, or in this machine's zone."),
     Syntax("quit", "", "Leave the console."),
 )

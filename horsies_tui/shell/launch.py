@@ -73,7 +73,7 @@ def _last_words(app: Any, leaving: Leaving, code: int) -> int:
     if app.crash is not None:
         place = _write_report(app.crash)
         print(f"horsies tui stopped: {type(app.crash).__name__}: {mask(str(app.crash))}", file=sys.stderr)
-        print(f" = help: that is a mistake of ours; {place} tells us where", file=sys.stderr)
+        print(f" = help: this is a defect of horsies: report it with {place}", file=sys.stderr)
         return 1
     if leaving.signal is not None:
         print(f"horsies tui was ended by {leaving.signal.name}", file=sys.stderr)

@@ -61,7 +61,9 @@ def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
     """Rows that were not changed first."""
     outcome = done.outcome
     return (
-        *_rows(outcome.in_doubt, "in doubt", "the connection broke: the audit tells whether it was done", Tone.BAD),
+        *_rows(
+            outcome.in_doubt, "in doubt", "the connection broke: the audit trail shows whether it was done", Tone.BAD
+        ),
         *(_row(target, "skipped", reason, Tone.WARNING) for target, reason in done.skipped),
         *_rows(outcome.not_attempted, "not tried", outcome.stopped or "", Tone.MUTED),
         *(_row(row.target, done.intent.verb.done, row.detail, Tone.GOOD) for row in outcome.applied),

@@ -278,7 +278,7 @@ async def test_a_second_interrupt_breaks_off_and_says_where_to_look(
         terminal.interrupt()
         assert await asyncio.to_thread(terminal.end) == 130
     await holder.close()
-    assert "broken off: `horsies audit ls` tells what was done until then" in terminal.text
+    assert "broken off: `horsies audit ls` shows what was done until then" in terminal.text
     assert "Traceback" not in terminal.text
 
 
@@ -315,7 +315,7 @@ async def test_a_second_interrupt_breaks_off_though_the_database_no_longer_answe
                 terminal.interrupt()
             assert await asyncio.to_thread(terminal.end) == 130
     await holder.close()
-    assert "broken off: `horsies audit ls` tells what was done until then" in terminal.text
+    assert "broken off: `horsies audit ls` shows what was done until then" in terminal.text
     assert "Traceback" not in terminal.text
 
 

@@ -323,7 +323,7 @@ async def test_a_preview_changes_nothing_and_tells_states_and_consequences(conne
     assert [target.label for target in seen.eligible] == ["demo.add"] * 3
     text = "\n".join(seen.consequences)
     assert "1 RUNNING: taken from the worker" in text
-    assert "1 COMPLETED: what went well is done again" in text
+    assert "1 COMPLETED: what has succeeded runs again" in text
     assert "one more run each" in text
     assert seen.command == "horsies tasks requeue r c f"
     assert abs(seen.taken_at - await connection.fetchval("SELECT now()")) < timedelta(minutes=1)

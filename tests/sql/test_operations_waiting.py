@@ -297,7 +297,7 @@ async def test_the_preview_of_a_move_says_who_serves_the_queue(connection: async
     wrong = "no living worker serves the queue bulky: they wait until one does; did you mean bulk?"
     assert wrong in await said("bulky")
     bulk = await said("bulk")
-    assert "3 tasks demo.add: no living worker of the queue bulk knows that name, so they wait" in bulk
+    assert "3 tasks demo.add: no living worker of the queue bulk knows that name, none starts" in bulk
     assert "at most 3 tasks of the queue bulk run at once" in bulk
     assert "1 past the deadline: no worker will start them" in bulk
     assert "the queue mail is paused since" in await said("mail")

@@ -191,8 +191,8 @@ async def test_cancel_says_what_becomes_of_nodes_children_and_the_parent(connect
     looked = await look(connection, V.CANCEL, "child")
     assert looked.consequences == (
         "middle: 2 running nodes fail with TASK_CANCELLED, their workers are told to stop, and what user code has done"
-        " stays done; 3 waiting nodes are skipped",
-        "middle: 1 child workflow below are cancelled as well",
+        " is not undone; 3 waiting nodes are skipped",
+        "middle: 1 child workflow below is cancelled as well",
         "middle: its parent demo goes on with this node as failed",
     )
     assert looked.command == "horsies workflows cancel child"

@@ -26,7 +26,7 @@ class LogLevel(StrEnum):
     CRITICAL = "CRITICAL"
 
 
-LOGLEVEL_HELP = "The lowest level of log lines that are shown; the errors that end the command are always told."
+LOGLEVEL_HELP = "The lowest level of log lines that are shown; the errors that end the command are always shown."
 LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False, help=LOGLEVEL_HELP)]
 
 

@@ -24,7 +24,7 @@ NOTHING_MATCHED: Final = 4
 INTERRUPTED: Final = 130
 
 STOPPING: Final = "\nstopping after the rows at hand; ctrl+c once more breaks off"
-BROKEN_OFF: Final = "broken off: `horsies audit ls` tells what was done until then"
+BROKEN_OFF: Final = "broken off: `horsies audit ls` shows what was done until then"
 
 _MOST_LISTED: Final = 20
 _MOST_KINDS: Final = 10

@@ -80,7 +80,7 @@ class WorkflowFacts:
             yield f"{node.node_id}: its child workflow is cancelled, with all that is below"
         elif node.task_status == "RUNNING":
             taken = "its task is taken from the worker, which is told to stop"
-            yield f"{node.node_id}: {taken}; what it has done stays done"
+            yield f"{node.node_id}: {taken}; what its code has done is not undone"
         elif node.task_status is not None:
             yield f"{node.node_id}: its task is cancelled before it starts"
 
@@ -92,7 +92,8 @@ class WorkflowFacts:
         """That its living children are changed as well."""
         alive = [one for one in self.below()[1:] if self.flows[one].status not in WORKFLOW_TERMINAL_STATES]
         if alive:
-            yield f"{self.flow.name}: {counted(len(alive), 'child workflow')} below are {what} as well"
+            below = counted(len(alive), "child workflow below is", "child workflows below are")
+            yield f"{self.flow.name}: {below} {what} as well"
 
     def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
         """The nodes after the opened ones that keep their outcome, though they got a failure as their input."""

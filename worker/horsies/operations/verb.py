@@ -189,7 +189,7 @@ class TaskVerb(Verb):
     """What is stored with who did it: `requeued` by hand by ops@bastion."""
     became: str | None = None
     """The result for a task, if its status and try do not say it."""
-    takes: str = "what user code has done stays done"
+    takes: str = "what user code has done is not undone"
     """What the preview says of RUNNING tasks."""
     in_workflows: str | None = None
     """What the preview says of tasks of workflows."""

@@ -40,7 +40,7 @@ def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
     unknown = sorted({task.task_name for task in facts.tasks} - known) if known is not None else []
     for name in unknown[:3]:
         count = sum(task.task_name == name for task in facts.tasks)
-        yield f"{counted(count, 'task')} {name}: no living worker of the queue {queue} knows that name, so they wait"
+        yield f"{counted(count, 'task')} {name}: no living worker of the queue {queue} knows that name, none starts"
     if len(unknown) > 3:
         yield f"{counted(len(unknown) - 3, 'further name')}: not known there either"
     caps = [one.caps[queue] for one in cluster.consumers if queue in one.caps]

@@ -146,7 +146,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._control(controlling.resume)))
 
     def retry(self) -> HandleResult[bool]:
-        """Run what failed again, and what was skipped because of it; what went well is kept, a paused one goes on.
+        """Run what failed again, and what was skipped because of it; what has completed is kept, a paused one goes on.
 
         False if nothing has failed, or it cannot go on. Only this lets a workflow that has failed end COMPLETED:
         `resume` goes on with the rest of it, and it ends FAILED.

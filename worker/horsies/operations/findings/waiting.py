@@ -106,7 +106,7 @@ def _no_worker(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         PredictedAction("nothing yet: the first worker may be starting", Severity.NOTE)
         if is_starting
         else PredictedAction("nothing: waits for a worker", Severity.NEEDS_ACTION),
-        f"all of its {counted(draining, 'worker')} drain" if draining else "no living worker serves it",
+        f"its {counted(draining, 'worker drains', 'workers drain')}" if draining else "no living worker serves it",
         remedies("task", row["ids"], "cancel", "fail"),
         f"{counted(cluster.alive, 'worker')} alive; start one that serves {queue}, or resume one that drains.",
     )

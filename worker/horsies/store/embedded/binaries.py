@@ -118,7 +118,7 @@ def _major(postgres: Path) -> int:
     text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\) (\d+)", text)
     if found is None:
-        raise EmbeddedError(f"{postgres} does not tell its version: {text.strip()!r}")
+        raise EmbeddedError(f"{postgres} does not print its version: {text.strip()!r}")
     return int(found[1])
 
 

@@ -23,7 +23,7 @@ def _refusal(schedule: ScheduleFacts) -> str | None:
     if schedule.paused_at is None:
         return "it is not paused"
     if schedule.next_run_at is not None and schedule.following is None:
-        return "its pattern or zone is not known here, so its next slot cannot be told: use the scheduler's release"
+        return "its pattern or zone is not known here, so its next slot cannot be computed: use the scheduler's release"
     return None
 
 

@@ -45,7 +45,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequen
 
 def _no_way_back(action: AuditedAction) -> str:
     sent = action.new_id or "ID"
-    return f"what it sent stands for itself: `horsies tasks cancel {sent}`, or `horsies workflows cancel {sent}`"
+    return f"what it sent is independent of it: `horsies tasks cancel {sent}`, or `horsies workflows cancel {sent}`"
 
 
 VERB = ScheduleVerb(

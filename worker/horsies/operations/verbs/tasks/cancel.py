@@ -25,7 +25,7 @@ VERB = TaskVerb(
     will="will be cancelled",
     done="cancelled",
     help="End tasks as CANCELLED: what waits, is claimed or runs.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
+    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done is not undone.",
     example="horsies tasks cancel --filter 'queue:mail status:pending' --dry-run",
     key="C",
     hint="Take it out of its queue.",

@@ -26,7 +26,7 @@ VERB = TaskVerb(
     will="will be failed",
     done="failed",
     help="End tasks as FAILED with OPERATOR_FAILED: what waits, is claimed or runs.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
+    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done is not undone.",
     example="horsies tasks fail 1cd6ba9a --reason 'the customer is gone'",
     key="F",
     hint="Give it up as failed.",

@@ -37,7 +37,7 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
     elif facts.count("RUNNING", *TERMINAL):
         yield "one more run each; what had not begun to run keeps its retries"
     if completed := facts.count("COMPLETED"):
-        yield f"{completed} COMPLETED: what went well is done again, and its result is given up"
+        yield f"{completed} COMPLETED: what has succeeded runs again, and its result is deleted"
     overdue = sum(
         one.good_until is not None and one.good_until <= facts.now and one.status != "CLAIMED" for one in facts.tasks
     )

@@ -37,7 +37,7 @@ async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], optio
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
     if keeps := sum(one.is_workflow_task for one in facts.tasks):
-        yield f"{keeps} from workflows: the copies stand alone, no workflow waits for them"
+        yield f"{keeps} from workflows: the copies belong to no workflow, and none waits for them"
 
 
 def _no_way_back(action: AuditedAction) -> str:

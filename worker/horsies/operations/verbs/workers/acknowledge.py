@@ -29,8 +29,8 @@ VERB = WorkerVerb(
     title="Acknowledge",
     will="will be acknowledged",
     done="acknowledged",
-    help="Say that the death of workers was seen, and what failed with them: no task changes.\n\n"
-    "Until then `horsies recovery ls` and the console show what each of them held and what became of it.",
+    help="Record that the death of workers was seen, and what failed with them; no task changes.\n\n"
+    "Until then `horsies recovery ls` and the console show the tasks that each of them held and how they ended.",
     example="horsies workers acknowledge web-1:4121 --reason 'out of memory, has more now'",
     key="A",
     hint="Acknowledge its death; no task changes.",

@@ -20,11 +20,11 @@ async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> 
     from horsies.operations.cluster import ALIVE_WITHIN_S
 
     running = counted(sum(worker.running for worker in workers), "running task")
-    claimed = counted(sum(worker.claimed for worker in workers), "claimed task")
+    claimed = counted(sum(worker.claimed for worker in workers), "claimed task goes", "claimed tasks go")
     ids = [worker.worker_id for worker in workers]
     unserved = await conn.fetch(statement(__name__, "drain_unserved"), ids, ALIVE_WITHIN_S)
     return [
-        f"claims nothing more; {running} may end, {claimed} go back to the queue unless they start now",
+        f"claims nothing more; {running} may end, {claimed} back to the queue unless they start now",
         *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),
     ]
 

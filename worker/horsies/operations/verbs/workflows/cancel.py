@@ -26,10 +26,11 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
     live = Counter(node.status for node in seen.nodes_below())
     waiting = live["PENDING"] + live["READY"] + live["ENQUEUED"]
-    fail, skipped = "fails" if live["RUNNING"] == 1 else "fail", "is skipped" if waiting == 1 else "are skipped"
+    running = counted(live["RUNNING"], "running node fails", "running nodes fail")
+    skipped = counted(waiting, "waiting node is skipped", "waiting nodes are skipped")
     yield (
-        f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} {fail} with TASK_CANCELLED, their workers are"
-        f" told to stop, and what user code has done stays done; {counted(waiting, 'waiting node')} {skipped}"
+        f"{seen.flow.name}: {running} with TASK_CANCELLED, their workers are"
+        f" told to stop, and what user code has done is not undone; {skipped}"
     )
     yield from seen.family("cancelled")
     parent = seen.flows.get(seen.flow.parent_workflow_id or "")
@@ -51,7 +52,7 @@ VERB = WorkflowVerb(
     will="will be cancelled",
     done="cancelled",
     help="End workflows as CANCELLED, with those below and all their tasks.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
+    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done is not undone.",
     example="horsies workflows cancel --filter 'name:month_end status:paused' --dry-run",
     key="C",
     hint="End the workflow and all below it.",

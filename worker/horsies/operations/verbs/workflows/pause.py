@@ -25,10 +25,8 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
     live = Counter(node.status for node in seen.nodes_below() if node.task_id is not None)
-    yield (
-        f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} may end,"
-        f" {counted(live['ENQUEUED'], 'queued node')} keep their place and wait; nothing else starts"
-    )
+    queued = counted(live["ENQUEUED"], "queued node keeps its place", "queued nodes keep their place")
+    yield (f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} may end, {queued}; nothing else starts")
     yield from seen.family("paused")
 
 

@@ -24,7 +24,7 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
     waiting = sum(not node.has_ended for node in seen.nodes_below())
-    yield f"{seen.flow.name}: {counted(waiting, 'node')} {'goes' if waiting == 1 else 'go'} on"
+    yield f"{seen.flow.name}: {counted(waiting, 'node goes on', 'nodes go on')}"
     if seen.flow.has_error:
         yield f"{seen.flow.name}: a node of it has failed, so that it will end FAILED; retry runs that node again"
     yield from seen.family("resumed")
