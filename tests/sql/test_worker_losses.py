@@ -41,7 +41,7 @@ async def row_of(conn: asyncpg.Connection, worker_id: str) -> WorkerRow:
     return next(row for row in await worker_rows(conn, gone_within=None) if row.id == worker_id)
 
 
-async def desk(conn: asyncpg.Connection) -> dict[FindingKind, Finding]:
+async def report_of(conn: asyncpg.Connection) -> dict[FindingKind, Finding]:
     return {finding.kind: finding for finding in (await diagnose(conn)).findings}
 
 
@@ -59,7 +59,7 @@ async def test_a_killed_worker_has_died_with_what_it_held_and_what_became_of_it(
     assert row.loss.words() == f"died {at} with 5 running, 10 claimed: 5 failed, 10 returned"
     everything = {f"web-3-88-aa-r{n}" for n in range(5)} | {f"web-3-88-aa-c{n}" for n in range(10)}
     assert set(row.loss.ids) == everything
-    findings = await desk(connection)
+    findings = await report_of(connection)
     assert {type(finding.ids) for finding in findings.values()} == {tuple}
     died, crashed = findings[WORKER_DIED], findings[CRASHED]
     assert (died.name, died.count, set(died.ids), died.evidence) == ("web-3-88-aa", 15, everything, row.loss.words())
@@ -71,7 +71,7 @@ async def test_what_is_tried_again_is_told_as_such(connection: asyncpg.Connectio
     await worker(connection, "w-1", seconds=900)
     await running(connection, "r", seconds=905, max_retries="3", task_options=f"'{CRASH_POLICY}'")
     await recover(connection, RecoveryConfig())
-    assert (await desk(connection))[WORKER_DIED].evidence.endswith("with 1 running: 1 to be retried")
+    assert (await report_of(connection))[WORKER_DIED].evidence.endswith("with 1 running: 1 to be retried")
 
 
 async def test_stopped_lost_and_died_are_different(connection: asyncpg.Connection) -> None:
@@ -94,9 +94,9 @@ async def test_it_is_remembered_for_days_until_it_is_acknowledged(connection: as
     for table, column in (("horsies_worker_states", "snapshot_at"), ("horsies_worker_losses", "taken_at")):
         await connection.execute(f"UPDATE {table} SET {column} = {column} - interval '3 days'")
     assert [row.liveness for row in await worker_rows(connection)] == [Liveness.DIED]
-    assert WORKER_DIED in await desk(connection)
+    assert WORKER_DIED in await report_of(connection)
     assert await acknowledge(connection, "web-3-88-aa") == [True]
-    assert set(await desk(connection)) == {QUEUE_WITHOUT_WORKER}  # for the ten that were returned
+    assert set(await report_of(connection)) == {QUEUE_WITHOUT_WORKER}  # for the ten that were returned
     assert (await row_of(connection, "web-3-88-aa")).liveness is Liveness.DIED
     trace = await connection.fetch(
         "SELECT target_kind, count(*), min(os_user), min(reason) FROM horsies_operator_actions"
@@ -128,12 +128,12 @@ async def test_a_crashed_task_is_handled_by_any_later_action_and_not_by_the_reco
     )
     assert [row.applied for row in done.rows] == [True]
     # The operator knows of the death, because he recovered the worker; whether the task runs again is not decided.
-    assert set(await desk(connection)) == {CRASHED}
+    assert set(await report_of(connection)) == {CRASHED}
     await connection.execute(
         "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
         " VALUES (gen_random_uuid(), 'rerun', 'task', 'r', 'applied')"
     )
-    assert await desk(connection) == {}
+    assert await report_of(connection) == {}
 
 
 async def test_a_second_death_is_told_though_the_first_one_is_acknowledged(connection: asyncpg.Connection) -> None:
@@ -141,7 +141,7 @@ async def test_a_second_death_is_told_though_the_first_one_is_acknowledged(conne
     assert await acknowledge(connection, "w") == [True]
     await claimed(connection, "again", seconds=905, worker="w")
     await recover(connection, RecoveryConfig())
-    assert (await desk(connection))[WORKER_DIED].evidence.endswith("with 1 claimed: 1 returned")
+    assert (await report_of(connection))[WORKER_DIED].evidence.endswith("with 1 claimed: 1 returned")
 
 
 async def test_a_worker_that_was_only_cut_off_has_not_died(connection: asyncpg.Connection) -> None:
@@ -149,7 +149,7 @@ async def test_a_worker_that_was_only_cut_off_has_not_died(connection: asyncpg.C
     await worker(connection, "w", seconds=0)
     row = await row_of(connection, "w")
     assert (row.liveness, row.loss) == (Liveness.ALIVE, None)
-    assert await desk(connection) == {}
+    assert await report_of(connection) == {}
 
 
 @pytest.mark.parametrize("handled", [False, True])
@@ -168,7 +168,7 @@ async def test_the_report_reads_no_more_than_the_newest_crashed_tasks(
         )
     await connection.execute("VACUUM ANALYZE")
     whole, entries = await cost(connection, lambda: diagnose(connection))
-    found = (await desk(connection)).get(CRASHED)
+    found = (await report_of(connection)).get(CRASHED)
     assert (found is None) is handled
     assert found is None or (found.count, found.at_least, len(found.ids)) == (5000, True, 500)
     assert whole < 200

@@ -125,7 +125,7 @@ class Advancer:
         locked: dict[str, str] = {}
         step = partial(advance, spans=self._spans) if self._spans else advance
         async with self.lane.turn() as connection:
-            for answers, left in await self._piecemeal(
+            for answers, left in await self._isolate_bad_workflows(
                 list(marks), lambda ids: family_by_family(step, connection, ids, leave)
             ):
                 locked |= left
@@ -142,7 +142,7 @@ class Advancer:
     async def _run_nodes(self, task_ids: list[str]) -> None:
         leave = self._blocked()
         async with self.lane.turn() as connection:
-            answers = await self._piecemeal(
+            answers = await self._isolate_bad_workflows(
                 task_ids, lambda ids: family_by_family(nodes_started, connection, ids, leave)
             )
         for task_id in task_ids:
@@ -186,7 +186,9 @@ class Advancer:
         if done.ready_children:
             self._on_ready_children()
 
-    async def _piecemeal(self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]) -> list[T]:
+    async def _isolate_bad_workflows(
+        self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]
+    ) -> list[T]:
         """A workflow that cannot be changed, being damaged or forbidden by a trigger, must not block others."""
         try:
             return [await do(task_ids)]

@@ -368,9 +368,9 @@ class Child:
         if self._on_exit is not None:
             self._on_exit(self, end)
 
-    def _cause(self, returncode: int, *buried: LostJobs) -> str:
+    def _cause(self, returncode: int, *lost: LostJobs) -> str:
         """Why it was killed: a job that did not stop, or an expired lease."""
-        causes = [cause for each in buried for cause in each.causes]
+        causes = [cause for each in lost for cause in each.causes]
         if returncode != -signal.SIGKILL or not causes:
             return ""
         return f"its process was stopped or frozen; {causes[0]}" if self._stood_still else causes[0]

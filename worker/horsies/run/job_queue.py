@@ -87,14 +87,14 @@ class JobQueue:
         self._read_logs = read_logs
         self._on_result = on_result
         self._kill = kill
-        self._flights: dict[int, RunningJob] = {}
+        self._submitted: dict[int, RunningJob] = {}
         self._by_key: dict[str, RunningJob] = {}
         self._waiting: deque[RunningJob] = deque()
         self._begun = 0
         self._last_number = 0
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._submitted)
 
     def __contains__(self, key: str) -> bool:
         return key in self._by_key
@@ -107,21 +107,21 @@ class JobQueue:
 
     def has_begun(self, key: str) -> bool:
         """Whether its code has been called, and its result has not come yet."""
-        flight = self._by_key.get(key)
-        return flight is not None and self._table.has_begun(flight.slot, flight.number)
+        submitted = self._by_key.get(key)
+        return submitted is not None and self._table.has_begun(submitted.slot, submitted.number)
 
     def submit(self, job: Job, confirmed_at: int) -> None:
         self._last_number = number = self._last_number + 1
         slot = self._free.pop()
-        flight = self._flights[number] = self._by_key[job.key] = RunningJob(number, job, slot)
+        submitted = self._submitted[number] = self._by_key[job.key] = RunningJob(number, job, slot)
         self._table.assign(slot, number, confirmed_at)
         self.channel.send(
             (number, job.key, job.task_name, job.args, job.kwargs, job.context, job.sent_at, job.good_until, slot)
         )
         if self._begun < self.limit:
-            self._begin(flight)
+            self._begin(submitted)
         else:
-            self._waiting.append(flight)
+            self._waiting.append(submitted)
 
     def confirm(self, key: str, confirmed_at: int) -> None:
         """A stored beat shows this run alive: its lease counts from then."""
@@ -129,8 +129,8 @@ class JobQueue:
 
     def read_progress(self) -> None:
         """Tell the last reports of the jobs that have begun."""
-        for flight in self._flights.values():
-            self._tell_progress(flight)
+        for submitted in self._submitted.values():
+            self._tell_progress(submitted)
 
     def hold_results(self, hold: bool) -> None:
         if hold:
@@ -141,13 +141,13 @@ class JobQueue:
     def stop(self, key: str, code: str, message: str) -> None:
         """Ask the child to stop this job, and kill the child if its code does not react."""
         self.channel.resume()  # its result may be unread
-        flight = self._by_key[key]
-        if flight.stop is not None:
+        submitted = self._by_key[key]
+        if submitted.stop is not None:
             return
-        flight.stop = code, message
-        self._ask_to_stop(flight.number, code, message)
-        if flight.begun:
-            self._kill_later(flight)
+        submitted.stop = code, message
+        self._ask_to_stop(submitted.number, code, message)
+        if submitted.begun:
+            self._kill_later(submitted)
 
     def on_child_exit(self) -> LostJobs:
         """The child is dead. Jobs that were asked to stop have stopped; the others are returned.
@@ -156,80 +156,80 @@ class JobQueue:
         begun as soon as the one before it has ended, when its arguments are not read yet.
         """
         self.channel.drain()
-        buried = LostJobs([], [], [])
-        for flight in list(self._flights.values()):
-            began = self._table.has_begun(flight.slot, flight.number)
-            self._tell_progress(flight)
-            if flight.stop is not None:
-                code, message = flight.stop
+        lost = LostJobs([], [], [])
+        for submitted in list(self._submitted.values()):
+            began = self._table.has_begun(submitted.slot, submitted.number)
+            self._tell_progress(submitted)
+            if submitted.stop is not None:
+                code, message = submitted.stop
                 if began:
                     message = f"{message}; its process had to be killed"
-                    buried.causes.append(f"{_named(flight.job)} did not stop ({code})")
-                self._end(flight, failed(code, message), 0.0, began=began)
+                    lost.causes.append(f"{_named(submitted.job)} did not stop ({code})")
+                self._end(submitted, failed(code, message), 0.0, began=began)
                 continue
-            confirmed_at = self._table.confirmed_at(flight.slot)
+            confirmed_at = self._table.confirmed_at(submitted.slot)
             if began and self._terms.is_over(confirmed_at):
-                buried.causes.append(self._terms.over(confirmed_at))
-            (buried.started if began else buried.waiting).append(flight.job.key)
-            if flight.timer is not None:
-                flight.timer.cancel()
+                lost.causes.append(self._terms.over(confirmed_at))
+            (lost.started if began else lost.waiting).append(submitted.job.key)
+            if submitted.timer is not None:
+                submitted.timer.cancel()
         self.channel.close()
-        for flight in self._flights.values():
-            self._table.release(flight.slot)
-        self._flights.clear()
+        for submitted in self._submitted.values():
+            self._table.release(submitted.slot)
+        self._submitted.clear()
         self._by_key.clear()
-        return buried
+        return lost
 
-    def _begin(self, flight: RunningJob) -> None:
-        flight.begun = True
+    def _begin(self, submitted: RunningJob) -> None:
+        submitted.begun = True
         self._begun += 1
-        self._running[flight.job.key] = monotonic()
-        if flight.stop is not None:
-            self._kill_later(flight)
-        elif flight.job.timeout_ms is not None:
-            flight.timer = self._loop.call_later(flight.job.timeout_ms / 1_000, self._time_out, flight)
+        self._running[submitted.job.key] = monotonic()
+        if submitted.stop is not None:
+            self._kill_later(submitted)
+        elif submitted.job.timeout_ms is not None:
+            submitted.timer = self._loop.call_later(submitted.job.timeout_ms / 1_000, self._time_out, submitted)
         self._on_begin()
 
-    def _tell_progress(self, flight: RunningJob) -> None:
-        reading = self._progress.read(self._table.place(flight.slot), flight.number)
+    def _tell_progress(self, submitted: RunningJob) -> None:
+        reading = self._progress.read(self._table.place(submitted.slot), submitted.number)
         if reading is not None:
-            self._on_progress(flight.job.key, reading)
+            self._on_progress(submitted.job.key, reading)
 
-    def _time_out(self, flight: RunningJob) -> None:
+    def _time_out(self, submitted: RunningJob) -> None:
         if self.channel.resume():  # it may have ended in time, with an unread result
-            flight.timer = self._loop.call_later(_UNREAD_S, self._time_out, flight)
+            submitted.timer = self._loop.call_later(_UNREAD_S, self._time_out, submitted)
             return
-        self.stop(flight.job.key, TASK_TIMEOUT, f"stopped after {flight.job.timeout_ms} ms, its timeout_ms")
+        self.stop(submitted.job.key, TASK_TIMEOUT, f"stopped after {submitted.job.timeout_ms} ms, its timeout_ms")
 
-    def _kill_later(self, flight: RunningJob) -> None:
-        if flight.timer is not None:
-            flight.timer.cancel()
-        flight.timer = self._loop.call_later(STOP_GRACE_S, self._kill)
+    def _kill_later(self, submitted: RunningJob) -> None:
+        if submitted.timer is not None:
+            submitted.timer.cancel()
+        submitted.timer = self._loop.call_later(STOP_GRACE_S, self._kill)
 
     def _results(self, results: list[Any]) -> None:
         self._before_results()
         for number, outcome, duration_s, began, span, logged in results:
             if logged:
                 self._read_logs()
-            if (flight := self._flights.get(number)) is not None:
-                self._end(flight, outcome, duration_s, began=began, span=span)
+            if (submitted := self._submitted.get(number)) is not None:
+                self._end(submitted, outcome, duration_s, began=began, span=span)
 
     def _end(
-        self, flight: RunningJob, outcome: Outcome, duration_s: float, *, began: bool, span: str | None = None
+        self, submitted: RunningJob, outcome: Outcome, duration_s: float, *, began: bool, span: str | None = None
     ) -> None:
-        key = flight.job.key
+        key = submitted.job.key
         if self._progress.used:
-            self._tell_progress(flight)
-        del self._flights[flight.number], self._by_key[key]
-        self._table.release(flight.slot)
-        self._free.append(flight.slot)
-        if flight.timer is not None:
-            flight.timer.cancel()
-        if flight.begun:
+            self._tell_progress(submitted)
+        del self._submitted[submitted.number], self._by_key[key]
+        self._table.release(submitted.slot)
+        self._free.append(submitted.slot)
+        if submitted.timer is not None:
+            submitted.timer.cancel()
+        if submitted.begun:
             self._begun -= 1
             del self._running[key]
         else:
-            self._waiting.remove(flight)
+            self._waiting.remove(submitted)
         if self._waiting and self._begun < self.limit:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
