@@ -155,7 +155,7 @@ class Decoder:
     def _key(self, told: Any, depth: int) -> Any:
         value = self.decode(told, depth + 1)
         if not isinstance(value, str | int | Enum | UUID | datetime):
-            raise NotAValue("a key that cannot be one")
+            raise NotAValue("a key of a type that keys cannot have")
         return value
 
     def _object(self, told: list[Any], depth: int) -> Any:
@@ -208,14 +208,14 @@ def _moment(ticks: int) -> datetime:
     try:
         return _EPOCH + ticks * _TICK
     except OverflowError as error:
-        raise NotAValue("a moment beyond all calendars") from error
+        raise NotAValue("a time outside of the years 1 to 9999") from error
 
 
 def _length(ticks: int) -> timedelta:
     try:
         return ticks * _TICK
     except OverflowError as error:
-        raise NotAValue("a length beyond all bounds") from error
+        raise NotAValue("a duration that is too long") from error
 
 
 def _list(told: Any) -> list[Any]:
@@ -226,6 +226,6 @@ def _list(told: Any) -> list[Any]:
 
 def _pairs(told: Any) -> list[list[Any]]:
     if any(not isinstance(pair, list) or len(pair) != 2 for pair in _list(told)):
-        raise NotAValue("a pair that is none")
+        raise NotAValue("a list of two was expected")
     pairs: list[list[Any]] = told
     return pairs

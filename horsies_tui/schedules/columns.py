@@ -41,7 +41,7 @@ SORT_WORDS: Final[Mapping[ScheduleSort, str]] = {
 }
 SORT_HELP: Final[Mapping[ScheduleSort, tuple[str, str]]] = {
     ScheduleSort.TROUBLE: ("t", "overdue, unserved, paused, the others by name"),
-    ScheduleSort.NAME: ("n", "as a dictionary has them"),
+    ScheduleSort.NAME: ("n", "in alphabetical order"),
     ScheduleSort.NEXT: ("x", "by the time until their next run"),
     ScheduleSort.LAST: ("l", "by the time since their last run"),
 }

@@ -174,7 +174,7 @@ class PreviewSheet(Sheet[Done]):
             self._do()
             return
         if typed:
-            self._ask(f"that is not it: type {self._word}", error=True)
+            self._ask(f"that does not match: type {self._word}", error=True)
         word.focus()
 
     def action_fresh(self) -> None:

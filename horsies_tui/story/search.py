@@ -63,7 +63,7 @@ class Search:
         if not self.needle:
             return ""
         if not self._hits:
-            return f"{self.needle} is not here"
+            return f"{self.needle} is not found"
         return f"{self.needle}: {number(self._at + 1)} of {number(len(self._hits))}"
 
 

@@ -174,7 +174,7 @@ class PickOne(_Menu[str]):
 
     def __init__(self, title: str, items: Sequence[Item], current: str, glyphs: Glyphs) -> None:
         lines = MenuLines(items, [current], glyphs, boxes=False)
-        super().__init__(lines, title, glyphs.text("enter takes · esc closes"))
+        super().__init__(lines, title, glyphs.text("enter chooses · esc closes"))
 
     def on_menu_lines_chosen(self) -> None:
         self.dismiss(self._lines.here)
@@ -185,7 +185,7 @@ class PickSome(_Menu[frozenset[str]]):
 
     def __init__(self, title: str, items: Sequence[Item], on: Iterable[str], glyphs: Glyphs) -> None:
         lines = MenuLines(items, on, glyphs, boxes=True)
-        super().__init__(lines, title, glyphs.text("space switches · enter takes · esc closes"))
+        super().__init__(lines, title, glyphs.text("space switches · enter chooses · esc closes"))
 
     def on_menu_lines_chosen(self) -> None:
         self.dismiss(frozenset(self._lines.on))

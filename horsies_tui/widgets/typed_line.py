@@ -164,7 +164,7 @@ class TypedLine(Widget):
 def repairs(problems: Iterable[Problem]) -> list[Completion]:
     """The corrections that these errors suggest."""
     return [
-        Completion(each.start, each.end, each.suggestion, "tab puts it there")
+        Completion(each.start, each.end, each.suggestion, "tab inserts it")
         for each in problems
         if each.suggestion is not None
     ]

@@ -132,7 +132,7 @@ async def test_above_twenty_rows_only_the_number_confirms() -> None:
     async with app.run_test() as pilot:
         await until(pilot, lambda: "type 21" in shown(app.screen))
         await pilot.press("ctrl+y", *"20", "ctrl+y")
-        await until(pilot, lambda: "that is not it" in shown(app.screen))
+        await until(pilot, lambda: "that does not match" in shown(app.screen))
         assert operation.deeds == []
         await pilot.press("backspace", "1", "ctrl+y")
         await until(pilot, lambda: bool(app.results))
@@ -147,7 +147,7 @@ async def test_in_production_even_one_row_takes_the_name_of_the_context() -> Non
         assert "PRODUCTION" in shown(app.screen)
         assert app.screen.has_class("-production")
         await pilot.press("ctrl+y", *"1", "ctrl+y")
-        await until(pilot, lambda: "that is not it" in shown(app.screen))
+        await until(pilot, lambda: "that does not match" in shown(app.screen))
         app.screen.query_one("#word", Input).value = ""
         await pilot.press(*"shop-eu", "enter")
         await until(pilot, lambda: bool(app.results))

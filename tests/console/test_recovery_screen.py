@@ -125,7 +125,7 @@ async def test_production_wants_its_name_before_a_row_changes(database: str, con
         await pilot.press("R")
         await ready(pilot, "shop-eu · PRODUCTION", "type shop-eu to confirm")
         await pilot.press("ctrl+y", *"shop", "ctrl+y")
-        await ready(pilot, "that is not it")
+        await ready(pilot, "that does not match")
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
         await pilot.press(*"-eu", "enter")
         await ready(pilot, "no living worker serves it")

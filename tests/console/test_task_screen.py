@@ -137,7 +137,7 @@ async def test_a_search_for_what_is_masked_or_absent_finds_nothing(
     async with opened(database, ONE) as detail:
         await detail.sees("timeline")
         await detail.press("slash", *"hunter2", "enter")
-        await detail.sees("hunter2 is not here")
+        await detail.sees("hunter2 is not found")
 
 
 async def test_a_search_goes_on_when_the_task_changes(database: str, connection: asyncpg.Connection) -> None:

@@ -183,7 +183,7 @@ def test_matches_are_walked_round_and_round_and_counted() -> None:
     search.begin("nothing like it")
     assert search.is_new
     assert search.step(1) is None
-    assert search.words == "nothing like it is not here"
+    assert search.words == "nothing like it is not found"
 
 
 def test_what_is_sought_stands_out_across_spans_and_under_the_cursor() -> None:
