@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -18,10 +17,10 @@ from pathlib import Path
 
 import asyncpg
 import psutil
+from forked_commands import Command
 
 from horsies.domain.ids import new_task_id
 
-HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 TABLE_VARIABLE = "HORSIES_FAULT_TABLE"
 """Names a Markdown file to which each scene that was audited or has failed writes its row."""
@@ -98,8 +97,8 @@ class Scene:
 
     def _start(self, log: Path, options: Sequence[str], url: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
         with log.open("w") as file:
-            process = subprocess.Popen(
-                [HORSIES, "worker", "chaos_app:app", "--log-format", "json", "--loglevel", "DEBUG", *options],
+            process: Command[str] = Command(
+                ["worker", "chaos_app:app", "--log-format", "json", "--loglevel", "DEBUG", *options],
                 env={**os.environ, **self._environ, **environ, "HORSIES_DATABASE_URL": url},
                 cwd=HERE,
                 stdout=subprocess.DEVNULL,

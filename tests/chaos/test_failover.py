@@ -13,8 +13,9 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from chaos_scene import HORSIES, scene
+from chaos_scene import scene
 from failover_pair import Pair, failover_pair, new_servers
+from forked_commands import HORSIES
 
 import horsies
 from horsies.config.broker import PostgresConfig

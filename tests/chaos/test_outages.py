@@ -11,7 +11,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
-from chaos_scene import HERE, HORSIES, Scene, scene, until
+from chaos_scene import HERE, Scene, scene, until
+from forked_commands import HORSIES
 from own_server import own_server
 
 pytestmark = pytest.mark.chaos

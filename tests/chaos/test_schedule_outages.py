@@ -13,7 +13,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from chaos_scene import HORSIES
+from forked_commands import HORSIES
 from own_server import own_server
 
 pytestmark = pytest.mark.chaos

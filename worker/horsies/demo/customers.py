@@ -49,12 +49,12 @@ class Customers:
         self._opened = time.monotonic()
 
     async def rush(self, orders: int) -> None:
-        """Many at once: the night's orders, so that the shop is not empty at first."""
+        """Many at once: the night's orders, so that the shop is not empty at first. A card of the web is declined."""
         by_phone = round(orders * (1 - _BY_WEB))
         calls = [call for _ in range(by_phone) for call in self._calls(next(self._orders))]
         await app.send_many_async(calls)
-        for _ in range(orders - by_phone):
-            await self.order_by_web()
+        for number in range(orders - by_phone):
+            await self.order_by_web(None if number else DECLINED)
 
     async def shop(self) -> None:
         """Busier and quieter in waves. Orders that cannot be stored while the database is down are lost."""

@@ -101,14 +101,15 @@ class Demo:
     def _listen(self) -> None:
         """In a thread, until the stage closes its output."""
         assert self._stage.stdout is not None
-        for text in self._stage.stdout:
-            said = json.loads(text)
-            if "said" in said:
-                line = Line(said["at_s"], said["said"])
-                self.lines.append(line)
-                self._on_line(line)
-            else:
-                self._first.put(said)
+        with self._stage.stdout as output:
+            for text in output:
+                said = json.loads(text)
+                if "said" in said:
+                    line = Line(said["at_s"], said["said"])
+                    self.lines.append(line)
+                    self._on_line(line)
+                else:
+                    self._first.put(said)
         self._first.put({})
 
     def _failure(self, failed: dict[str, Any] | None) -> DemoError:
