@@ -3,14 +3,18 @@
 A child until it is ready costs 0.2 s of processor time with a Python of its own, and 0.01 s so. The worker of a test
 (`forked_commands.py`) forks the nursery before it starts threads; the nursery has no threads, and what it forks is a
 child of the worker: the worker waits for it and kills it, and the kernel kills it with the worker. What a child does
-is unchanged from the first line of its `main()` on. Tests about the start itself, `tests/process/test_child*.py`, have
-children with a Python of their own, and so has every worker where the kernel or the C library is another one.
+is unchanged from the first line of its `main()` on. A process of tests that is the parent of children itself
+(`tests/process/test_child.py`) has a nursery that is a program of its own. Tests about the start and the parent of a
+child, `tests/process/test_child_parent.py`, have children with a Python of their own, and so has every worker where the
+kernel or the C library is another one.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import fcntl
+import gc
 import inspect
 import os
 import pickle
@@ -20,7 +24,11 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
@@ -44,17 +52,15 @@ _PROGRAMS: Final[tuple[tuple[str, Callable[[], None]], ...]] = (
 )
 
 
-class Nursery:
-    """The worker's side of it."""
+_Become = Callable[[Sequence[str], dict[str, str], str], None]
+"""Gives a process its arguments, environment, directory and streams."""
 
-    def __init__(self, become: Callable[[Sequence[str], dict[str, str], str], None]) -> None:
-        """`become` gives a process its arguments, environment, directory and streams."""
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        worker = os.getpid()
-        if not os.fork():
-            self._channel.close()
-            _serve(theirs, worker, become)
-        theirs.close()
+
+class Nursery:
+    """The parent's side of it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
 
     def ask(self, words: Sequence[str], environ: dict[str, str], numbers: list[int], descriptors: list[int]) -> int:
         """The id of the new process, or 0 if it cannot be forked here."""
@@ -62,33 +68,76 @@ class Nursery:
         socket.send_fds(self._channel, [message], descriptors)
         return int(self._channel.recv(100))
 
+    def popen(self) -> type[subprocess.Popen[bytes]]:
+        """What forks the guard and children, and starts every other program."""
+        nursery = self
 
-def fork_children(become: Callable[[Sequence[str], dict[str, str], str], None]) -> None:
+        class Forked(subprocess.Popen[bytes]):
+            def _execute_child(self, *given: Any) -> None:
+                call = _CALL.bind(self, *given).arguments
+                numbers = sorted(call["pass_fds"])
+                descriptors = [call["p2cread"], call["c2pwrite"], call["errwrite"], *numbers]
+                self.pid = nursery.ask(call["args"], call["env"] or dict(os.environ), numbers, descriptors)
+                if not self.pid:
+                    super()._execute_child(*given)
+                    return
+                self._child_created = True
+                pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+                self._close_pipe_fds(*(call[name] for name in pipes))
+
+        return Forked
+
+
+def fork_children(become: _Become) -> None:
     """From now on the children of this process are forked."""
     if sys.platform != "linux":
         return
-    nursery = Nursery(become)
-
-    class Forked(subprocess.Popen[bytes]):
-        def _execute_child(self, *given: Any) -> None:
-            call = _CALL.bind(self, *given).arguments
-            numbers = sorted(call["pass_fds"])
-            descriptors = [call["p2cread"], call["c2pwrite"], call["errwrite"], *numbers]
-            self.pid = nursery.ask(call["args"], call["env"] or dict(os.environ), numbers, descriptors)
-            if not self.pid:
-                super()._execute_child(*given)
-                return
-            self._child_created = True
-            pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-            self._close_pipe_fds(*(call[name] for name in pipes))
-
-    process.subprocess = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    if not os.fork():
+        ours.close()
+        _serve(theirs, parent, become)
+    theirs.close()
+    process.subprocess = SimpleNamespace(Popen=Nursery(ours).popen(), DEVNULL=subprocess.DEVNULL)
 
 
-def _serve(
-    channel: socket.socket, worker: int, become: Callable[[Sequence[str], dict[str, str], str], None]
-) -> NoReturn:
-    die_with(worker)
+@contextmanager
+def forked_here() -> Iterator[None]:
+    """Children that this process of tests starts meanwhile are forked."""
+    if sys.platform != "linux":
+        yield
+        return
+    before = process.subprocess
+    process.subprocess = SimpleNamespace(Popen=_of_the_tests().popen(), DEVNULL=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.subprocess = before
+
+
+@cache
+def _of_the_tests() -> Nursery:
+    """Not a fork of this process, which has threads and is large. It ends when this one closes the socket or dies."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    here = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+    with theirs:
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-m", Path(__file__).stem, str(theirs.fileno()), str(os.getpid())],
+            env={**os.environ, "PYTHONPATH": here},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+
+    def end() -> None:
+        ours.close()
+        started.wait()
+
+    atexit.register(end)
+    return Nursery(ours)
+
+
+def _serve(channel: socket.socket, parent: int, become: _Become) -> NoReturn:
+    die_with(parent)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # children inherit it, as from a worker
     setproctitle(TITLE)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -154,3 +203,15 @@ def _fork_a_sibling(thread_id: int) -> int:
     else:
         ctypes.pythonapi.PyOS_AfterFork_Child()
     return pid
+
+
+def _main() -> NoReturn:
+    become = import_module("forked_commands")._take_as_child
+    sys.path.remove(str(Path(__file__).parent))
+    gc.collect()
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), become)
+
+
+if __name__ == "__main__":
+    _main()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from forked_children import forked_here
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress import Reading
@@ -49,15 +50,16 @@ class Watched:
         spec = ChildSpec(locator=locator, index=1, title=IDLE_TITLE, **settings)
         self.guard = Guard(spec.terms, lambda _guard, _returncode: None)
         try:
-            self.child = await Child.start(
-                spec,
-                self.guard,
-                on_result=self._on_result,
-                on_output=self._on_output,
-                on_log=self._on_log,
-                on_progress=self._on_progress,
-                on_exit=self._on_exit,
-            )
+            with forked_here():
+                self.child = await Child.start(
+                    spec,
+                    self.guard,
+                    on_result=self._on_result,
+                    on_output=self._on_output,
+                    on_log=self._on_log,
+                    on_progress=self._on_progress,
+                    on_exit=self._on_exit,
+                )
         except BaseException:
             await self.guard.close()
             raise

@@ -111,7 +111,7 @@ async def test_a_large_result_that_lies_unread_was_in_time(
     blocker = await asyncpg.connect(database)
     async with blocker.transaction():
         await blocker.execute("LOCK TABLE horsies_task_attempts IN EXCLUSIVE MODE")
-        await send(connection, 12, "large", args="[15]")
+        await send(connection, 6, "large", args="[15]")  # four begin at once
         await asyncio.sleep(4)
     await all_completed(connection)
     assert len(worker.children()) == 4
