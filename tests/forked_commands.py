@@ -57,9 +57,11 @@ def take_terminal() -> None:
 class Command(subprocess.Popen[AnyStr]):
     """`subprocess.Popen` of the command `horsies` with these words."""
 
+    program = HORSIES
+
     def __init__(self, words: Sequence[str | bytes | Path], **options: Any) -> None:
         self._pidfd = -1
-        super().__init__([HORSIES, *words], **options)
+        super().__init__([self.program, *words], **options)
 
     def _execute_child(self, *given: Any) -> None:
         """What `subprocess.Popen` calls when its pipes are open."""
@@ -102,6 +104,15 @@ class Command(subprocess.Popen[AnyStr]):
             finally:
                 self._waitpid_lock.release()
         return self.returncode
+
+
+class Program(Command[AnyStr]):
+    """`subprocess.Popen` of `python -c` with this code and these arguments, for programs that import the engine."""
+
+    program = Path(sys.executable)
+
+    def __init__(self, code: str, *arguments: str | Path, **options: Any) -> None:
+        super().__init__(["-c", code, *arguments], **options)
 
 
 def run_command(words: Sequence[str | bytes | Path], **options: Any) -> subprocess.CompletedProcess[Any]:
@@ -191,8 +202,10 @@ def _become(request: _Request, streams: Sequence[int]) -> None:
         os.setsid()
     if request.terminal:
         take_terminal()
-    sys.path.insert(0, str(HORSIES.parent))
-    _take([str(HORSIES), *request.words], request.environ, request.directory)
+    is_code = request.words[:1] == ["-c"]
+    sys.path.insert(0, "" if is_code else str(HORSIES.parent))
+    words = ["-c", *request.words[2:]] if is_code else [str(HORSIES), *request.words]
+    _take(words, request.environ, request.directory)
 
 
 def _take(words: Sequence[str], environ: Mapping[str, str], directory: str) -> None:
@@ -254,6 +267,9 @@ def _main() -> NoReturn:
     if request.words[:1] == ["worker"]:
         children.fork_children(_take_as_child)
     try:
+        if request.words[:1] == ["-c"]:
+            exec(compile(request.words[1], "<string>", "exec"), {"__name__": "__main__"})
+            sys.exit()
         import_module("horsies.cli.main").main()
     except SystemExit as end:
         _end_at_once(end.code)

@@ -103,7 +103,7 @@ class Scene:
         """Wait until the query returns true."""
         async with asyncio.timeout(patience_s):
             while not await self.connection.fetchval(question):  # noqa: ASYNC110 - it has no event for this
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)
 
     def runs(self, label: str) -> list[int]:
         """The process of each run of the task's code."""

@@ -19,7 +19,7 @@ import asyncpg
 import psutil
 import pytest
 from database_server import DatabaseServer, new_role, url_with
-from forked_commands import HORSIES, Command, run_command
+from forked_commands import HORSIES, Command, Program, run_command
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -244,9 +244,7 @@ def test_a_wrong_password_in_another_embedded_directory_is_one_clear_error(
     assert not (short_directory / "postgres").exists()
     hba = short_directory / "strict" / "data" / "pg_hba.conf"
     hba.write_text("local all all scram-sha-256\n")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(short_directory / "strict")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    holder: Program[bytes] = Program(HOLD, short_directory / "strict", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     socket_url = holder.stdout.readline().decode().strip().replace("horsies@", "horsies:hunter2@")
     said = fails(environ, "db", "status", "--database-url", socket_url)

@@ -19,10 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import psutil
 import pytest
+from forked_commands import Program
 
 from horsies.store.embedded import EmbeddedError, Place, acquire, default_place
 from horsies.store.embedded.binaries import Programs, find_programs, reachable
@@ -45,13 +47,13 @@ class Holder:
     """Another process that holds the server until it is released or killed."""
 
     def __init__(self, place: Place, *prefix: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-c", HOLD, str(place.root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | environment,
-        )
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        pipes["env"] = os.environ | environment
+        self.process: subprocess.Popen[str]
+        if prefix:
+            self.process = subprocess.Popen([*prefix, sys.executable, "-c", HOLD, str(place.root)], **pipes)
+        else:
+            self.process = Program(HOLD, place.root, **pipes)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
 

@@ -67,7 +67,7 @@ class Running:
 
 @pytest.fixture
 def shop(database: str, tmp_path: Path) -> Iterator[Running]:
-    environ = os.environ | {"HORSIES_DATABASE_URL": database, "PYTHONPATH": str(SHOP)}
+    environ = os.environ | {"HORSIES_DATABASE_URL": database}
     uvicorn = [sys.executable, "-m", "uvicorn", "bookshop.web:web", "--port", "0"]
     with ExitStack() as stack:
 

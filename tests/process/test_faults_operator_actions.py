@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 from fault_scene import DONE, Scene, chaos, scene
 from faults import Fault, FaultAction, FaultMoment, FaultPoint, fault
+from forked_commands import Program
 from test_worker import PATIENCE_S, start, table
 
 __all__ = ["scene", "start", "table"]
@@ -47,7 +47,7 @@ class Operator:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, verb: str, *ids: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-c", OPERATOR, self._url, verb, *ids], stderr=subprocess.DEVNULL)
+        process: Program[bytes] = Program(OPERATOR, self._url, verb, *ids, stderr=subprocess.DEVNULL)
         self.processes.append(process)
         return process
 

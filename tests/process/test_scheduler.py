@@ -10,7 +10,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from forked_commands import Command, run_command
+from forked_commands import Command, Program, run_command
 from schedule_scene import add_schedule, definition
 
 HERE = Path(__file__).parent
@@ -135,9 +134,7 @@ asyncio.run(main())
 
 def web_process(database: str) -> subprocess.Popen[str]:
     environ = {**os.environ, "HORSIES_DATABASE_URL": database}
-    process = subprocess.Popen(
-        [sys.executable, "-c", WEB_PROCESS], env=environ, cwd=HERE, stdin=subprocess.PIPE, text=True
-    )
+    process: Program[str] = Program(WEB_PROCESS, env=environ, cwd=HERE, stdin=subprocess.PIPE, text=True)
     STARTED.append(process)
     return process
 

@@ -59,7 +59,7 @@ async def first_sweep(table: Table) -> asyncpg.Record:
 
 async def breathe(table: Table) -> None:
     """A sweep that finds nothing sends no notification, so its row is polled, inside the database."""
-    await table.connection.execute("SELECT pg_sleep(0.01)")
+    await table.connection.execute("SELECT pg_sleep(0.04)")
 
 
 async def kill(worker: Worker) -> None:

@@ -70,7 +70,7 @@ class Flows(Scene):
                 row = await self.connection.fetchrow("SELECT * FROM horsies_workflows WHERE id = $1", workflow_id)
                 if row["status"] in OVER:
                     return row
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)
 
     async def nodes(self, workflow_id: str) -> list[str]:
         rows = await self.connection.fetch(
@@ -82,7 +82,7 @@ class Flows(Scene):
         """Wait until the nodes have these statuses."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.nodes(workflow_id) != list(statuses):  # noqa: ASYNC110 - no event for nodes
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)
 
     async def values(self, workflow_id: str) -> dict[str, Any]:
         """The values of the nodes without successors, by id."""
