@@ -1,10 +1,10 @@
 """`horsies` commands in processes of their own, forked from one that has imported the package.
 
-To list tasks costs 0.08 s of processor time so, and 0.4 s with the installed script, most of it for imports; a worker
-until it is ready costs 0.45 s, not 0.9 s; the console until it shows rows 0.35 s, not 0.8 s. After the fork nothing
+To list tasks costs 0.05 s of processor time so, and 0.4 s with the installed script, most of it for imports; a worker
+until it is ready costs 0.1 s, not 0.9 s; the console until it shows rows 0.35 s, not 0.8 s. After the fork nothing
 differs: `main()` runs with its own arguments, environment, directory, streams, terminal and signals. Where the encoding
-or Python's own variables differ from those of the tests, and on systems without pidfds, the installed script is
-started. The tests of the README, of the demo and of the time that a start takes always start it.
+or Python's own variables differ from those of the tests (a PYTHONPATH!), and on systems without pidfds, the installed
+script is started. The tests of the README, of the demo and of the time that a start takes always start it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,10 @@ def program(*arguments: Any) -> Iterator[Program]:
         made.end()
 
 
-@pytest.mark.parametrize("task_name", ["spin", "sleep", "hold_the_gil", "block_the_loop"])
+@pytest.mark.parametrize(
+    "task_name",
+    [*(pytest.param(name, marks=pytest.mark.chaos) for name in ("spin", "sleep")), "hold_the_gil", "block_the_loop"],
+)
 def test_a_child_dies_with_its_parent_whatever_it_is_doing(task_name: str) -> None:
     with program("child_app:app", task_name) as parent:
         child = os.pidfd_open(int(parent.hear("child ")))

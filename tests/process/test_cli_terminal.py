@@ -108,7 +108,7 @@ async def test_what_moved_on_before_the_answer_is_refused(
     assert await statuses(connection) == {"f1": "PENDING", "f2": "COMPLETED", "f3": "FAILED"}
 
 
-MANY = 60_000
+MANY = 30_000
 
 
 async def test_long_work_shows_a_bar_and_stops_between_batches_with_a_true_account(

@@ -30,9 +30,7 @@ def given(tmp_path: Path) -> dict[str, Any]:
     return {"cwd": tmp_path, "env": environ, "text": True}
 
 
-@pytest.mark.parametrize(
-    "words", [["check", "jobs:app"], ["check", "jobs:nothing"], ["check", "--nothing"], ["db", "status"], []]
-)
+@pytest.mark.parametrize("words", [["check", "jobs:app"], ["db", "status"], ["check", "--nothing"]])
 def test_it_says_and_returns_the_same(given: dict[str, Any], words: list[str]) -> None:
     given["env"]["HORSIES_DATABASE_URL"] = "postgresql://u@127.0.0.1:1/d"
     forked = run_command(words, **given)
