@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from rich.color import ColorSystem
@@ -10,6 +11,7 @@ from rich.console import COLOR_SYSTEMS
 from table_app import COLUMNS, NOW, Row, TableApp, Terminal, painted, rows
 from textual.app import ComposeResult
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from horsies_tui.textual_internals import CrashKeepingApp
 from horsies_tui.widgets.row_table import RowTable
@@ -93,3 +95,46 @@ async def test_below_a_sheet_and_in_it_only_changes_are_sent() -> None:
         app.refresh(layout=True)  # as Textual does once more, later, when the sheet's widgets are gone
         await painted(app, pilot)
         assert app.written == []
+
+
+class Parts(Widget):
+    """Draws one of its parts."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"parts--drawn", "parts--other"}
+    DEFAULT_CSS = """
+    Parts {
+        & > .parts--drawn { color: red; }
+        & > .parts--other { color: green; }
+        &.-new > .parts--drawn { color: blue; }
+        &.-other > .parts--other { color: blue; }
+    }
+    """
+    drawn = 0
+
+    def render(self) -> str:
+        self.drawn += 1
+        return self.get_component_styles("parts--drawn").color.css
+
+
+class PartsApp(CrashKeepingApp[None]):
+    def compose(self) -> ComposeResult:
+        yield Parts()
+
+
+async def test_only_styles_of_parts_that_are_drawn_are_computed_and_lead_to_another_drawing() -> None:
+    app = PartsApp()
+    async with app.run_test() as pilot:
+        parts = app.query_one(Parts)
+        await pilot.pause()
+        assert list(parts._component_styles) == ["parts--drawn"]
+        assert parts.render() == "rgb(255,0,0)"
+        before = parts.drawn
+        parts.add_class("-other")
+        await pilot.pause()
+        assert (parts.drawn, list(parts._component_styles)) == (before, ["parts--drawn"])
+        parts.add_class("-new")
+        await pilot.pause()
+        assert parts.drawn > before
+        assert parts.render() == "rgb(0,0,255)"
+        with pytest.raises(KeyError):
+            parts.get_component_styles("parts--unknown")

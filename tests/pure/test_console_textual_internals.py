@@ -13,12 +13,15 @@ import pytest
 from textual import __version__
 from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual.app import App
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.widget import Widget
 
 from horsies_tui import textual_internals
+from horsies_tui.textual_internals import FrugalStylesheet
 
 ROOT = Path(__file__).parents[2]
 CONSOLE = ROOT / "horsies_tui"
@@ -37,7 +40,7 @@ def test_no_other_module_names_anything_private_of_textual(path):
 def test_every_name_that_is_used_is_listed_with_its_reason():
     tree = ast.parse(HOME.read_text("utf-8"))
     made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    bases = (App, Screen, Compositor, ChopsUpdate, LayoutUpdate)
+    bases = (App, Screen, Compositor, ChopsUpdate, LayoutUpdate, Stylesheet)
     ours = {name for name in made if not any(hasattr(base, name) for base in bases)}
     used = made | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     private = {name for name in used - ours if name.startswith("_") and not name.startswith("__")}
@@ -101,3 +104,52 @@ def test_an_unhandled_error_goes_through_these_two_methods():
     assert list(inspect.signature(App._handle_exception).parameters) == ["self", "error"]
     assert list(inspect.signature(App._print_error_renderables).parameters) == ["self"]
     assert "self._print_error_renderables()" in inspect.getsource(App)
+
+
+NESTED = """
+Outer {
+    height: 1;
+    & > .part { color: red; &:focus { color: blue; & Inner { width: 3; } } }
+}
+Outer, Other:hover { width: 2 !important; }
+"""
+
+
+@pytest.mark.parametrize("tie_breaker", [0, -1, -3])
+def test_a_sheet_has_the_rules_that_textual_parses(tie_breaker):
+    parsed = [
+        Stylesheet(variables={})._parse_rules(NESTED, ("here", "Outer"), True, tie_breaker, "Outer"),
+        FrugalStylesheet(variables={})._parse_rules(NESTED, ("here", "Outer"), True, tie_breaker, "Outer"),
+    ]
+    textual, ours = (
+        [(rule.css, rule.tie_breaker, rule.selector_names, rule.pseudo_classes, rule.is_default_rules) for rule in each]
+        for each in parsed
+    )
+    assert ours == textual
+
+
+def test_a_sheet_is_parsed_once_for_all_applications_with_the_same_variables():
+    def rules(**variables: str) -> list[object]:
+        sheet = FrugalStylesheet(variables=variables)
+        return list(sheet._parse_rules("Outer { color: $own; }", ("here", "Once"), True, -1, "Outer"))
+
+    assert rules(own="red")[0] is rules(own="red")[0]
+    assert rules(own="red")[0] is not rules(own="blue")[0]
+
+
+def test_textual_still_computes_the_styles_of_all_component_classes():
+    """Once this fails FrugalStylesheet._process_component_classes is not needed any longer."""
+    source = inspect.getsource(Stylesheet._process_component_classes)
+    assert "for component in sorted(component_classes):" in source
+    assert "virtual_node._attach(node)" in source
+    assert "if refresh_node:\n                node.refresh()" in source
+    assert "self._process_component_classes(node)" in inspect.getsource(Stylesheet.apply)
+    assert inspect.getsource(DOMNode.get_component_styles).count("self._component_styles") == 2
+    assert "self.stylesheet = Stylesheet(variables=self.get_css_variables())" in inspect.getsource(App.__init__)
+
+
+def test_textual_still_parses_a_sheet_again_for_another_tie_breaker():
+    """Once this fails FrugalStylesheet._parse_rules is not needed any longer."""
+    source = inspect.getsource(Stylesheet._parse_rules)
+    assert "cache_key = (css, read_from, is_default_rules, tie_breaker, scope)" in source
+    assert "stylesheet = Stylesheet(variables=self._variables)" in inspect.getsource(Stylesheet.reparse)
