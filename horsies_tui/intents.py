@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.cells import cell_len
 
 from horsies.config.which_database import advise
-from horsies.operations.audit import require_writable
 from horsies.operations.formatting import counted
-from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
@@ -102,6 +100,9 @@ class Operation:
     async def look(self, *, fresh_budget: bool = False) -> Preview:
         """The preview of the change. Refused immediately if this session cannot write."""
 
+        from horsies.operations.audit import require_writable
+        from horsies.operations.pipeline import preview
+
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
             options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
@@ -112,6 +113,8 @@ class Operation:
 
     async def do(self, seen: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
         """Apply the change. When cancelled, it finishes the current batch and returns what was done."""
+
+        from horsies.operations.pipeline import apply
 
         async def change(conn: Connection) -> Outcome:
             return await apply(conn, seen, self._link.actor, reason, on_progress=on_progress)

@@ -140,10 +140,14 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, ConsoleView.Arrived) and type(message.snapshot) is type(self.snapshot)
 
+    class FirstRows(Message):
+        """What was read first is on the screen."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self.feed: Feed | None = None
         self.shown = False
+        self._drawn = False
         self.frozen_at: datetime | None = None
         """When this view was frozen, or None. Only `p` ends it; leaving the view does not."""
 
@@ -261,3 +265,6 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         message.stop()
         if message.snapshot is not None:
             self.draw(cast("SnapshotT", message.snapshot))
+            if not self._drawn and self.console.link.status.last_data_at is not None:
+                self._drawn = True
+                self.call_after_refresh(self.post_message, self.FirstRows())

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.masking import mask
-from horsies_tui.command.grammar import without_secrets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +31,8 @@ class History:
         return self._lines
 
     def remember(self, text: str) -> None:
+        from horsies_tui.command.grammar import without_secrets
+
         kept = mask(without_secrets(text))
         if not kept or len(kept) > _LONGEST or not kept.isprintable():
             return

@@ -10,8 +10,6 @@ from textual.message import Message
 from textual.suggester import Suggester
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.command.completing import Known, complete, hint
-from horsies_tui.command.grammar import CommandError, parse_command
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.suggestions import Suggestions
 from horsies_tui.widgets.typed_line import TypedInput, TypedLine, repairs
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.query import Completion, Problem
+    from horsies_tui.command.completing import Known
     from horsies_tui.command.grammar import Command
     from horsies_tui.command.history import History
 
@@ -33,10 +32,12 @@ class _Hint(Suggester):
 
     def __init__(self) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
-        self.known = Known()
+        self.known: Known | None = None
 
     async def get_suggestion(self, value: str) -> str | None:
-        return hint(value, len(value), self.known) or None
+        from horsies_tui.command.completing import hint
+
+        return None if self.known is None else hint(value, len(value), self.known) or None
 
 
 class CommandLine(TypedLine):
@@ -107,6 +108,8 @@ class CommandLine(TypedLine):
         if (chosen := self._suggestions.chosen) is not None:
             self._take(chosen)
             return
+        from horsies_tui.command.grammar import CommandError, parse_command
+
         text = self._field.value.strip()
         try:
             command = parse_command(self._field.value)
@@ -129,8 +132,10 @@ class CommandLine(TypedLine):
 
     def _suggest(self) -> None:
         """What is typed may still become right; only enter says that it is wrong."""
+        from horsies_tui.command.completing import Known, complete
+
         text = self._field.value
-        offers = complete(text, self._field.cursor_position, self._hint.known)
+        offers = complete(text, self._field.cursor_position, self._hint.known or Known())
         self._field.mark(())
         self._suggestions.show("", [each for each in offers if text[each.start : each.end] != each.text])
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
 from horsies_tui.feed.recorded import Part
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.operations.diagnose import Report
+    from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
 
 HEADER_EVERY_S: Final = 5.0
@@ -35,6 +34,8 @@ class RecoverySnapshot:
     @property
     def need_action(self) -> int | None:
         """The number in the header: findings that stay until an operator acts."""
+        from horsies.operations.findings import Severity
+
         return None if self.report is None else self.report.count(Severity.NEEDS_ACTION)
 
 
@@ -49,7 +50,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         super().__init__(link, publish, RecoverySnapshot())
         self._every_s = every_s
         run = self._query(
-            lambda: None, lambda conn, _: diagnose(conn), lambda found: {"report": found, "loading": False}
+            lambda: None, lambda conn, _: _diagnose(conn), lambda found: {"report": found, "loading": False}
         )
         self._report = Read("report", run, self._pace(watched=False))
         self._reads = (self._report,)
@@ -66,3 +67,10 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         tick_s = min(_WATCHED_EVERY_S, self._every_s) if watched else self._every_s
         factor = _WATCHED_FACTOR if watched else _HEADER_FACTOR
         return Pace(Rhythm(tick_s, poll_s=self._every_s, reconcile_s=self._every_s, slow_factor=factor))
+
+
+async def _diagnose(conn: Connection) -> Report:
+    """The first report imports all kinds of findings, and pydantic."""
+    from horsies.operations.diagnose import diagnose
+
+    return await diagnose(conn)

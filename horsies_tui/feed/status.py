@@ -90,6 +90,13 @@ class LinkStatus:
         """Whether the database can be queried now, or a recording takes its place."""
         return self.state not in (LinkState.CONNECTING, LinkState.STALE, LinkState.DOWN)
 
+    @property
+    def outage(self) -> tuple[str, ...]:
+        """Why the data shown are old, a line for each reason."""
+        if not self.is_up:
+            return (self.detail,) if self.detail else ()
+        return tuple(f"{failure.name}: {failure.reason}" for failure in self.failing)
+
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
 

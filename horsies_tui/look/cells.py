@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from rich.cells import cell_len
 
-from horsies.config.recovery import RecoveryConfig
 from horsies_tui.look.glyphs import UNICODE, Glyphs
 from horsies_tui.look.text import clean
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from horsies.config.recovery import RecoveryConfig
     from horsies.views import Usual
     from horsies_tui.look.tones import Tone
 
@@ -44,8 +44,8 @@ class Look:
     now: datetime
     """The database's time."""
     glyphs: Glyphs = UNICODE
-    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
-    """The thresholds from which on a heartbeat is late."""
+    recovery: RecoveryConfig | None = None
+    """The thresholds from which on a heartbeat is late; None: the defaults."""
     usual: Mapping[str, Usual] = field(default_factory=dict)
     """How long tasks usually run, by their names."""
 

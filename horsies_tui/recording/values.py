@@ -45,7 +45,7 @@ _MODULES: Final = (
     "horsies.views.statistics",
     "horsies.views.usual",
     "horsies.views.workers",
-    "horsies.views.workflow_story",
+    "horsies.views.workflow_stories",
     "horsies.views.workflows",
     "horsies_tui.activity.feed",
     "horsies_tui.feed.status",

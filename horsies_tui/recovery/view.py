@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual import on
 from textual.containers import Container, Vertical, VerticalScroll
@@ -15,12 +15,10 @@ from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
-from horsies_tui.task.view import TaskBeside
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.workflow.beside import WorkflowBeside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from horsies.operations.findings import Finding
     from horsies_tui.actions import Action
     from horsies_tui.feed.report import RecoverySnapshot
+    from horsies_tui.story.companion import Companion
 
 _TICK_S: Final = 1.0
 _LABEL_WIDTH: Final = 10
@@ -73,7 +72,7 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
         self._snapshot: RecoverySnapshot | None = None
         yield LineCell(id="summary")
         self._table = RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
-        self._pane = StoryPane({"task": TaskBeside, "workflow": WorkflowBeside}, id="pane")
+        self._pane = StoryPane({"task": _task, "workflow": _workflow}, id="pane")
         with Container(id="list-and-story"):
             yield self._table
             with Vertical(id="why-and-story"):
@@ -199,3 +198,15 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
 
     def _key(self, verb: str) -> str:
         return key_for(_KEY_OF_VERB[verb], self.screen, self._glyphs)
+
+
+def _task() -> type[Companion[Any]]:
+    from horsies_tui.task.view import TaskBeside
+
+    return TaskBeside
+
+
+def _workflow() -> type[Companion[Any]]:
+    from horsies_tui.workflow.beside import WorkflowBeside
+
+    return WorkflowBeside

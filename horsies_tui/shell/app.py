@@ -37,18 +37,15 @@ from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLine, ErrorSheet
 from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts
-from horsies_tui.shell.help import HelpSheet, KeyList
 from horsies_tui.shell.in_turn import InTurn
-from horsies_tui.shell.operation_flow import OperationFlow
-from horsies_tui.shell.palette import ActionCommands, NamedFilters
-from horsies_tui.shell.picker import Picker
+from horsies_tui.shell.later import action_commands, named_filters
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tabs
 from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
+from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import key_for
-from horsies_tui.widgets.menus import Item, PickOne
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,8 +58,8 @@ if TYPE_CHECKING:
     from horsies_tui.feed.clock import Clock
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.options import ConsoleOptions
+    from horsies_tui.shell.picker import Picker
     from horsies_tui.task.view import DetailView
-    from horsies_tui.view import ConsoleView
     from horsies_tui.widgets.rows_view import FilteredView
     from horsies_tui.workflow.view import WorkflowView
 
@@ -76,20 +73,13 @@ _SHOW_RECOVERY: Final = ("recovery", "overview")
 _SECOND: Final = 1.0
 
 
-def outage(status: LinkStatus) -> tuple[str, ...]:
-    """Why the data shown are old, a line for each reason."""
-    if not status.is_up:
-        return (status.detail,) if status.detail else ()
-    return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
-
-
 class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=False):
     """The whole terminal application. `keys` is the result of `keymap.keymap` for the config file."""
 
     TITLE = "horsies"
     CSS_PATH = "console.tcss"
     BINDINGS = bindings(Scope.APP)
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionCommands, NamedFilters}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {action_commands, named_filters}
 
     def __init__(
         self,
@@ -105,6 +95,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
         self.options = options
         self.utc = True
+        self._last_picker: Picker | None = None
         self.stories = options.config.story
         self.shows_tracebacks = options.debug
         self._clock, self._actor = clock, actor or Actor.current()
@@ -113,7 +104,6 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
         self.attention = Attention(self, options.config, self._glyphs, os.environ)
         self._use(options.choice)
-        self._verbs = OperationFlow(self)
         self.header = Header(self._glyphs)
         self.tabs = Tabs(TABS, self._glyphs)
         self.outage = LineCell(id="outage")
@@ -290,22 +280,25 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     def _note_outage(self, status: LinkStatus) -> None:
         """Add each reason once to the list behind `!`; the line above the view shows it as long as it lasts."""
         # During an attempt to connect, the reason is that of the previous attempt.
-        now = outage(status) or (() if status.is_up else self._noted_outage)
+        now = status.outage or (() if status.is_up else self._noted_outage)
         for words in now:
             if words not in self._noted_outage:
                 self.say_error(words)
         self._noted_outage = now
 
     def _pick(self, *, forced: bool) -> None:
-        only = self.options.clusters
-        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced, only=only)
-        self.push_screen(picker, self._picked)
+        from horsies_tui.shell.picker import Picker
+
+        self._last_picker = Picker(
+            self.options.config, self._session.choice, self._glyphs, forced=forced, only=self.options.clusters
+        )
+        self.push_screen(self._last_picker, self._picked)
 
     # The frame.
 
     @property
     def _picker(self) -> Picker | None:
-        return next((screen for screen in self.screen_stack if isinstance(screen, Picker)), None)
+        return self._last_picker if self._last_picker in self.screen_stack else None
 
     def _draw_frame(self) -> None:
         if not self.screen_stack:
@@ -322,7 +315,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.footer.draw_again()
         old_since = self._old_since(status)
         self.stage.set_class(old_since is not None, "-stale")
-        words = "; ".join(outage(status) or self._noted_outage)
+        words = "; ".join(status.outage or self._noted_outage)
         if old_since is not None:
             key = key_for("app.refresh", self.screen, self._glyphs)
             words = f"figures of {time_of_day(old_since, zone)}, {key} tries now: {words}"
@@ -350,6 +343,10 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         failing = sorted(status.failing, key=lambda failure: failure.name not in self._feeds_shown)
         return replace(status, failing=tuple(failing))
 
+    @on(ConsoleView.FirstRows)
+    def _look_on(self) -> None:
+        self._session.first_rows()
+
     @on(Stage.Shown)
     def _frame_the_view(self, message: Stage.Shown) -> None:
         self.note("")
@@ -357,6 +354,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
             self.footer.message_over()
         self._framed = message.name
         self.recovery.watch(message.name == "recovery")
+        if message.name == "recovery":
+            self._look_on()
         if message.name in _SHOW_RECOVERY:
             self.post_message(DatabaseSession.RecoveryRead(self._session, self.recovery.snapshot))
         self._draw_frame()
@@ -406,6 +405,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.push_screen(ErrorSheet(self._errors, self._glyphs))
 
     def action_help(self) -> None:
+        from horsies_tui.shell.help import HelpSheet, KeyList
+
         keys = KeyList(live_actions(self.screen), self._glyphs, no_writes=self.why_no_writes())
         self.push_screen(HelpSheet(keys))
 
@@ -421,6 +422,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._draw_frame()
 
     def action_theme(self) -> None:
+        from horsies_tui.widgets.menus import Item, PickOne
+
         def choose(name: str | None) -> None:
             if name is not None:
                 self.theme = name

@@ -4,51 +4,26 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from platformdirs import user_state_path
 from textual import on
 from textual.app import App
 
-from horsies.cli.exporting import Format
-from horsies.cli.targets import selected
 from horsies.config.contexts import read_config_file
-from horsies.config.saved_filters import forget_filter, save_filter
 from horsies.domain.errors import HorsiesError
 from horsies.operations.selection import Selection
 from horsies.operations.verb import COMMAND_GROUPS
-from horsies.query import Term, WorkerFilter
-from horsies.query.problems import nearest
-from horsies.query.values import Glob
-from horsies.views import Ambiguous, find_task, find_workflow, worker_rows
 from horsies_tui.actions import action_of
-from horsies_tui.command.completing import Known
-from horsies_tui.command.grammar import (
-    SCREENS,
-    Act,
-    Export,
-    Forget,
-    Go,
-    Read,
-    Recall,
-    Run,
-    Save,
-    Show,
-    Theme,
-    kind_of,
-)
 from horsies_tui.command.history import History
 from horsies_tui.command.line import CommandLine
 from horsies_tui.feed.status import LinkError, sentence
-from horsies_tui.feed.values import KnownValues
 from horsies_tui.intents import Intent
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.shell.exporting import ExportLine
 from horsies_tui.shell.programs import show, why_not_here
-from horsies_tui.task.view import DetailView
-from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.rows_view import FilteredView
 
 if TYPE_CHECKING:
@@ -58,11 +33,14 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
     from textual.widget import Widget
 
+    from horsies.cli.exporting import Format
     from horsies.operations.target import TargetKind
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
-    from horsies_tui.command.grammar import Command
+    from horsies_tui.command.completing import Known
+    from horsies_tui.command.grammar import Act, Command
     from horsies_tui.feed.link import Link
+    from horsies_tui.feed.values import KnownValues
     from horsies_tui.options import ConsoleOptions
     from horsies_tui.shell.operation_flow import OperationFlow
     from horsies_tui.shell.stage import Stage
@@ -84,7 +62,6 @@ class CommandingApp(App[int], inherit_bindings=False):
     options: ConsoleOptions
     link: Link
     stage: Stage
-    _verbs: OperationFlow
 
     def __init__(self, options: ConsoleOptions, *, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
@@ -111,6 +88,12 @@ class CommandingApp(App[int], inherit_bindings=False):
         def show_workers(self, filter_text: str) -> None: ...
 
         def push_sheet(self, sheet: ModalScreen[Any], done: Callable[[Any], None]) -> None: ...
+
+    @cached_property
+    def _verbs(self) -> OperationFlow:
+        from horsies_tui.shell.operation_flow import OperationFlow
+
+        return OperationFlow(cast("Console", self))
 
     # The line.
 
@@ -145,26 +128,29 @@ class CommandingApp(App[int], inherit_bindings=False):
         place.call_later(self.call_later, self.run_command, message.command)
 
     async def run_command(self, command: Command) -> None:
+        from horsies.cli.exporting import Format
+        from horsies_tui.command import grammar
+
         match command:
-            case Show(screen, text):
+            case grammar.Show(screen, text):
                 await self._show_screen(screen, text)
-            case Go(wanted):
+            case grammar.Go(wanted):
                 self.run_worker(self._go_to_id(wanted), group="go", exclusive=True)
-            case Act():
+            case grammar.Act():
                 self._act(command)
-            case Recall(name):
+            case grammar.Recall(name):
                 await self._recall(name)
-            case Save(name):
+            case grammar.Save(name):
                 self._save(name)
-            case Forget(name):
+            case grammar.Forget(name):
                 self._forget(name)
-            case Export(form, path):
+            case grammar.Export(form, path):
                 self._export(Format(form), path)
-            case Theme(name):
+            case grammar.Theme(name):
                 self._use_theme(name)
-            case Read(part, pager):
+            case grammar.Read(part, pager):
                 self._read_part(part, pager=pager)
-            case Run(action):
+            case grammar.Run(action):
                 await self.run_action(f"app.{action}")
 
     # Screens and rows.
@@ -175,6 +161,8 @@ class CommandingApp(App[int], inherit_bindings=False):
             view.filter_by(text)
 
     async def _go_to_id(self, wanted: str) -> None:
+        from horsies_tui.widgets.menus import Item, PickOne
+
         try:
             places = await self.link.read(lambda conn: _places(conn, wanted))
         except LinkError as error:
@@ -192,6 +180,9 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.push_sheet(menu, lambda chosen: None if chosen is None else self._open_place(*chosen.split(" ", 1)))
 
     def _open_place(self, kind: str, wanted: str) -> None:
+        from horsies.query import Term, WorkerFilter
+        from horsies.query.values import Glob
+
         match kind:
             case "task":
                 self.open_task(wanted)
@@ -246,12 +237,16 @@ class CommandingApp(App[int], inherit_bindings=False):
     def _meant(self, verbs: Sequence[Verb]) -> Verb | None:
         if len(verbs) == 1:
             return verbs[0]
+        from horsies_tui.command.grammar import kind_of
+
         top = self.stage.top
         name = "" if top is None or top.id is None else top.id
         wanted = _KINDS.get(name) or kind_of(name)
         return next((verb for verb in verbs if verb.kind == wanted), None)
 
     async def _find_and_act(self, intent: Intent, targets: Sequence[str], view: ConsoleView[Any]) -> None:
+        from horsies.cli.targets import selected
+
         given = {
             "filter_text": None,
             "ids": targets,
@@ -274,6 +269,9 @@ class CommandingApp(App[int], inherit_bindings=False):
     # Filters, exports, themes and programs.
 
     async def _recall(self, name: str) -> None:
+        from horsies.query.problems import nearest
+        from horsies_tui.command.grammar import SCREENS
+
         config, top = self.options.config, self.stage.name_shown
         screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
         if screens:
@@ -286,6 +284,8 @@ class CommandingApp(App[int], inherit_bindings=False):
         )
 
     def _save(self, name: str) -> None:
+        from horsies.config.saved_filters import save_filter
+
         view = self.stage.top
         if not isinstance(view, FilteredView) or not view.filter_text:
             self.say_error("there is no filter here to save; / makes one")
@@ -294,6 +294,9 @@ class CommandingApp(App[int], inherit_bindings=False):
         self._change_filters(save_filter, screen, name, text)
 
     def _forget(self, name: str) -> None:
+        from horsies.config.saved_filters import forget_filter
+        from horsies_tui.command.grammar import SCREENS
+
         config, top = self.options.config, self.stage.name_shown
         screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
         self._change_filters(forget_filter, screens[0] if screens else "tasks", name)
@@ -322,6 +325,8 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.export_line.start(cast("Console", self), export, form, path)
 
     def _use_theme(self, name: str) -> None:
+        from horsies.query.problems import nearest
+
         if name in themes.THEMES:
             self.theme = name
             self.say(f'theme = "{name}" in the config file keeps it')
@@ -330,6 +335,8 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.say_error(f"no theme `{name}`" + (f"; did you mean {close}?" if close else ""))
 
     def _read_part(self, part: str, *, pager: bool) -> None:
+        from horsies_tui.task.view import DetailView
+
         view = self.stage.top
         if isinstance(view, DetailView):
             view.read_outside(part, pager=pager)
@@ -349,6 +356,9 @@ class CommandingApp(App[int], inherit_bindings=False):
     # What completion knows.
 
     def _known(self) -> Known:
+        from horsies_tui.command.completing import Known
+        from horsies_tui.command.grammar import SCREENS
+
         top, config = self.stage.top, self.options.config
         name = self.stage.name_shown
         seen = {
@@ -367,6 +377,8 @@ class CommandingApp(App[int], inherit_bindings=False):
 
     def _read_values(self) -> None:
         """Names of tasks, queues, errors and workers, read once in half a minute."""
+        from horsies_tui.feed.values import KnownValues
+
         if self._values is None or self._values[0] is not self.link:
             self.stop_reading_values()
             # In turn, because the values may arrive while the application closes.
@@ -385,6 +397,8 @@ class CommandingApp(App[int], inherit_bindings=False):
 
 async def _places(conn: Connection, wanted: str) -> list[tuple[str, str]]:
     """The tasks and workflows that this id, or part of one, may mean: kind and id of each."""
+    from horsies.views import Ambiguous, find_task, find_workflow, worker_rows
+
     found: list[tuple[str, str]] = []
     for kind, find in (("task", find_task), ("workflow", find_workflow)):
         one = await find(conn, wanted)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from textual.message import Message
 
 from horsies_tui.feed.report import RecoveryFeed
 from horsies_tui.health.watch import WatchFeed
+from horsies_tui.shell.later import import_report, import_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.recording.recorder import Recorder
+
+_NO_ROWS_S: Final = 0.3
+"""Without rows for so long, the recovery report no longer waits for them."""
 
 
 class DatabaseSession:
@@ -58,6 +62,7 @@ class DatabaseSession:
         self.recorder: Recorder | None = None
         self._post = post
         self._running: list[asyncio.Task[None]] = []
+        self._shown = asyncio.Event()
 
     def start(self) -> None:
         self.link.on_status(self._tell_status)
@@ -65,9 +70,21 @@ class DatabaseSession:
         if self.recorder is not None:
             self.link.tape = self.recorder
             self._running.append(asyncio.create_task(self.recorder.run(self.link), name="recorder"))
+        self._running.append(asyncio.create_task(self._look_on(), name="report"))
+
+    def first_rows(self) -> None:
+        """The view shows its first rows. The recovery report is read then: its imports take as long as all before."""
+        self._shown.set()
+
+    async def _look_on(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_NO_ROWS_S):
+                await self._shown.wait()
+        await import_report()
         self.recovery.start()
         if self._watches:
             self.watch.start()
+        await import_rest()
 
     @property
     def is_open(self) -> bool:

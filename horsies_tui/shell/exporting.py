@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.exporting import Format, export_rows, new_file
 from horsies.domain.errors import HorsiesError
 from horsies.operations.formatting import counted
 from horsies.store.pool import CONNECTION_ERRORS
@@ -18,7 +17,7 @@ from horsies_tui.widgets.hints import key_for
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from horsies.cli.exporting import Export
+    from horsies.cli.exporting import Export, Format
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.view import Console
@@ -64,6 +63,8 @@ class ExportLine(LineCell):
         return True
 
     async def _write(self, console: Console, link: Link, export: Export[Any], form: Format, path: Path) -> None:
+        from horsies.cli.exporting import export_rows, new_file
+
         began, done = link.clock.monotonic(), 0
 
         def show(rows: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
 from textual.command import DiscoveryHit, Hit, Provider
@@ -41,6 +41,7 @@ _SHEETS: Final = frozenset(
 """They have keys of their own, and are opened by actions."""
 
 
+@cache
 def _tabs_by_action() -> dict[str, Tab]:
     """The tab whose screen has an action; of several the first one."""
     found: dict[str, Tab] = {}
@@ -49,9 +50,6 @@ def _tabs_by_action() -> dict[str, Tab]:
             if action_of(binding.id) is not None:
                 found.setdefault(str(binding.id), tab)
     return found
-
-
-_TAB_OF: Final = _tabs_by_action()
 
 
 class ActionCommands(Provider):
@@ -79,7 +77,7 @@ class ActionCommands(Provider):
         live = {action.id for action, _ in live_actions(self.screen)}
         for action in ACTIONS:
             if action.id not in live and action.palette and action.scope not in _SHEETS:
-                tab = _TAB_OF.get(action.id)
+                tab = _tabs_by_action().get(action.id)
                 place = TITLES[action.scope] if tab is None else tab.title
                 yield f"{place}: {action.label}  {self._key(action)}", partial(self._run, action, tab), action.help
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.cells import EMPTY, Cell, Column
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.payload import arguments_line
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from horsies.cli.payload import Masks
     from horsies.views import BriefArguments, TaskRow
     from horsies_tui.look.cells import ColumnSet, Look
 
@@ -23,8 +21,8 @@ ARGUMENTS: Final = "arguments"
 class ArgumentTexts:
     """The arguments of the rows of one list as they are shown; each is decoded once."""
 
-    def __init__(self, masks: Masks) -> None:
-        self._masks = masks
+    def __init__(self, hidden: frozenset[str]) -> None:
+        self._hidden = hidden
         self._stored: Mapping[str, BriefArguments] = {}
         self._texts: dict[str, str] = {}
 
@@ -46,5 +44,12 @@ class ArgumentTexts:
         if stored is None:
             return EMPTY
         if row.id not in self._texts:
-            self._texts[row.id] = arguments_line(stored.args, stored.kwargs, self._masks)
+            self._texts[row.id] = _line(stored, self._hidden)
         return Cell(self._texts[row.id], Tone.MUTED)
+
+
+def _line(stored: BriefArguments, hidden: frozenset[str]) -> str:
+    from horsies.cli.payload import Masks
+    from horsies_tui.story.payload import arguments_line
+
+    return arguments_line(stored.args, stored.kwargs, Masks(hidden))

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from textual import on
 from textual.message import Message
 
-from horsies.cli.exporting import tasks_export
-from horsies.cli.payload import Masks
 from horsies.domain.states import TASK_TERMINAL_STATES
 from horsies.operations.verb import TaskVerb
 from horsies.views import Sort, StatisticsSort
@@ -20,7 +18,6 @@ from horsies_tui.feed.values import KnownValues
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
-from horsies_tui.task.view import TaskBeside
 from horsies_tui.tasks import menus
 from horsies_tui.tasks.columns import ARGUMENTS, ArgumentTexts
 from horsies_tui.tasks.feed import TaskFeed
@@ -50,6 +47,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.intents import Intent
+    from horsies_tui.story.companion import Companion
     from horsies_tui.widgets.row_table import Edge
 from horsies_tui.widgets.state_menu import toggled
 
@@ -112,11 +110,11 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._filter_bar = FilterBar(id="filter")
         self._filter_bar.named = lambda: self.console.options.config.filters
         self._counts = CountsLine(self._glyphs, id="counts")
-        self._arguments = ArgumentTexts(Masks(frozenset(self.console.options.config.mask_arguments)))
+        self._arguments = ArgumentTexts(frozenset(self.console.options.config.mask_arguments))
         self._table = RowTable(self._arguments.columns(), glyphs=self._glyphs, id="rows")
         self._groups = GroupList(self._glyphs, id="groups")
         self._statistics = StatisticsList(self._glyphs, id="statistics")
-        self._pane = StoryPane({"task": TaskBeside}, id="pane")
+        self._pane = StoryPane({"task": _task}, id="pane")
         lists = self._pane.beside(self._table, self._groups, self._statistics)
         yield from (self._filter_bar, self._counts, lists)
 
@@ -187,6 +185,8 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
             return None
 
     def export(self) -> Export[TaskRow]:
+        from horsies.cli.exporting import tasks_export
+
         return tasks_export(self._need.filter, self._need.sort)
 
     def fits(self, action: Action) -> bool:
@@ -393,16 +393,14 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
     # Drawing of snapshots.
 
     def _show_all(self) -> None:
-        snapshot, link = self._snapshot, self.console.link
-        now = self.now
-        stick = self._need.follow
+        snapshot, link, now = self._snapshot, self.console.link, self.now
         self._arguments.use(snapshot.arguments)
         empty = empty_words(snapshot, link.status, link.clock.now())
         self._table.show(
             snapshot.rows,
             now=now,
             struck=snapshot.struck,
-            stick=stick,
+            stick=self._need.follow,
             empty=empty,
             usual=snapshot.usual,
             extent=extent_of(snapshot),
@@ -443,3 +441,9 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
             self._values.stop()
         if self._status_ends is not None:
             self._status_ends()
+
+
+def _task() -> type[Companion[Any]]:
+    from horsies_tui.task.view import TaskBeside
+
+    return TaskBeside

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAl
 
 from textual.message import Message
 
-from horsies.config.recovery import RecoveryConfig
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Look, RowT
 from horsies_tui.look.glyphs import UNICODE, Glyphs
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
+    from horsies.config.recovery import RecoveryConfig
     from horsies.views import Usual
     from horsies_tui.look.cells import ColumnSet, Placed
 
@@ -242,7 +242,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         `stick`: the first row stays in view, whichever it is. If the cursor's row disappears, no row is chosen until
         the operator moves. `empty` is shown if there are no rows.
         """
-        self._look = Look(now, self._glyphs, recovery or RecoveryConfig(), usual or {})
+        self._look = Look(now, self._glyphs, recovery, usual or {})
         self._struck = struck
         self._empty = empty
         self._extent = extent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.formatting import counted
@@ -13,6 +14,7 @@ from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
 
 if TYPE_CHECKING:
+    from horsies.config.recovery import RecoveryConfig
     from horsies.views import Progress, TaskRow
     from horsies.views.duplicates import Duplicates
 
@@ -133,8 +135,16 @@ def _silence(row: TaskRow, look: Look) -> timedelta | None:
     return None if since is None else look.now - since
 
 
+@cache
+def _usual_thresholds() -> RecoveryConfig:
+    """Only rows in flight need them, and the first import of pydantic takes a tenth of the console's start."""
+    from horsies.config.recovery import RecoveryConfig
+
+    return RecoveryConfig()
+
+
 def _silence_tone(row: TaskRow, silence: timedelta, look: Look) -> Tone:
-    recovery = look.recovery
+    recovery = look.recovery or _usual_thresholds()
     if row.status == "RUNNING":
         limit_ms, beat_ms = recovery.running_stale_threshold_ms, recovery.runner_heartbeat_interval_ms
     else:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from textual import on
 
-from horsies.cli.exporting import workflows_export
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import WORKFLOWS, WorkflowFilter, parse_workflows
@@ -21,7 +20,6 @@ from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
 from horsies_tui.widgets.state_menu import toggled
-from horsies_tui.workflow.beside import WorkflowBeside
 from horsies_tui.workflow.verbs import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from horsies.views import WorkflowRow
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
+    from horsies_tui.story.companion import Companion
 
 _TICK_S: Final = 0.25
 USUAL_FILTER: Final = "parent:no"
@@ -87,7 +86,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
         self._filter_bar.named = lambda: self.console.options.config.filters_of("workflows")
         self._counts = CountsLine(self._glyphs, order=FLOW_ORDER, things="workflows", id="counts")
         self._table = RowTable(WORKFLOW_COLUMNS, glyphs=self._glyphs, id="workflows")
-        self._pane = StoryPane({"workflow": WorkflowBeside}, id="pane")
+        self._pane = StoryPane({"workflow": _workflow}, id="pane")
         yield from (self._filter_bar, self._counts, self._pane.beside(self._table))
 
     def on_mount(self) -> None:
@@ -132,6 +131,8 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
         return Intent(VERBS["workflow", verb], Selection.of_ids(ids))
 
     def export(self) -> Export[WorkflowRow]:
+        from horsies.cli.exporting import workflows_export
+
         return workflows_export(self._filter, self._sort)
 
     def leave(self) -> bool:
@@ -253,3 +254,9 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
             self._table.tick(self.now)
         else:
             self._show()
+
+
+def _workflow() -> type[Companion[Any]]:
+    from horsies_tui.workflow.beside import WorkflowBeside
+
+    return WorkflowBeside

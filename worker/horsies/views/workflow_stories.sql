@@ -1,5 +1,5 @@
 -- name: view_workflow_story
--- views/workflow_story.py; reads only ($1 workflow, $2 characters of each text at most): what lists do not show
+-- views/workflow_stories.py; reads only ($1 workflow, $2 characters of each text at most): what lists do not show
 SELECT left(workflow.result, $2) AS result, octet_length(workflow.result) AS result_size,
        length(workflow.result) > $2 AS result_cut,
        left(workflow.error, $2) AS error, octet_length(workflow.error) AS error_size,
@@ -16,7 +16,7 @@ SELECT left(workflow.result, $2) AS result, octet_length(workflow.result) AS res
  WHERE workflow.id = $1
 
 -- name: view_workflow_nodes
--- views/workflow_story.py; reads only ($1 workflow, $2 nodes at most, $3 one index, or NULL for all)
+-- views/workflow_stories.py; reads only ($1 workflow, $2 nodes at most, $3 one index, or NULL for all)
 SELECT task_index, node_id, node.task_name, node.status, dependencies, join_type, min_success, allow_failed_deps,
        args_from, workflow_ctx_from::text[], node.queue_name, node.priority, node.task_id, task.status AS task_status,
        COALESCE(retry_count, 0) AS retry_count, COALESCE(max_retries, 0) AS max_retries,
@@ -60,7 +60,7 @@ SELECT task_index, node_id, node.task_name, node.status, dependencies, join_type
  LIMIT $2
 
 -- name: view_node_story
--- views/workflow_story.py; reads only ($1 workflow, $2 index, $3 characters of each text at most): texts of a node
+-- views/workflow_stories.py; reads only ($1 workflow, $2 index, $3 characters of each text at most): texts of a node
 SELECT statement_timestamp() AS now, workflow.id, workflow.name, workflow.status,
        left(task_args, $3) AS args, octet_length(task_args) AS args_size, length(task_args) > $3 AS args_cut,
        left(task_kwargs, $3) AS kwargs, octet_length(task_kwargs) AS kwargs_size, length(task_kwargs) > $3 AS kwargs_cut,
@@ -75,7 +75,7 @@ SELECT statement_timestamp() AS now, workflow.id, workflow.name, workflow.status
  WHERE node.workflow_id = $1 AND task_index = $2
 
 -- name: view_workflow_runs
--- views/workflow_story.py; reads only: the ended attempts of the nodes' tasks, each node's by
+-- views/workflow_stories.py; reads only: the ended attempts of the nodes' tasks, each node's by
 -- uq_horsies_task_attempts_task_attempt ($1 workflow, $2 attempts at most)
 SELECT node.task_index, attempt.started_at, attempt.finished_at, attempt.outcome
   FROM horsies_workflow_tasks node
