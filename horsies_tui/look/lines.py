@@ -86,13 +86,31 @@ def row_line(
     recedes: bool = False,
 ) -> Line:
     """A row, `width` places wide; one that recedes is grey."""
+    cells = [placed.column.cell(row, look) for placed in columns]
+    state = RowState(cursor, marked, struck, recedes)
+    return cells_line(cells, columns, look.glyphs, width, state)
+
+
+class RowState(NamedTuple):
+    """How a row is drawn besides its cells."""
+
+    cursor: bool
+    marked: bool
+    struck: bool
+    recedes: bool
+
+
+def cells_line(
+    cells: Iterable[Cell], columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, state: RowState
+) -> Line:
+    """The row with these cells."""
+    cursor, marked, struck, recedes = state
     here = (CURSOR,) if cursor else ()
     over = ((STRUCK,) if struck else ()) + here
-    signs = (look.glyphs.cursor if cursor else " ") + (look.glyphs.mark if marked else " ")
+    signs = (glyphs.cursor if cursor else " ") + (glyphs.mark if marked else " ")
     pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
-    for placed in columns:
-        cell = placed.column.cell(row, look)
-        text = _cell_text(cell, placed, look.glyphs)
+    for placed, cell in zip(columns, cells, strict=True):
+        text = _cell_text(cell, placed, glyphs)
         tone = Tone.MUTED if recedes else cell.tone
         if cell.tones and not recedes:
             pieces += _strip(placed, text, cell.tones, width, over)

@@ -421,7 +421,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
             has_arguments = any(placed.column.key == ARGUMENTS for placed in self._table.placed)
             if has_arguments is not self._need.arguments:
                 self._ask(arguments=has_arguments)
-            self._table.tick(self.now)
+            self._table.tick(self.now, often=True)
             self._groups.tick(self.now)
         elif self.shown and status.state is LinkState.CONNECTING:
             self._show_all()

@@ -47,7 +47,7 @@ class LineView(Widget):
         places = [
             Region(x, y, width, 1)
             for y, (old, new) in enumerate(zip(before, lines, strict=True))
-            if old != new
+            if old is not new and old != new
             for x, width in changed_spans(old, new)
         ]
         if places:

@@ -17,8 +17,9 @@ from horsies_tui.look.lines import (
     TITLE,
     Line,
     Piece,
+    RowState,
     blank_line,
-    row_line,
+    cells_line,
     title_line,
     words_line,
 )
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
     from horsies.views import Usual
-    from horsies_tui.look.cells import ColumnSet, Placed
+    from horsies_tui.look.cells import Cell, ColumnSet, Placed
 
 TRACK: Final = "row-table--track"
 Edge: TypeAlias = Literal["start", "end"]
 
 _WHEEL_ROWS: Final = 3
+_ROWS_DRAWN: Final = 256
 _EDGE_SCREENS: Final = 1.5
 """More rows are requested this near to an edge of the loaded ones: a page down must not wait for the database."""
 
@@ -155,7 +157,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._needs: dict[str, int] = {}
         """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
         followed each row would move all the time."""
-        self._measure_anew = False
+        self._placed_of: tuple[ColumnSet[RowT], int, dict[str, int]] | None = None
+        self._placed: tuple[Placed[RowT], ...] = ()
+        self._drawn: dict[str, tuple[int, RowState, list[Cell], Line]] = {}
+        """By their ids, the rows as they were drawn last: of 34 in view few change from one tick to the next."""
+        self._fresh = self._measure_anew = False
         self._sorted_by = ""
 
     @property
@@ -214,7 +220,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     @property
     def placed(self) -> tuple[Placed[RowT], ...]:
         """The columns as they are drawn."""
-        return self._columns.place(self._rows_width, self._needs)
+        of = self._columns, self._rows_width, self._needs
+        if of != self._placed_of:
+            self._placed_of, self._placed = of, self._columns.place(self._rows_width, self._needs)
+            self._drawn.clear()
+        return self._placed
 
     @property
     def _rows_width(self) -> int:
@@ -248,15 +258,17 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._extent = extent
         before = self._view.cursor_id, self._view.cursor
         self._measure(rows, self._look)
+        self._fresh = True
         self._view.take(rows, stick=stick)
         self._redraw()
         if (self._view.cursor_id, self._view.cursor) != before:
             self._post_cursor(by_hand=False)
         self._post_edges(by_hand=False)
 
-    def tick(self, now: datetime) -> None:
-        """Update the ages."""
-        if self._look is not None:
+    def tick(self, now: datetime, *, often: bool = False) -> None:
+        """Update the ages. If that is done `often`, rows that were shown since the last time wait for the next one."""
+        fresh, self._fresh = self._fresh, False
+        if self._look is not None and not (fresh and often):
             self._look = replace(self._look, now=now)
             self._redraw()
 
@@ -424,8 +436,14 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
         marked, struck = row.id in self._marks, row.id in self._struck
         recedes = self._columns.recedes is not None and self._columns.recedes(row)
-        here = self._is_here(row)
-        return row_line(row, columns, look, width, cursor=here, marked=marked, struck=struck, recedes=recedes)
+        state = RowState(self._is_here(row), marked, struck, recedes)
+        cells = [placed.column.cell(row, look) for placed in columns]
+        drawn = self._drawn.get(row.id)
+        if drawn is None or drawn[:3] != (width, state, cells):
+            if len(self._drawn) >= _ROWS_DRAWN:
+                self._drawn.clear()
+            drawn = self._drawn[row.id] = width, state, cells, cells_line(cells, columns, look.glyphs, width, state)
+        return drawn[3]
 
     def _is_here(self, row: RowT) -> bool:
         """Whether the cursor is shown on this row."""

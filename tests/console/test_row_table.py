@@ -13,8 +13,10 @@ from table_app import COLUMNS, NOW, Row, TableApp, rows
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 
+from horsies_tui.look import lines
 from horsies_tui.look.cells import Cell, Column, ColumnSet
 from horsies_tui.look.units import age
+from horsies_tui.widgets import row_table
 from horsies_tui.widgets.row_table import RowTable
 
 
@@ -195,6 +197,43 @@ async def test_ages_grow_with_the_databases_time():
         app.table.tick(NOW + timedelta(seconds=30))
         await pilot.pause()
         assert [line.split()[-1] for line in app.lines()[1:4]] == ["30s", "37s", "44s"]
+
+
+async def test_ages_that_are_updated_often_wait_while_rows_are_shown():
+    """In a storm of changes rows are shown four times a second; eight ticks beside them were half of the work."""
+    async with table(count=1) as (app, pilot):
+
+        async def ages_after(seconds: int, *, often: bool) -> str:
+            app.table.tick(NOW + timedelta(seconds=seconds), often=often)
+            await pilot.pause()
+            return app.lines()[1].split()[-1]
+
+        app.table.show(rows(1), now=NOW)
+        assert await ages_after(20, often=True) == "0s"
+        assert await ages_after(30, often=True) == "30s"
+        app.table.show(rows(1), now=NOW)
+        assert await ages_after(40, often=False) == "40s"
+
+
+async def test_only_rows_whose_cells_have_changed_are_made_anew(monkeypatch):
+    made = []
+
+    def cells_line(cells, *rest):
+        made.append(cells[1].text)
+        return lines.cells_line(cells, *rest)
+
+    monkeypatch.setattr(row_table, "cells_line", cells_line)
+    before = rows(5)
+    async with table(count=0) as (app, pilot):
+        app.table.show(before, now=NOW)
+        await pilot.pause()
+        assert len(set(made)) == 5
+        made.clear()
+        app.table.show((*before[:2], replace(before[2], name="another"), *before[3:]), now=NOW)
+        assert made == [before[2].id]
+        made.clear()
+        await pilot.press("j")
+        assert len(made) == 2, "the row that the cursor left, and the one to which it came"
 
 
 async def test_columns_can_be_left_out():
