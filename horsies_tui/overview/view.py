@@ -95,6 +95,8 @@ class OverviewView(ConsoleView[_Published]):
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._snapshot = OverviewSnapshot()
         self._report: Report | None = None
+        self._judges = False
+        """Before the first recovery report there is no verdict and no alert, but no longer than until the next read."""
         self._alerts: tuple[Alert, ...] = ()
         self._began: datetime | None = None
         """The time of the oldest data, as far as is known."""
@@ -135,8 +137,10 @@ class OverviewView(ConsoleView[_Published]):
     def draw(self, snapshot: _Published) -> None:
         if isinstance(snapshot, RecoverySnapshot):
             self._report = snapshot.report
+            self._judges |= snapshot.report is not None or snapshot.error is not None
         else:
             before, self._snapshot = self._snapshot, snapshot
+            self._judges |= before.glance is not None and snapshot.glance is not before.glance
             self._say_window(snapshot)
             if snapshot.series is not None and (snapshot.series, snapshot.glance) != (before.series, before.glance):
                 self._show_charts(snapshot.series)
@@ -169,13 +173,14 @@ class OverviewView(ConsoleView[_Published]):
     def _show_verdict(self) -> None:
         snapshot = self._snapshot
         self.set_class(snapshot.error is not None, "-old")
-        if snapshot.glance is None:
+        if snapshot.glance is not None:
+            self._show_queues(snapshot.glance)
+        if snapshot.glance is None or not self._judges:
             self._say(snapshot.error or "reading the state of the cluster…", "-degraded" if snapshot.error else "")
             return
         glance = replace(snapshot.glance, report=self._report)
         began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}
         self._alerts = alerts(glance, self.console.options.config.targets, began)
-        self._show_queues(glance)
         self._show_alerts(glance)
         found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
         # On a narrow screen the sign and the colour replace the first word.
