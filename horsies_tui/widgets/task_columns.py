@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.states import USUAL_CLAIM, USUAL_RUN, Beats
 from horsies.operations.formatting import counted
 from horsies.views.workers import place_of
 from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
@@ -14,7 +14,6 @@ from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
 
 if TYPE_CHECKING:
-    from horsies.config.recovery import RecoveryConfig
     from horsies.views import Progress, TaskRow
     from horsies.views.duplicates import Duplicates
 
@@ -135,24 +134,18 @@ def _silence(row: TaskRow, look: Look) -> timedelta | None:
     return None if since is None else look.now - since
 
 
-@cache
-def _usual_thresholds() -> RecoveryConfig:
-    """Only rows in flight need them, and the first import of pydantic takes a tenth of the console's start."""
-    from horsies.config.recovery import RecoveryConfig
-
-    return RecoveryConfig()
-
-
 def _silence_tone(row: TaskRow, silence: timedelta, look: Look) -> Tone:
-    recovery = look.recovery or _usual_thresholds()
-    if row.status == "RUNNING":
-        limit_ms, beat_ms = recovery.running_stale_threshold_ms, recovery.runner_heartbeat_interval_ms
+    recovery, runs = look.recovery, row.status == "RUNNING"
+    if recovery is None:
+        beats = USUAL_RUN if runs else USUAL_CLAIM
+    elif runs:
+        beats = Beats(recovery.runner_heartbeat_interval_ms, recovery.running_stale_threshold_ms)
     else:
-        limit_ms, beat_ms = recovery.claimed_stale_threshold_ms, recovery.claimer_heartbeat_interval_ms
+        beats = Beats(recovery.claimer_heartbeat_interval_ms, recovery.claimed_stale_threshold_ms)
     silence_ms = silence.total_seconds() * 1000
-    if silence_ms > limit_ms:
+    if silence_ms > beats.stale_ms:
         return Tone.BAD
-    return Tone.WARNING if silence_ms > _LATE_BEATS * beat_ms else Tone.MUTED
+    return Tone.WARNING if silence_ms > _LATE_BEATS * beats.every_ms else Tone.MUTED
 
 
 TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(

@@ -223,12 +223,13 @@ def test_a_hidden_column_gives_its_room_to_the_others():
 
 def test_the_heartbeat_alone_takes_colour_and_the_last_column_says_it_in_words():
     def beats(seconds: float, recovery: RecoveryConfig | None = None) -> tuple[object, object]:
-        shown = cells(replace(ROW, beat_at=ago(seconds)), Look(NOW, recovery=recovery or RecoveryConfig()))
+        shown = cells(replace(ROW, beat_at=ago(seconds)), Look(NOW, recovery=recovery))
         return shown["beat"], shown["error"]
 
-    assert beats(30) == (("30s", Tone.MUTED), ("", None))
-    assert beats(61) == (("1m00s", Tone.WARNING), ("", None))
-    assert beats(372) == (("6m10s", Tone.BAD), ("no heartbeat", Tone.BAD))
+    for usual in (None, RecoveryConfig()):
+        assert beats(30, usual) == (("30s", Tone.MUTED), ("", None))
+        assert beats(61, usual) == (("1m00s", Tone.WARNING), ("", None))
+        assert beats(372, usual) == (("6m10s", Tone.BAD), ("no heartbeat", Tone.BAD))
     slower = RecoveryConfig(running_stale_threshold_ms=900_000, runner_heartbeat_interval_ms=120_000)
     assert beats(372, slower) == (("6m10s", Tone.WARNING), ("", None))
 

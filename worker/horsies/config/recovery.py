@@ -9,6 +9,7 @@ from pydantic import Field
 
 from horsies.config.rules import CheckedModel
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.states import USUAL_CLAIM, USUAL_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,11 +30,11 @@ class RecoveryConfig(CheckedModel):
 
     auto_requeue_stale_claimed: bool = True
     """Whether sweeps put claims without a heartbeat back into their queue; otherwise they wait for their lease."""
-    claimed_stale_threshold_ms: int = Field(default=120_000, ge=1_000, le=_HOUR_MS)
+    claimed_stale_threshold_ms: int = Field(default=USUAL_CLAIM.stale_ms, ge=1_000, le=_HOUR_MS)
     """How long a claim may be silent before it is stale."""
     auto_fail_stale_running: bool = True
     """Whether sweeps end runs without a heartbeat as WORKER_CRASHED, and retry those whose policy lists it."""
-    running_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
+    running_stale_threshold_ms: int = Field(default=USUAL_RUN.stale_ms, ge=1_000, le=2 * _HOUR_MS)
     """How long a run may be silent before it is stale; the worker stops its code shortly before that."""
     finalizing_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
     """How long an outcome that could not be stored may be announced before its run counts as stale after all."""
@@ -41,9 +42,9 @@ class RecoveryConfig(CheckedModel):
     """How long after the end of a task its workflow is left to the worker that ran it, before a sweep advances it."""
     check_interval_ms: int = Field(default=30_000, ge=1_000, le=600_000)
     """How often the workers sweep, together: one of them does, whichever comes first."""
-    runner_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
+    runner_heartbeat_interval_ms: int = Field(default=USUAL_RUN.every_ms, ge=1_000, le=120_000)
     """How often a worker sends the heartbeats of its runs."""
-    claimer_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
+    claimer_heartbeat_interval_ms: int = Field(default=USUAL_CLAIM.every_ms, ge=1_000, le=120_000)
     """How often a worker sends the heartbeats of its claims."""
     heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
     """How long heartbeats are kept; at least as long as a sweep may need them."""

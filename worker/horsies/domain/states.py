@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 
 class TaskStatus(StrEnum):
@@ -156,3 +157,15 @@ TASK_TRANSITIONS: tuple[Transition, ...] = (
     Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, "operator", f"{_UNTOUCHED} by a requeue"),
     Transition(_T.PENDING, _V.UNDO, _T.EXPIRED, "operator", f"{_UNTOUCHED} by a requeue"),
 )
+
+
+class Beats(NamedTuple):
+    """How often a task in flight sends a sign of life, and after which silence it is stale, in milliseconds."""
+
+    every_ms: int
+    stale_ms: int
+
+
+USUAL_CLAIM: Final = Beats(30_000, 120_000)
+USUAL_RUN: Final = Beats(30_000, 300_000)
+"""The defaults of RecoveryConfig, for who has none: the first rows of the console do not wait for pydantic."""
