@@ -104,7 +104,7 @@ async def test_a_storm_of_resizes_ends_in_the_right_size(quiet: dict[str, str]) 
         await asyncio.to_thread(console.until_so, lambda: "? help" in console.screen.display[29], "the footer")
         console.type("j")
         await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 6, "the cursor a line lower")
-        assert console.shows("LIVE", "shop.task_1")
+        await asyncio.to_thread(console.until, "LIVE", "shop.task_1")  # a read that the storm held up was SLOW
 
 
 async def test_a_database_that_freezes_is_told_and_keys_go_on(
