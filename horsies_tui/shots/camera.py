@@ -55,13 +55,26 @@ class Stand:
         return ["".join(segment.text for segment in strip) for strip in strips]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        for _ in range(round(_PATIENCE_S / _LOOK_S)):
-            if condition():
-                await self.pilot.pause()  # its effects have been drawn, too
-                return
-            await self.pilot.pause(_LOOK_S)
+        """The condition is asked when something was painted, and ten times a second for what is not on the screen.
+
+        Reading the screen takes 6 ms, and a pause of the pilot sends a message to each widget.
+        """
+        painted = self.paints()
+        for look in range(round(_PATIENCE_S / _LOOK_S)):
+            if painted.is_set() or look % 4 == 0:
+                painted.clear()
+                if condition():
+                    await self.pilot.pause()  # its effects have been drawn, too
+                    return
+            await asyncio.sleep(_LOOK_S)
         shown = "\n".join(self.lines)
         raise TimeoutError(f"{what} did not come in {_PATIENCE_S:g} s:\n{shown}")
+
+    def paints(self) -> asyncio.Event:
+        """An event that each painting sets from now on."""
+        painted = asyncio.Event()
+        self.app.post_display_hook = painted.set  # type: ignore[method-assign]
+        return painted
 
 
 Step: TypeAlias = "Callable[[Stand], Awaitable[None]]"
@@ -176,10 +189,14 @@ async def _at_rest(stand: Stand) -> None:
     feed: Any = None if top is None else top.feed
     if feed is not None and stand.app.link.status.is_up:
         await stand.until(lambda: feed.is_read, "all reads of the view")
+    painted = stand.paints()
     before: list[Any] = []
     for _ in range(100):
         await stand.pilot.pause()
         await asyncio.sleep(_REST_S)
+        if not painted.is_set():
+            return
+        painted.clear()
         now = [list(strip) for strip in drawn(stand.app.screen)]
         if now == before:
             return
