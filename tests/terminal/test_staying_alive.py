@@ -1,4 +1,7 @@
-"""Faults of terminals, shells and databases under an open console: no traceback, no hang, the terminal restored."""
+"""Faults of terminals, shells and databases under an open console: it goes on, or ends at once.
+
+How it ends on a signal, on ctrl+c and with its terminal is in `tests/console/test_frame_leaving.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import asyncpg
 import psutil
 import pytest
-from forked_commands import HORSIES
+from forked_commands import HORSIES, run_command
 from pty_console import PtyConsole
 
 from horsies.store.embedded import EmbeddedServer
@@ -23,35 +25,6 @@ from horsies.store.embedded import EmbeddedServer
 def database(embedded_database: str) -> str:
     """One of these tests freezes the server."""
     return embedded_database
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-async def test_a_signal_ends_it_with_one_sentence_on_a_restored_terminal(
-    quiet: dict[str, str], number: signal.Signals
-) -> None:
-    with PtyConsole(quiet) as console:
-        await asyncio.to_thread(console.until_ready)
-        console.process.send_signal(number)
-        assert await asyncio.to_thread(console.end) == 128 + number
-        assert console.is_as_found
-        assert console.shows(f"horsies tui was ended by {number.name}")
-        assert not console.shows("Traceback")
-
-
-async def test_ctrl_c_and_q_leave_a_restored_terminal(quiet: dict[str, str]) -> None:
-    for key in ("\x03", "q"):
-        with PtyConsole(quiet) as console:
-            await asyncio.to_thread(console.until_ready)
-            console.type(key)
-            assert await asyncio.to_thread(console.end) == 0
-            assert console.is_as_found
-
-
-async def test_a_terminal_that_is_closed_takes_the_console_with_it(quiet: dict[str, str]) -> None:
-    with PtyConsole(quiet) as console:
-        await asyncio.to_thread(console.until_ready)
-        console.hang_up()
-        assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGHUP
 
 
 async def test_a_signal_ends_it_though_the_terminal_is_not_read(quiet: dict[str, str]) -> None:
@@ -157,7 +130,7 @@ async def test_a_dumb_terminal_is_refused_with_another_way(environ: dict[str, st
 
 
 def test_no_terminal_is_refused_with_another_way(environ: dict[str, str]) -> None:
-    ended = subprocess.run([HORSIES, "tui"], env=environ, capture_output=True, text=True, timeout=20)
+    ended = run_command(["tui"], env=environ, text=True, timeout=20)
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert "needs a terminal" in ended.stderr
