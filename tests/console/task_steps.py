@@ -56,6 +56,11 @@ class Screen:
     async def loses(self, word: str) -> None:
         await until(self.pilot, lambda: word not in self.text, f"no longer shows {word}")
 
+    async def resize(self, columns: int, rows: int) -> None:
+        """Wait until the terminal has this size, and everything on it."""
+        await self.pilot.resize_terminal(columns, rows)
+        await until(self.pilot, lambda: self.text.count("\n") == rows - 1, f"{columns}x{rows}")
+
     async def filter(self, text: str) -> None:
         await self.press("slash", "ctrl+u")
         self.type(text)
