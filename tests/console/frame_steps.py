@@ -53,5 +53,11 @@ def frame(pilot: Pilot[int]) -> list[str]:
     ]
 
 
+async def resize(pilot: Pilot[int], columns: int, rows: int) -> None:
+    """Wait until the terminal has this size, and everything on it."""
+    await pilot.resize_terminal(columns, rows)
+    await until(pilot, lambda: [len(line) for line in lines(pilot)] == [columns] * rows, f"{columns}x{rows}")
+
+
 async def live(pilot: Pilot[int]) -> None:
     await until(pilot, lambda: "LIVE" in frame(pilot)[0])

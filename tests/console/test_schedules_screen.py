@@ -129,12 +129,7 @@ async def test_a_schedule_is_paused_resumed_skipped_and_run_by_key_and_the_last_
 
 
 @pytest.mark.usefixtures("shop")
-async def test_marked_schedules_are_the_targets_and_a_read_only_console_changes_none(database: str) -> None:
-    async with schedules(database) as screen:
-        await screen.sees("3 schedules")
-        await screen.press("g", "space", "G", "space", "P")
-        await screen.sees("2 will be paused", "horsies schedules pause labels nightly")
-        await screen.press("escape", "escape")
+async def test_a_read_only_console_changes_none(database: str) -> None:
     async with schedules(database, read_only=True) as screen:
         await screen.sees("3 schedules")
         await screen.press("G", "P")
@@ -157,10 +152,13 @@ async def test_a_filter_keeps_what_matches_and_escape_clears_it(database: str) -
 
 
 @pytest.mark.usefixtures("shop")
-async def test_after_a_click_below_the_list_escape_goes_back_to_it(database: str) -> None:
+async def test_marks_clicks_and_the_menu_of_orders_are_those_of_every_list(database: str) -> None:
     async with schedules(database) as screen:
         await screen.sees("3 schedules")
-        await screen.press("G")
+        await screen.press("g", "space", "G", "space", "P")
+        await screen.sees("2 will be paused", "horsies schedules pause labels nightly")
+        await screen.press("escape", "escape")
+        # After a click below the list, `escape` goes back to it.
         await screen.sees("── nightly", "if missed")
         line = next(y for y, text in enumerate(screen.text.splitlines()) if "if missed" in text)
         story = screen.view._story
@@ -170,12 +168,6 @@ async def test_after_a_click_below_the_list_escape_goes_back_to_it(database: str
         await until(screen.pilot, lambda: screen.view._table.has_focus, "the list takes the keys again")
         await screen.press("g")
         await screen.sees("── labels")
-
-
-@pytest.mark.usefixtures("shop")
-async def test_the_order_is_chosen_from_a_menu(database: str) -> None:
-    async with schedules(database) as screen:
-        await screen.sees("3 schedules")
         await screen.press("s")
         await screen.sees("Order", "trouble first", "next run first")
         await screen.press("x")

@@ -41,18 +41,15 @@ async def send(conn: asyncpg.Connection, *ids: str, status: str = "PENDING", que
     )
 
 
-async def test_the_newest_are_shown_with_counts_and_the_size_of_the_table(shop: str) -> None:
+async def test_the_newest_are_shown_with_counts_and_the_size_of_the_table_at_every_size(shop: str) -> None:
     async with console(shop) as screen:
         await screen.sees("▌  ⊘ cancelled   …00000001", "▶ 20", "◔ 10", "6,000 in table", "FOLLOW")
         assert len(screen.rows) == 34
-
-
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 60)])
-async def test_every_size_has_filter_counts_titles_and_rows(shop: str, size: tuple[int, int]) -> None:
-    async with console(shop, size) as screen:
-        text = await screen.sees("filter, as in", "NAME", "FOLLOW", "charge_card", "▶")
-        assert len(screen.rows) == size[1] - 6
-        assert all(len(line) <= size[0] for line in text.splitlines())
+        for size in ((200, 60), (100, 30), (80, 24)):
+            await screen.resize(*size)
+            text = await screen.sees("filter, as in", "NAME", "FOLLOW", "charge_card", "▶")
+            assert len(screen.rows) == size[1] - 6
+            assert all(len(line) <= size[0] for line in text.splitlines())
 
 
 async def test_in_ascii_there_is_no_other_sign(shop: str) -> None:
@@ -63,12 +60,20 @@ async def test_in_ascii_there_is_no_other_sign(shop: str) -> None:
         assert (await screen.sees("[ ] f x failed")).isascii()
 
 
-async def test_a_filter_narrows_rows_and_counts(shop: str) -> None:
+async def test_a_filter_narrows_rows_and_counts_and_a_wrong_one_says_what_is_wrong(shop: str) -> None:
     async with console(shop) as screen:
         await screen.filter("status:failed error:TIMEOUT name:charge_card")
         await screen.sees("TIMEOUT", "match · about 6,000 in table")
         assert screen.rows
         assert all("charge_card" in row and "TIMEOUT" in row for row in screen.rows)
+        await screen.filter("queue:nowhere")
+        await screen.sees("No task matches. Searched all of about 6,000 rows. esc clears the filter.")
+        await screen.press("escape")
+        await screen.sees("FOLLOW", "render_invoice")
+        await screen.filter("staus:failed")
+        await screen.sees("there is no key 'staus'; did you mean status?", "render_invoice")
+        await screen.press("tab", "enter")
+        await screen.sees("/ status:failed", "match")
 
 
 async def test_names_queues_codes_and_workers_that_exist_are_completed(shop: str) -> None:
@@ -88,27 +93,11 @@ async def test_names_queues_codes_and_workers_that_exist_are_completed(shop: str
         await screen.sees("name:sync_inventory queue:bulk error:RATE_LIMITED worker:", "No task matches.")
 
 
-async def test_a_wrong_filter_keeps_the_rows_and_says_what_is_wrong(shop: str) -> None:
-    async with console(shop) as screen:
-        await screen.sees("FOLLOW")
-        await screen.filter("staus:failed")
-        await screen.sees("there is no key 'staus'; did you mean status?", "render_invoice")
-        await screen.press("tab", "enter")
-        await screen.sees("/ status:failed", "match")
-
-
 async def test_a_wrong_filter_on_the_command_line_is_opened_where_it_is_wrong(shop: str) -> None:
     async with console(shop, filter="status:faild") as screen:
         await screen.sees("/ status:faild", "status is never 'faild'")
         await screen.press("tab", "enter")
         await screen.sees("/ status:failed", "match")
-
-
-async def test_nothing_that_matches_says_how_far_was_searched_and_the_way_out(shop: str) -> None:
-    async with console(shop, filter="queue:nowhere") as screen:
-        await screen.sees("No task matches. Searched all of about 6,000 rows. esc clears the filter.")
-        await screen.press("escape")
-        await screen.sees("FOLLOW", "render_invoice")
 
 
 async def test_an_empty_database_says_so_and_fills_by_itself(database: str, connection: asyncpg.Connection) -> None:
@@ -171,7 +160,7 @@ async def test_a_row_that_matches_no_more_stays_where_it_is_until_the_operator_r
         await screen.loses("▶ running")
 
 
-async def test_g_and_capital_g_go_to_both_ends_of_the_table(shop: str) -> None:
+async def test_the_table_is_walked_to_both_ends_to_a_time_into_a_task_and_in_another_order(shop: str) -> None:
     async with console(shop) as screen:
         await screen.sees("FOLLOW")
         await screen.press("G")
@@ -180,6 +169,28 @@ async def test_g_and_capital_g_go_to_both_ends_of_the_table(shop: str) -> None:
         assert "00001770" in screen.cursor
         await screen.press("k", "g")
         await screen.sees("▌  ⊘ cancelled   …00000001", "FOLLOW")
+        # `enter` opens the task, and `escape` comes back to its row.
+        await screen.press("j", "j", "enter")
+        await screen.loses("STATE  ")
+        await screen.press("escape")
+        await screen.sees("STATE  ")
+        assert "…00000003" in screen.cursor
+        assert "FOLLOW" not in screen.text
+        await screen.press("ctrl+g", *"30m", "enter")
+        await until(screen.pilot, lambda: " 30m " in screen.cursor, "the cursor is at a task of 30 minutes ago")
+        assert screen.cursor == screen.rows[0]
+        assert "FOLLOW" not in screen.text
+        await screen.press("pageup", "pageup")
+        await until(screen.pilot, lambda: " 29m " in screen.text, "what is newer is above it")
+        await screen.press("s")
+        await screen.sees("newest first", "next to be claimed")
+        await screen.press("o")
+        await screen.sees("oldest first", "…00001770")
+        assert "00001770" in screen.cursor
+        await screen.press("s", "r")
+        await screen.sees("longest running")
+        assert screen.rows
+        assert all("running" in row for row in screen.rows)
 
 
 async def test_pages_down_go_on_to_the_very_last_row(shop: str) -> None:
@@ -194,31 +205,6 @@ async def test_pages_down_go_on_to_the_very_last_row(shop: str) -> None:
         assert seen == sorted(set(seen))
 
 
-async def test_a_time_is_jumped_to(shop: str) -> None:
-    async with console(shop) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("ctrl+g", *"30m", "enter")
-        await until(screen.pilot, lambda: " 30m " in screen.cursor, "the cursor is at a task of 30 minutes ago")
-        assert screen.cursor == screen.rows[0]
-        assert "FOLLOW" not in screen.text
-        await screen.press("pageup", "pageup")
-        await until(screen.pilot, lambda: " 29m " in screen.text, "what is newer is above it")
-
-
-async def test_the_order_is_chosen_from_a_menu(shop: str) -> None:
-    async with console(shop) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("s")
-        await screen.sees("newest first", "next to be claimed")
-        await screen.press("o")
-        await screen.sees("oldest first", "…00001770")
-        assert "00001770" in screen.cursor
-        await screen.press("s", "r")
-        await screen.sees("longest running")
-        assert screen.rows
-        assert all("running" in row for row in screen.rows)
-
-
 async def test_states_are_switched_by_letters(shop: str) -> None:
     async with console(shop, filter="queue:mail") as screen:
         await screen.sees("match")
@@ -229,7 +215,7 @@ async def test_states_are_switched_by_letters(shop: str) -> None:
         await screen.sees("/ queue:mail", "completed")
 
 
-async def test_a_click_on_a_count_shows_these_and_another_click_all(shop: str) -> None:
+async def test_a_click_on_a_count_a_menu_of_columns_and_the_palette_change_what_is_shown(shop: str) -> None:
     async with console(shop) as screen:
         await screen.sees("▶ 20")
         place = screen.text.splitlines()[3].index("▶")
@@ -237,10 +223,6 @@ async def test_a_click_on_a_count_shows_these_and_another_click_all(shop: str) -
         await screen.sees("/ status:running", "20 match")
         await screen.pilot.click("#counts", offset=(place, 0))
         await screen.sees("filter, as in", "FOLLOW")
-
-
-async def test_columns_are_left_out_and_come_back(shop: str) -> None:
-    async with console(shop) as screen:
         await screen.sees("WORKER")
         await screen.press("c", *["down"] * 9, "space", "enter")
         await screen.loses("WORKER")
@@ -248,6 +230,10 @@ async def test_columns_are_left_out_and_come_back(shop: str) -> None:
         await screen.sees("[ ]")
         await screen.press("space", "enter")
         await screen.sees("WORKER")
+        await screen.press("ctrl+p", *"filter stuck")
+        await screen.sees("status:running run:>10m")
+        await screen.press("enter")
+        await screen.sees("/ status:running run:>10m", "match")
 
 
 async def test_groups_are_counted_and_enter_narrows_to_one(shop: str) -> None:
@@ -263,26 +249,6 @@ async def test_groups_are_counted_and_enter_narrows_to_one(shop: str) -> None:
         await screen.sees("by queue", "QUEUE")
         await screen.press("escape")
         await screen.sees("STATE")
-
-
-async def test_enter_opens_the_task_and_escape_comes_back_to_its_row(shop: str) -> None:
-    async with console(shop) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("j", "j", "enter")
-        await screen.loses("STATE  ")
-        await screen.press("escape")
-        await screen.sees("STATE  ")
-        assert "…00000003" in screen.cursor
-        assert "FOLLOW" not in screen.text
-
-
-async def test_a_filter_by_name_is_recalled_from_the_palette(shop: str) -> None:
-    async with console(shop) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("ctrl+p", *"filter stuck")
-        await screen.sees("status:running run:>10m")
-        await screen.press("enter")
-        await screen.sees("/ status:running run:>10m", "match")
 
 
 async def test_a_database_that_goes_away_leaves_its_rows_and_comes_back(

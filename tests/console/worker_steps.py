@@ -13,6 +13,7 @@ from verb_steps import OPS, shown, until
 
 from horsies_tui.look.cells import GUTTER
 from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.widgets.filter_input import FilterInput
 from horsies_tui.workers.view import WorkersView
 
 WIDE = (160, 40)
@@ -61,7 +62,15 @@ class Screen:
 
     async def filter(self, text: str) -> None:
         await self.press("slash", "ctrl+u")
-        await self.press(*text, "enter")
+        field = self.app.focused
+        assert isinstance(field, FilterInput)
+        field.insert_text_at_cursor(text)
+        await self.press("enter")
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Wait until the terminal has this size, and everything on it."""
+        await self.pilot.resize_terminal(columns, rows)
+        await until(self.pilot, lambda: self.text.count("\n") == rows - 1, f"{columns}x{rows}")
 
 
 @asynccontextmanager
