@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-import pytest
 from feed_steps import send
 from task_steps import Screen, console
 from verb_steps import OPS, until
@@ -152,25 +151,6 @@ async def test_the_undo_of_a_pause_by_another_person_lets_the_queue_go_on(
         assert await connection.fetchval("SELECT paused_at FROM horsies_queue_state") is None
 
 
-async def test_what_no_operator_did_cannot_be_undone_and_the_footer_does_not_offer_it(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, "f1")
-    async with console(database, **ACTIVITY) as screen:
-        await screen.sees("TIMEOUT", "no operator did it")
-        assert "z undo" not in screen.text
-        await screen.press("z")
-        await screen.sees("undo: no operation is chosen")
-
-
-async def test_its_command_is_copied(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, "f1")
-    await did(connection, "task", "requeue", "f1", reason="it's back")
-    async with console(database, **ACTIVITY) as screen:
-        await screen.sees("it's back", "command", "requeue f1")
-        assert await copied(screen, "y") == "horsies tasks requeue f1 --reason 'it'\"'\"'s back'"
-
-
 async def test_filters_by_person_verb_kind_and_time(database: str, connection: asyncpg.Connection) -> None:
     await failed(connection, "f1", "f2")
     await send(connection, "t1", queue_name="'mail'")
@@ -218,23 +198,33 @@ async def test_what_happened_last_night_takes_two_keys(database: str, connection
         await screen.loses("NOON")
 
 
-@pytest.mark.parametrize("key", ["t"])
-async def test_a_key_shows_operations_only_then_changes_only_then_both(
-    database: str, connection: asyncpg.Connection, key: str
+async def test_its_command_is_copied_and_a_key_shows_operations_only_then_changes_only_then_both(
+    database: str, connection: asyncpg.Connection
 ) -> None:
-    await failed(connection, "f1", "f2")
-    await did(connection, "task", "requeue", "f1", reason="just now")
+    await failed(connection, "f1", "f2", "f3")
+    await did(connection, "task", "requeue", "f1", "f2", reason="it's back")
     async with console(database, **ACTIVITY) as screen:
-        await screen.sees("just now", "✗ failed")
-        await screen.press(key)
-        await screen.sees("kind:operation", "just now")
+        await screen.sees("it's back", "✗ failed", "command", "requeue f1", "z undo")
+        assert await copied(screen, "y") == "horsies tasks requeue f1 f2 --reason 'it'\"'\"'s back'"
+        await screen.press("t")
+        await screen.sees("kind:operation", "it's back")
         await screen.loses("✗ failed")
-        await screen.press(key)
+        await screen.press("t")
         await screen.sees("kind:change", "✗ failed")
-        await screen.loses("just now")
-        await screen.press(key)
-        await screen.sees("just now", "✗ failed")
+        await screen.loses("it's back")
+        # What no operator did cannot be undone, and the footer does not offer it.
+        await screen.sees("TIMEOUT", "no operator did it")
+        await screen.loses("z undo")
+        await screen.press("z")
+        await screen.sees("undo: no operation is chosen")
+        await screen.press("t")
+        await screen.sees("it's back", "✗ failed")
         await screen.loses("/ kind:")
+        await screen.resize(80, 24)
+        await screen.press("g")
+        text = await screen.sees("ops@bastion", "requeue", "2 tasks", "2 applied", "it's back")
+        assert "7 Activity" in text.splitlines()[1]
+        assert max(map(len, text.splitlines())) <= 80
 
 
 async def test_a_line_opens_what_it_is_about(database: str, connection: asyncpg.Connection) -> None:
@@ -283,15 +273,6 @@ async def test_a_frozen_screen_stands_still_and_shows_what_it_missed_when_it_goe
         assert "second" not in screen.text
         await screen.press("p")
         await screen.sees("second", "2 operations")
-
-
-async def test_at_80x24_all_seven_words_and_the_story_are_there(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, "f1", "f2")
-    await did(connection, "task", "requeue", "f1", "f2", reason="just now")
-    async with console(database, (80, 24), **ACTIVITY) as screen:
-        text = await screen.sees("ops@bastion", "requeue", "2 tasks", "2 applied", "just now")
-        assert "7 Activity" in text.splitlines()[1]
-        assert max(map(len, text.splitlines())) <= 80
 
 
 async def test_a_read_only_console_shows_all_and_undoes_nothing(database: str, connection: asyncpg.Connection) -> None:

@@ -10,21 +10,17 @@ from horsies_tui.shell.picker import Picker
 from horsies_tui.tasks.view import TasksView
 
 
-@pytest.mark.parametrize("key", ["question_mark", "s", "at", "exclamation_mark"])
-async def test_the_footer_has_the_keys_of_the_sheet_while_one_is_open(database: str, key: str) -> None:
+async def test_the_footer_has_the_keys_of_the_sheet_while_one_is_open(database: str) -> None:
     async with console(options(database)) as pilot:
         await live(pilot)
         assert "f follow" in lines(pilot)[-1]
-        await pilot.press(key)
-        await until(pilot, lambda: "esc close" in lines(pilot)[-1])
-        assert "f follow" not in lines(pilot)[-1]
-        await pilot.press("escape")
-        await until(pilot, lambda: "f follow" in lines(pilot)[-1])
-
-
-async def test_what_was_said_gives_way_to_the_keys_of_a_sheet(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
+        for key in ("question_mark", "s", "at", "exclamation_mark"):
+            await pilot.press(key)
+            await until(pilot, lambda: "esc close" in lines(pilot)[-1])
+            assert "f follow" not in lines(pilot)[-1]
+            await pilot.press("escape")
+            await until(pilot, lambda: "f follow" in lines(pilot)[-1])
+        # What was said gives way to them, too.
         pilot.app.say("chosen: all that match")
         await until(pilot, lambda: "chosen" in lines(pilot)[-1])
         await pilot.press("s")

@@ -175,13 +175,18 @@ async def test_marked_lines_are_acted_on_together(database: str, connection: asy
         await ready(pilot, "Undo 3 tasks")
 
 
-async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was_edited(
+async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was_edited_and_not_closed(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await interrupted(connection, "i-1")
     app = SmallConsole(database, RecoveryView)
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot, "interrupted")
+        await pilot.press("E")
+        await until(pilot, lambda: isinstance(app.screen, ArgumentsSheet))
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 1
         await pilot.press("E")
         text = await ready(pilot, '"path": "a.csv"')
         assert "hunter2" not in text
@@ -198,18 +203,6 @@ async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was
         stored = await connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE id <> 'i-1'")
         assert json.loads(stored) == {"path": "b.csv", "password": "hunter2"}
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-
-
-async def test_closing_the_editor_sends_nothing(database: str, connection: asyncpg.Connection) -> None:
-    await interrupted(connection, "i-1")
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "interrupted")
-        await pilot.press("E")
-        await until(pilot, lambda: isinstance(app.screen, ArgumentsSheet))
-        await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
-    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 1
 
 
 async def test_what_a_dead_worker_held_is_put_right_by_one_key(database: str, connection: asyncpg.Connection) -> None:

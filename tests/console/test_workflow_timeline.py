@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncpg
-import pytest
 from flow_steps import CHILD, MONTH_END, Flows, flows, month_end, node, workflow
 from verb_steps import until
 
@@ -25,7 +24,9 @@ def line_of(screen: Flows, label: str) -> str:
     return next(line for line in screen.text.splitlines() if f" {label} " in line and line[:12].strip(" ◆▸▾"))
 
 
-async def test_g_shows_a_bar_for_each_node_and_the_graph_again(database: str, connection: asyncpg.Connection) -> None:
+async def test_g_shows_a_bar_for_each_node_at_every_size_and_the_graph_again(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await month_end(connection)
     async with flows(database) as screen:
         await timeline(screen)
@@ -34,6 +35,11 @@ async def test_g_shows_a_bar_for_each_node_and_the_graph_again(database: str, co
         assert line_of(screen, "reconcile").rstrip().endswith("skipped")
         assert line_of(screen, "notify").rstrip().endswith("pending")
         assert [line_of(screen, name)[0] for name in ("open_books", "import_eu", "import_uk")] == ["◆", " ", "◆"]
+        for size in ((200, 60), (100, 30), (80, 24)):
+            await screen.resize(*size)
+            assert max(map(len, (await screen.sees("critical path")).splitlines())) <= size[0]
+            assert "█" in line_of(screen, "import_us")
+        await screen.resize(120, 40)
         await screen.press("g")
         await screen.sees("─ ✓ import_eu ")
         await screen.loses("critical path")
@@ -110,15 +116,6 @@ async def test_the_cursor_keeps_its_node_and_shows_its_story(database: str, conn
         await screen.press("g")
         await until(screen.pilot, lambda: screen.graph.has_focus)
         assert screen.node == "notify"
-
-
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 60)])
-async def test_it_fits_every_terminal(database: str, connection: asyncpg.Connection, size: tuple[int, int]) -> None:
-    await month_end(connection)
-    async with flows(database, size) as screen:
-        await timeline(screen)
-        assert max(map(len, screen.text.splitlines())) <= size[0]
-        assert "█" in line_of(screen, "import_us")
 
 
 async def test_a_frozen_timeline_still_unfolds(database: str, connection: asyncpg.Connection) -> None:
