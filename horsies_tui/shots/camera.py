@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,7 +20,7 @@ from horsies_tui.feed.status import LinkState
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
-from horsies_tui.shots.scene import MOMENT, address_of, nowhere, set_scene, under_its_name
+from horsies_tui.shots.scene import MOMENT, address_of, copied, nowhere, set_scene
 from horsies_tui.story.beside import StoryPane
 from horsies_tui.textual_internals import drawn, show_cursor
 
@@ -219,17 +219,12 @@ def _colours(*, no_colour: bool) -> Iterator[None]:
 
 
 async def gallery(shots: Iterable[Shot]) -> AsyncIterator[tuple[Shot, str]]:
-    """One after the other. Shots that do not change their database share one."""
-    with ExitStack() as stack:
-        shared: str | None = None
+    """One after the other. Shots that change their database get a copy of that of the others."""
+    with embedded_database() as made:
+        await set_scene(made)
         for shot in shots:
             if shot.spoils:
-                with embedded_database() as made:
-                    async with under_its_name(made) as url:
-                        await set_scene(url)
-                        yield shot, await take(shot, url)
-                continue
-            if shared is None:
-                shared = stack.enter_context(embedded_database())
-                await set_scene(shared)
-            yield shot, await take(shot, shared)
+                async with copied(made) as url:
+                    yield shot, await take(shot, url)
+            else:
+                yield shot, await take(shot, made)

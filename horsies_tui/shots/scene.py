@@ -37,6 +37,8 @@ BEGIN
 END $$;
 CREATE TRIGGER answer BEFORE INSERT OR UPDATE ON horsies_looks FOR EACH ROW EXECUTE FUNCTION pictures.answer();
 """
+_STOP_TIME: Final = "ALTER DATABASE {} SET search_path = pictures, public, pg_catalog"
+"""A copy of a database has no settings of its own."""
 _THROW_OUT: Final = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{}'"
 
 
@@ -45,6 +47,7 @@ async def set_scene(url: str) -> None:
     database = Database(DatabaseUrl.parse(url), _REASON, None)
     async with database.connected("shots") as connection:
         await connection.execute(_text("stop_time.sql").replace("{moment}", MOMENT.isoformat()))
+        await connection.execute(_STOP_TIME.format(database.url.database))
     async with database.connected("shots") as connection:  # only new connections have the fixed time
         for part in _PARTS:
             await connection.execute(_text(part))
@@ -74,14 +77,17 @@ async def answer_looks(url: str, first: object, later: object) -> None:
 
 
 @asynccontextmanager
-async def under_its_name(url: str) -> AsyncIterator[str]:
-    """The database under the name in the screenshots, because the server names it in its errors, too."""
+async def copied(url: str) -> AsyncIterator[str]:
+    """A copy under the name in the screenshots, because the server names it in its errors, too.
+
+    To set the scene takes 0.5 s of processor time, a copy of it 0.02.
+    """
     made = DatabaseUrl.parse(url).database
-    await _administer(url, f"ALTER DATABASE {made} RENAME TO {_NAME}")
+    await _administer(url, f"CREATE DATABASE {_NAME} TEMPLATE {made}", _STOP_TIME.format(_NAME))
     try:
         yield urlsplit(url)._replace(path=f"/{_NAME}").geturl()
     finally:
-        await _administer(url, _THROW_OUT.format(_NAME), f"ALTER DATABASE {_NAME} RENAME TO {made}")
+        await _administer(url, f"DROP DATABASE {_NAME} WITH (FORCE)")
 
 
 async def shut(url: str) -> None:

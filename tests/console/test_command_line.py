@@ -33,8 +33,10 @@ class Commanded(Screen):
     async def command(self, text: str) -> None:
         await self.press("colon")
         await until(self.pilot, lambda: isinstance(self.app.focused, TypedInput), "opened")
-        self.app.query_one("#command-text", TypedInput).value = text
-        await self.press("end", "enter")
+        field = self.app.query_one("#command-text", TypedInput)
+        field.value = text
+        field.cursor_position = len(text)
+        await self.press("enter")
 
     @property
     def sheet(self) -> PreviewSheet | None:

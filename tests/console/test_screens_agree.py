@@ -275,7 +275,7 @@ async def agrees(screen: Screen, conn: asyncpg.Connection, check: Callable[[str,
     loop = asyncio.get_running_loop()
     last = loop.time() + 20
     while True:
-        await screen.pilot.pause(0.02)
+        await screen.pilot.pause(0.1)  # to read the screen and to count takes 25 ms of a processor
         _drawn.update({each.columns.columns: each.placed for each in screen.app.query(RowTable)})
         try:
             check(screen.text, await sql(conn))

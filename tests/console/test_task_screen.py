@@ -196,11 +196,11 @@ async def test_an_id_that_fits_several_is_a_choice_and_one_that_fits_none_says_s
         await detail.go_to(ONE)
         await detail.press("enter")
         await detail.sees("timeline", ONE)
-    async with opened(database, "1cd6ba9a") as detail:
+        detail.app.open_task("nothing-like-it")
+        await detail.sees("No task has the id nothing-like-it")
+        detail.app.open_task("1cd6ba9a")
         await detail.sees("timeline", ONE)
         assert detail.view.selection().ids == (ONE,)
-    async with opened(database, "nothing-like-it") as detail:
-        await detail.sees("No task has the id nothing-like-it")
 
 
 @pytest.mark.alone
