@@ -140,18 +140,21 @@ async def test_a_role_whose_transactions_are_read_only_is_shown_so_whatever_it_m
         await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
 
 
-@pytest.mark.parametrize("place", ["DATABASE", "ROLE ALL"])
 async def test_a_database_whose_transactions_are_read_only_is_shown_so(
-    database: str, connection: asyncpg.Connection, place: str
+    database: str, connection: asyncpg.Connection
 ) -> None:
     name = await connection.fetchval("SELECT quote_ident(current_database())")
-    where = f"DATABASE {name}" if place == "DATABASE" else f"ROLE ALL IN DATABASE {name}"
-    await connection.execute(f"ALTER {where} SET default_transaction_read_only = on")
+    places = (f"DATABASE {name}", f"ROLE ALL IN DATABASE {name}")
+    await connection.execute(f"ALTER {places[0]} SET default_transaction_read_only = on")
     async with console(options(database), (140, 30)) as pilot:
-        await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
-        await connection.execute(f"ALTER {where} RESET default_transaction_read_only")
-        await pilot.app.link.read(pilot.app.link._inspect)
-        await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
+        await until(pilot, lambda: "LIVE" in frame(pilot)[0] and "READ-ONLY" in frame(pilot)[0])
+        for place in places:
+            await connection.execute(f"ALTER {place} SET default_transaction_read_only = on")
+            await pilot.app.link.read(pilot.app.link._inspect)
+            await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
+            await connection.execute(f"ALTER {place} RESET default_transaction_read_only")
+            await pilot.app.link.read(pilot.app.link._inspect)
+            await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
 
 
 async def test_a_server_whose_configuration_makes_transactions_read_only_is_shown_so(

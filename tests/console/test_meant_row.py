@@ -34,7 +34,7 @@ def first(screen: Screen) -> str:
 
 
 @pytest.mark.usefixtures("rows")
-async def test_while_the_list_follows_the_cursor_stays_on_its_row(
+async def test_while_the_list_follows_the_cursor_stays_on_its_row_and_on_no_other_once_that_has_left(
     database: str, connection: asyncpg.Connection
 ) -> None:
     async with console(database) as screen:
@@ -49,16 +49,9 @@ async def test_while_the_list_follows_the_cursor_stays_on_its_row(
         await screen.press("C")
         await screen.sees("Cancel 1 task", mine)
         await screen.press("escape")
-
-
-@pytest.mark.usefixtures("rows")
-async def test_a_row_that_leaves_a_following_list_is_chosen_no_more_and_no_verb_meets_another(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    async with console(database) as screen:
-        await screen.sees("FOLLOW")
+        # No verb meets another row in the place of one that has left.
         await send(connection, *(f"sent-{number:02}" for number in range(60)))
-        await until(screen.pilot, lambda: first(screen).startswith("sent") and cursor(screen) is None)
+        await until(screen.pilot, lambda: cursor(screen) is None)
         await screen.press("C")
         await screen.sees("no task is chosen; an arrow key chooses one")
         assert not isinstance(screen.app.screen, PreviewSheet)
@@ -67,9 +60,19 @@ async def test_a_row_that_leaves_a_following_list_is_chosen_no_more_and_no_verb_
 
 
 @pytest.mark.usefixtures("rows")
-async def test_the_sheet_shows_what_its_key_met(database: str, connection: asyncpg.Connection) -> None:
+async def test_the_sheet_shows_what_its_key_met_and_after_it_the_cursor_is_on_no_other_row(
+    database: str, connection: asyncpg.Connection
+) -> None:
     async with console(database, filter="status:failed") as screen:
         await screen.sees("match")
+        # A second star unmarks nothing.
+        await screen.press("space", "asterisk")
+        await screen.sees("chosen: all that match status:failed", "instead of the 1 marked")
+        await screen.press("asterisk")
+        await screen.sees("already chosen: all that match status:failed")
+        await screen.press("escape")
+        await screen.loses("all that match")
+        await screen.press("j", "j")
         mine = cursor(screen)
         await screen.press("R")
         await screen.sees("ctrl+y Requeue 1 task")
@@ -81,18 +84,6 @@ async def test_the_sheet_shows_what_its_key_met(database: str, connection: async
         await screen.sees("1 requeued")
         acted_on = await connection.fetch("SELECT target_id FROM horsies_operator_actions")
         assert [row["target_id"] for row in acted_on] == [mine]
-
-
-@pytest.mark.usefixtures("rows")
-async def test_after_a_verb_the_cursor_is_on_no_other_row(database: str, connection: asyncpg.Connection) -> None:
-    async with console(database, filter="status:failed") as screen:
-        await screen.sees("match")
-        await screen.press("j", "j")
-        mine = cursor(screen)
-        await screen.press("R")
-        await screen.sees("ctrl+y Requeue 1 task")
-        await screen.press("ctrl+y")
-        await screen.sees("1 requeued")
         await until(screen.pilot, lambda: cursor(screen) != mine)
         assert cursor(screen) is None
         await screen.press("R")
@@ -123,15 +114,3 @@ async def test_after_a_verb_the_desk_chooses_no_other_finding(database: str, con
         await screen.sees("no line is chosen")
         await screen.press("j", "R")
         await screen.sees("ctrl+y Requeue 1 task")
-
-
-@pytest.mark.usefixtures("rows")
-async def test_a_second_star_unmarks_nothing(database: str) -> None:
-    async with console(database, filter="status:failed") as screen:
-        await screen.sees("match")
-        await screen.press("space", "asterisk")
-        await screen.sees("chosen: all that match status:failed", "instead of the 1 marked")
-        await screen.press("asterisk")
-        await screen.sees("already chosen: all that match status:failed")
-        await screen.press("escape")
-        await screen.loses("all that match")

@@ -65,18 +65,18 @@ def shown_ids(screen: Screen) -> set[str]:
     return {row.id for view in screen.app.query(TasksView) for row in view._table.rows}
 
 
-async def test_it_opens_first_and_says_that_all_is_well(database: str, connection: asyncpg.Connection) -> None:
+async def test_it_opens_first_and_says_that_all_is_well_until_it_is_not(
+    database: str, connection: asyncpg.Connection
+) -> None:
     assert {field.default for field in fields(ConsoleOptions) if field.name == "screen"} == {"overview"}
     await alive(connection, "web-1", "web-2")
     async with console(database, **OVERVIEW) as screen:
         text = await screen.sees("Healthy: 2 workers, 0% busy, nothing waits.", "no alerts", "Nothing needs action")
         assert "1 Overview" in text.splitlines()[1]
         await screen.sees("busy 0%", "window 5m [ ]")  # the workers have just started
-
-
-async def test_without_workers_and_tasks_it_does_not_pretend(database: str) -> None:
-    async with console(database, **OVERVIEW) as screen:
-        await screen.sees("No worker yet; nothing waits.", "No queue has tasks", "No charts yet: they begin with")
+        await send(connection, *(f"t-{n}" for n in range(30)), queue_name="'pay'", age_s=1)
+        await screen.press("ctrl+r")
+        await screen.sees("queue pay has no worker, 30 due", "Critical: queue pay has no worker, 30 due")
 
 
 async def test_a_number_of_a_queue_opens_exactly_its_tasks(database: str, connection: asyncpg.Connection) -> None:
@@ -213,11 +213,12 @@ async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, c
         assert "⣿⣿⣿" in text
 
 
-async def test_the_window_is_one_that_the_data_fill_until_the_operator_chooses(
+async def test_without_tasks_it_does_not_pretend_and_its_window_is_one_that_the_data_fill_until_one_is_chosen(
     database: str, connection: asyncpg.Connection
 ) -> None:
     async with console(database, **OVERVIEW) as screen:
-        await screen.sees("No charts yet", "window 1h [ ]")
+        await screen.sees("No worker yet; nothing waits.", "No queue has tasks", "No charts yet: they begin with")
+        await screen.sees("window 1h [ ]")
         await ended(connection, 12, within_s=600)
         await screen.press("ctrl+r")
         await screen.sees("window 30m [ ]", "30m ago", "finished/s 0.0")
@@ -289,15 +290,6 @@ async def test_a_chart_whose_data_stay_is_not_drawn_again(database: str, connect
         await screen.press("shift+tab")
         await until(screen.pilot, lambda: grid.has_focus)
         assert grid.times_drawn == drawn + 1
-
-
-async def test_what_happens_shows_when_it_is_read_again(database: str, connection: asyncpg.Connection) -> None:
-    await alive(connection, "web-1")
-    async with console(database, **OVERVIEW) as screen:
-        await screen.sees("nothing waits")
-        await send(connection, *(f"t-{n}" for n in range(30)), queue_name="'pay'", age_s=1)
-        await screen.press("ctrl+r")
-        await screen.sees("queue pay has no worker, 30 due", "Critical: queue pay has no worker, 30 due")
 
 
 @pytest.mark.parametrize("plain", [False, True])

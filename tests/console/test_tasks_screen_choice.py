@@ -29,53 +29,45 @@ def chosen(screen: Screen) -> list[str] | str | None:
     return sorted(task_id[-12:] for task_id in selection.ids)
 
 
-async def test_without_marks_it_is_the_row_under_the_cursor(database: str) -> None:
+async def test_it_is_the_row_under_the_cursor_or_what_is_marked_of_this_filter_or_a_whole_group(database: str) -> None:
     async with console(database) as screen:
         await screen.sees("FOLLOW")
         await screen.press("j", "j")
         assert chosen(screen) == [end(3)]
-
-
-async def test_without_rows_it_is_nothing_and_a_verb_says_so(database: str) -> None:
-    async with console(database, filter="queue:nowhere") as screen:
-        await screen.sees("No task matches.")
-        assert chosen(screen) is None
-        await screen.press("C")
-        await screen.sees("no task is chosen")
-
-
-async def test_marks_and_ranges_are_chosen_and_named_in_the_footer(database: str) -> None:
-    async with console(database) as screen:
-        await screen.sees("FOLLOW")
+        # Without a filter, a star would choose the whole table.
+        await screen.press("g", "asterisk")
+        await screen.sees("this would choose every task in the table")
+        assert chosen(screen) == [end(1)]
         await screen.press("space", "j", "j", "space", "j", "j", "m")
         await screen.sees("● 4 marked")
         assert chosen(screen) == [end(1), end(3), end(4), end(5)]
         await screen.press("escape")
         await screen.loses("marked")
         assert chosen(screen) == [end(5)]
-
-
-async def test_a_marks_all_that_are_loaded(database: str) -> None:
-    async with console(database, filter="status:failed") as screen:
-        await screen.sees("match")
-        failed = len(screen.view._snapshot.rows)
-        await screen.press("a")
-        await screen.sees(f"● {failed} marked")
-        assert len(chosen(screen) or ()) == failed
-
-
-async def test_another_filter_lets_marks_go_so_that_nothing_unseen_is_acted_on(database: str) -> None:
-    async with console(database) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("space")
+        # Another filter lets marks go, so that nothing unseen is acted on.
+        await screen.press("g", "space")
         await screen.sees("● 1 marked")
         await screen.filter("status:failed")
         await screen.sees("match")
         assert "marked" not in screen.text
         assert chosen(screen) == [end(2)]
+        failed = len(screen.view._snapshot.rows)
+        await screen.press("a")
+        await screen.sees(f"● {failed} marked")
+        assert len(chosen(screen) or ()) == failed
+        await screen.press("escape")
+        await screen.loses("marked")
+        # A verb on a group is meant for the whole group.
+        await screen.press("e", "e")
+        await screen.sees("SHARE", "RATE_LIMITED")
+        assert chosen(screen) == "status:failed error:RATE_LIMITED"
+        await screen.press("space", "j", "space")
+        assert str(chosen(screen)).startswith("status:failed error:RATE_LIMITED,")
 
 
-async def test_a_star_chooses_all_that_match_as_the_order_shows_it(database: str) -> None:
+async def test_a_star_chooses_all_that_match_as_the_order_shows_it_and_without_rows_it_is_nothing(
+    database: str,
+) -> None:
     async with console(database, filter="queue:mail") as screen:
         await screen.sees("match")
         await screen.press("asterisk")
@@ -86,24 +78,11 @@ async def test_a_star_chooses_all_that_match_as_the_order_shows_it(database: str
         assert chosen(screen) == "status:pending,retry queue:mail"
         await screen.press("escape")
         assert chosen(screen) != "queue:mail"
-
-
-async def test_a_star_without_a_filter_is_refused(database: str) -> None:
-    async with console(database) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("asterisk")
-        await screen.sees("this would choose every task in the table")
-        assert chosen(screen) == [end(1)]
-
-
-async def test_a_verb_on_a_group_is_meant_for_the_whole_group(database: str) -> None:
-    async with console(database, filter="status:failed") as screen:
-        await screen.sees("match")
-        await screen.press("e", "e")
-        await screen.sees("SHARE", "RATE_LIMITED")
-        assert chosen(screen) == "status:failed error:RATE_LIMITED"
-        await screen.press("space", "j", "space")
-        assert str(chosen(screen)).startswith("status:failed error:RATE_LIMITED,")
+        await screen.filter("queue:nowhere")
+        await screen.sees("No task matches.")
+        assert chosen(screen) is None
+        await screen.press("C")
+        await screen.sees("no task is chosen")
 
 
 async def test_a_star_among_groups_marks_them_all_and_y_takes_a_name(database: str) -> None:
