@@ -33,10 +33,8 @@ class Commanded(Screen):
     async def command(self, text: str) -> None:
         await self.press("colon")
         await until(self.pilot, lambda: isinstance(self.app.focused, TypedInput), "opened")
-        field = self.app.query_one("#command-text", TypedInput)
-        field.value = text
-        field.cursor_position = len(text)
-        await self.press("enter")
+        self.app.query_one("#command-text", TypedInput).value = text
+        await self.press("end", "enter")
 
     @property
     def sheet(self) -> PreviewSheet | None:
