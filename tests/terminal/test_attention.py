@@ -76,7 +76,7 @@ async def test_the_title_is_given_back_on_a_signal_and_while_the_console_is_susp
         console.type("\x1a")
         await asyncio.to_thread(console.until_so, lambda: console.written.count(GIVEN_BACK) == 1, "the title")
         await asyncio.to_thread(os.waitid, os.P_PID, console.process.pid, os.WSTOPPED | os.WNOWAIT)
-        assert console.is_as_found
+        await asyncio.to_thread(console.until_so, lambda: console.is_as_found, "the terminal as it was found")
         console.process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(console.until_so, lambda: console.written.count(KEPT) == 2, "the title")
         console.process.send_signal(signal.SIGTERM)
