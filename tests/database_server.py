@@ -28,18 +28,27 @@ class DatabaseServer:
         self._numbers = itertools.count(1)
         # Kept for all tests: connecting takes as long as the statement.
         self._administrator: psycopg.Connection[Any] = psycopg.connect(self.url, autocommit=True)
+        # Half of what a test's database costs is the copying of files. From version 18 on the kernel does it.
+        self._administer(
+            "SELECT set_config(name, 'clone', false) FROM pg_settings"
+            " WHERE name = 'file_copy_method' AND 'clone' = ANY (enumvals)"
+        )
+        self._empty = f"{self._prefix}_empty"
+        self._administer(f"CREATE DATABASE {self._empty} TEMPLATE template0")
+        _compact(url_with(self.url, database=self._empty))
         self._template = f"{self._prefix}_template"
-        self._administer(f"CREATE DATABASE {self._template} TEMPLATE template0")
+        self._administer(f"CREATE DATABASE {self._template} TEMPLATE {self._empty}")
         asyncio.run(_create_tables(url_with(self.url, database=self._template)))
 
     def close(self) -> None:
-        self._administer(f"DROP DATABASE {self._template}")
+        for template in (self._template, self._empty):
+            self._administer(f"DROP DATABASE {template}")
         self._administrator.close()
 
     @contextmanager
     def empty_database(self) -> Iterator[str]:
         """The URL of an empty database."""
-        with self._copy_of("template0") as url:
+        with self._copy_of(self._empty) as url:
             yield url
 
     @contextmanager
@@ -102,6 +111,18 @@ def uuid7(at: str = "clock_timestamp()") -> str:
     milliseconds = f"substring(int8send((extract(epoch FROM {at}) * 1000)::bigint) FROM 3)"
     stamped = f"overlay(uuid_send(gen_random_uuid()) PLACING {milliseconds} FROM 1 FOR 6)"
     return f"encode(set_bit(set_bit({stamped}, 52, 1), 53, 1), 'hex')::uuid"
+
+
+def _compact(url: str) -> None:
+    """Rewrite the system catalogs without the maps of free and of visible pages that initdb leaves: 75 files of 435.
+
+    These pages took a seventh of the time to copy a database; PostgreSQL makes them when it needs them.
+    """
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND NOT relisshared ORDER BY oid"
+        )
+        connection.execute(f"VACUUM FULL {', '.join(name for (name,) in rows)}".encode())
 
 
 async def _create_tables(url: str) -> None:
