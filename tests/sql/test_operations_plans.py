@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import uuid4
 
 import asyncpg
+import psycopg
 import pytest
+from database_server import DatabaseServer
 from statements import statement
 
 from horsies.operations.tasks import change_statement, refusal_statement
@@ -74,12 +77,22 @@ STATEMENTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def grown_database(server: DatabaseServer) -> Iterator[str]:
+    """One for all tests, which execute nothing: they only ask for plans."""
+    with server.database() as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = off)")
+            connection.execute(FILL.encode())
+        yield url
+
+
 @pytest.fixture
-async def grown(connection: asyncpg.Connection) -> asyncpg.Connection:
-    await connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = off)")
-    await connection.execute(FILL)
-    await connection.execute(statement("op_begin").replace("true)", "false)"))
-    return connection
+async def grown(grown_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(grown_database)
+    await connected.execute(statement("op_begin").replace("true)", "false)"))
+    yield connected
+    await connected.close()
 
 
 def indexes(plan: dict[str, Any]) -> set[str]:
