@@ -1,4 +1,4 @@
-"""Sweeps and retention read only their rows, by index, with 100,000 finished tasks and 200,000 heartbeats."""
+"""Sweeps and retention read only their rows, by index, with 50,000 finished tasks and 80,000 heartbeats."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from horsies.lifecycle.recovering import Recovered, recover
 from horsies.lifecycle.retention import ages_of, prunable, prune
 
 FILL = f"""
-SET session_replication_role = replica; -- nobody listens to 100 000 notifications
+SET session_replication_role = replica; -- nobody listens to 50 000 notifications
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, enqueued_at, started_at,
                            completed_at)
 SELECT {uuid7()}, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
-  FROM generate_series(1, 100000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
+  FROM generate_series(1, 50000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
 SELECT id, 1, 'COMPLETED', started_at, completed_at FROM horsies_tasks;
 INSERT INTO horsies_progress SELECT id, started_at, 5, 10, 'rows', 2, 1, now() FROM horsies_tasks;
@@ -36,23 +36,23 @@ SELECT {uuid7()}, 'demo.add', 'queue-' || n % 5, (ARRAY['CLAIMED', 'RUNNING'])[1
   FROM generate_series(1, 400) n;
 INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
 SELECT id, 'w', CASE status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END, now() - n * interval '7 s'
-  FROM horsies_tasks, generate_series(1, 500) n WHERE status IN ('CLAIMED', 'RUNNING');
+  FROM horsies_tasks, generate_series(1, 200) n WHERE status IN ('CLAIMED', 'RUNNING');
 INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues,
                                    worker_started_at, snapshot_at, recovery_config)
 SELECT 'w-' || n % 20, 'h', 1, 1, 1, 1, '{{}}', now(), now() - n * interval '5 s', '{{}}'
-  FROM generate_series(1, 50000) n;
+  FROM generate_series(1, 20000) n;
 INSERT INTO horsies_workflows (id, name, status, completed_at, root_workflow_id)
 SELECT n::text, 'x', 'COMPLETED', now(), n::text FROM generate_series(1, 5000) n;
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
 SELECT id || '-' || n, id, n, 'x', 'COMPLETED', id || n FROM horsies_workflows, generate_series(1, 4) n;
 INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)
 SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text, 'applied'
-  FROM generate_series(1, 50000) n;
+  FROM generate_series(1, 20000) n;
 INSERT INTO horsies_worker_losses (worker_id, taken_at)
-SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 50000) n;
+SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 20000) n;
 INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at)
 SELECT 'schedule-' || n % 100, at, at
-  FROM generate_series(1, 50000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
+  FROM generate_series(1, 20000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
 """
 
 
@@ -176,7 +176,7 @@ async def sweeper(request: pytest.FixtureRequest, full_database: str) -> AsyncIt
 
 
 async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_flight(sweeper: asyncpg.Connection) -> None:
-    """400 in flight, a beat of each, and one page of the 200,000 heartbeats: the oldest ones."""
+    """400 in flight, a beat of each, and one page of the 80,000 heartbeats: the oldest ones."""
     ages = ages_of(RecoveryConfig())
     await sweeper.execute("SELECT pg_stat_force_next_flush()")
     before = await sweeper.fetchrow(READ)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from database_server import DatabaseServer
 
 FILL = """
-SET session_replication_role = replica; -- nobody listens to 100 000 notifications
+SET session_replication_role = replica; -- nobody listens to 50 000 notifications
 
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, enqueued_at, sent_at, started_at,
                            completed_at, failed_at, error_code, good_until, next_retry_at)
@@ -22,7 +22,7 @@ SELECT gen_random_uuid(), 'demo.add', 'q' || n % 4, status, 'w-' || n % 10, at, 
        CASE status WHEN 'COMPLETED' THEN at + '2 s' END, CASE WHEN status IN ('FAILED', 'EXPIRED') THEN at + '2 s' END,
        CASE status WHEN 'FAILED' THEN 'CODE_' || n % 7 END,
        CASE WHEN n % 10 = 0 THEN at + '1 h' END, CASE WHEN n % 10 = 1 THEN at END
-  FROM generate_series(1, 100000) n
+  FROM generate_series(1, 50000) n
  CROSS JOIN LATERAL (SELECT now() - n * interval '30 s' AS at,
                             CASE WHEN n % 50 = 0 THEN 'FAILED' WHEN n % 501 = 0 THEN 'EXPIRED'
                                  WHEN n % 503 = 0 THEN 'CANCELLED' ELSE 'COMPLETED' END AS status) AS row;
@@ -155,7 +155,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database with 100,000 finished and 4,000 live tasks."""
+    """A database with 50,000 finished and 4,000 live tasks."""
     with server.filled_database(FILL) as url:
         yield url
 

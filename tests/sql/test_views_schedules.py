@@ -181,13 +181,13 @@ INSERT INTO horsies_schedules (schedule_name, config_hash, definition)
 SELECT 'schedule ' || n, 'hash', '{"pattern": {"type": "interval", "minutes": 5}, "timezone": "UTC", "kind": "task",
        "target": "shop.report"}' FROM generate_series(1, 1000) n;
 INSERT INTO horsies_schedule_state (schedule_name, next_run_at, run_count, config_hash)
-SELECT schedule_name, now(), 200, 'hash' FROM horsies_schedules;
+SELECT schedule_name, now(), 80, 'hash' FROM horsies_schedules;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, started_at, completed_at)
 SELECT s || '-' || n, 'shop.report', 'default', 'COMPLETED', now(), now()
-  FROM generate_series(1, 1000) s CROSS JOIN generate_series(1, 200) n;
+  FROM generate_series(1, 1000) s CROSS JOIN generate_series(1, 80) n;
 INSERT INTO horsies_schedule_runs (schedule_name, slot, task_id)
 SELECT 'schedule ' || s, now() - n * interval '5 min', s || '-' || n
-  FROM generate_series(1, 1000) s CROSS JOIN generate_series(1, 200) n;
+  FROM generate_series(1, 1000) s CROSS JOIN generate_series(1, 80) n;
 INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version)
 SELECT 'web-' || n, 'web', n, (SELECT array_agg(schedule_name) FROM horsies_schedules), '0.9'
   FROM generate_series(1, 3) n;
@@ -206,7 +206,7 @@ async def test_a_thousand_schedules_are_read_by_their_newest_runs_alone(a_thousa
         found = await schedule_rows(conn)
         assert (len(found.rows), {len(row.runs) for row in found.rows}, len(found.living(found.now))) == (1000, {12}, 3)
         whole, entries = await cost(conn, lambda: schedule_rows(conn))
-        # Of each: 12 runs and their tasks by index, of 200 that it has; no entry of horsies_workflows.
+        # Of each: 12 runs and their tasks by index, of 80 that it has; no entry of horsies_workflows.
         assert (whole, entries < 32_000) == (0, True)
         whole, entries = await cost(conn, lambda: schedule_story(conn, "schedule 7"))
         assert (whole, entries < 200) == (0, True)

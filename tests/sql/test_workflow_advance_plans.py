@@ -1,4 +1,4 @@
-"""An advance reads only its rows, with 100,000 nodes that have ended and with any statistics."""
+"""An advance reads only its rows, with 50,000 nodes that have ended and with any statistics."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ FILL = """
 SET session_replication_role = replica;
 INSERT INTO horsies_workflows (id, name, status, root_workflow_id)
 SELECT 'old-' || n, 'demo', CASE WHEN n <= 50 THEN 'PAUSED' ELSE 'COMPLETED' END, 'old-' || n
-  FROM generate_series(1, 2000) n;
+  FROM generate_series(1, 1000) n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, completed_at, is_workflow_task)
 SELECT 'old-' || n || '-' || i, 'demo.add', 'default', CASE WHEN n <= 50 AND i > 40 THEN 'PENDING' ELSE 'COMPLETED' END,
        now(), true
-  FROM generate_series(1, 2000) n, generate_series(0, 49) i;
+  FROM generate_series(1, 1000) n, generate_series(0, 49) i;
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, dependencies, task_id)
 SELECT 'old-' || n || '-' || i, 'old-' || n, i, 'n' || i, 'demo.add',
        CASE WHEN n <= 50 AND i > 40 THEN 'ENQUEUED' ELSE 'COMPLETED' END,
        CASE i WHEN 0 THEN '{}'::integer[] ELSE ARRAY[i - 1] END, 'old-' || n || '-' || i
-  FROM generate_series(1, 2000) n, generate_series(0, 49) i;
+  FROM generate_series(1, 1000) n, generate_series(0, 49) i;
 SET session_replication_role = origin;
 """
 MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
@@ -49,7 +49,7 @@ SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables
        (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
        + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname <> ALL ($1))::integer
 """
-# A round makes 3 workflows with 14 nodes in all and ends 12 tasks one by one; a whole index has 100,000 entries.
+# A round makes 3 workflows with 14 nodes in all and ends 12 tasks one by one; a whole index has 50,000 entries.
 MOST = 3_000
 
 
@@ -124,7 +124,7 @@ async def read_by(
 
 @pytest.fixture(scope="module")
 def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database with 2,000 workflows of 50 nodes."""
+    """A database with 1,000 workflows of 50 nodes."""
     with server.filled_database(FILL) as url:
         yield url
 
