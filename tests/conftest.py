@@ -21,7 +21,7 @@ from typing import Any
 import asyncpg
 import pytest
 from _pytest.pathlib import import_path
-from database_server import DatabaseServer, new_role, remember_array_types
+from database_server import DatabaseServer, know_array_types, new_role
 from dealing import FileByFile, places
 
 from horsies.store.embedded import EmbeddedServer, Place, acquire
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A console allocates so much that the default threshold of 700 objects costs its tests a quarter of their time.
     gc.set_threshold(50_000, 20, 20)
-    remember_array_types()
+    know_array_types()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -17,6 +17,7 @@ import asyncpg
 
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.store.array_types import Session
 from horsies.store.embedded import EmbeddedServer, Place, acquire, default_place
 from horsies.store.hosts import (
     SERVER_KEEPALIVES,
@@ -147,6 +148,7 @@ class Database:
             host, port = (None, None) if address is None else ([address[0].strip("[]")], [address[1]])
             return await asyncpg.connect(
                 self.url.secret_text,
+                connection_class=Session,
                 host=host,
                 port=port,
                 timeout=timeout_of(self.url),
