@@ -67,7 +67,7 @@ async def test_each_run_of_a_node_is_a_bar_and_the_wait_for_its_retry_a_line(
         await screen.press("enter")
         await screen.sees("pay")
         await screen.press("g")
-        await screen.sees("critical path: 1 of 1 nodes", " ×2")
+        await screen.sees("critical path: 1 of 1 node", " ×2")
         line = line_of(screen, "pay")
         assert " 6m" in line
         assert "█┄" in line

@@ -180,7 +180,7 @@ async def test_very_many_before_it_are_counted_up_to_a_bound(connection: asyncpg
     await insert(connection, "t-1")
     reason = await the_reason(connection, "t-1")
     assert (reason.used, reason.at_least) == (10_000, True)
-    assert reason.text == "at least 10000 tasks of queue default stand before it"
+    assert reason.text == "at least 10,000 tasks of queue default stand before it"
 
 
 async def test_nothing_keeps_it(connection: asyncpg.Connection) -> None:

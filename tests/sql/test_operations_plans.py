@@ -82,7 +82,8 @@ def grown_database(server: DatabaseServer) -> Iterator[str]:
     """One for all tests, which execute nothing: they only ask for plans."""
     with server.database() as url:
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = off)")
+            for table in ("horsies_tasks", "horsies_task_attempts", "horsies_operator_actions"):
+                connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
             connection.execute(FILL.encode())
         yield url
 
