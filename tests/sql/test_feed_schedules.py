@@ -6,18 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
-from feed_steps import QUICK, Published, linked
+from feed_steps import Published, linked
 from schedule_scene import add_run, add_schedule, add_scheduler, definition
 
 from horsies_tui.feed.pace import Rhythm
 from horsies_tui.schedules.feed import SchedulesFeed, SchedulesSnapshot
 
+# No notification says that a schedule was added, so the screen's own rhythm reads as often at rest, too.
+OFTEN = Rhythm(tick_s=0.02, poll_s=0.05, reconcile_s=0.05)
 SELDOM = Rhythm(tick_s=0.02, poll_s=60.0, reconcile_s=60.0)
 
 
 @asynccontextmanager
 async def reading(
-    url: str, selected: str | None = None, rhythm: Rhythm = QUICK
+    url: str, selected: str | None = None, rhythm: Rhythm = OFTEN
 ) -> AsyncIterator[tuple[SchedulesFeed, Published[SchedulesSnapshot]]]:
     async with linked(url) as (link, statuses):
         published: Published[SchedulesSnapshot] = Published()

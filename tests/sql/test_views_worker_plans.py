@@ -45,6 +45,21 @@ SELECT id, claimed_by_worker_id, CASE status WHEN 'RUNNING' THEN 'runner' ELSE '
        now() - k * interval '30 s'
   FROM horsies_tasks CROSS JOIN generate_series(0, 19) k;
 """
+# The same snapshots and tasks, with nothing made of them: what this machine takes to read so much, in so many steps.
+BARE = """
+WITH RECURSIVE known AS (
+    (SELECT worker_id FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
+     UNION ALL
+    SELECT next.worker_id
+      FROM known
+     CROSS JOIN LATERAL (SELECT worker_id FROM horsies_worker_states WHERE worker_id > known.worker_id
+                          ORDER BY worker_id, snapshot_at DESC LIMIT 1) next
+)
+SELECT *, (SELECT count(*) FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING'))
+  FROM known
+ CROSS JOIN LATERAL (SELECT * FROM horsies_worker_states WHERE worker_id = known.worker_id
+                      ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest
+"""
 ROUNDS = 20
 HELD = TaskConditions(("CLAIMED", "RUNNING")).among("worker", ("web-7",))
 
@@ -62,25 +77,28 @@ async def conn(a_week: str) -> AsyncIterator[asyncpg.Connection]:
     await connected.close()
 
 
-async def cost_ms(read: Callable[[], Awaitable[Any]]) -> float:
-    """The fastest of several: other load on the same two cores only makes it slower."""
+async def costs_ms(*reads: Callable[[], Awaitable[Any]]) -> list[float]:
+    """The fastest of several of each, in turn: other load on the same two cores only makes it slower."""
 
-    async def took() -> float:
+    async def took(read: Callable[[], Awaitable[Any]]) -> float:
         begin = time.perf_counter()
         await read()
-        return time.perf_counter() - begin
+        return 1000 * (time.perf_counter() - begin)
 
-    return 1000 * min([await took() for _ in range(ROUNDS)])
+    rounds = [[await took(read) for read in reads] for _ in range(ROUNDS)]
+    return [min(of_one) for of_one in zip(*rounds, strict=True)]
 
 
-async def test_the_newest_of_each_worker_takes_less_than_20_ms(conn: asyncpg.Connection) -> None:
+async def test_the_newest_of_each_worker_takes_20_ms_or_little_more_than_to_read_them(conn: asyncpg.Connection) -> None:
     await refresh(conn)
     rows = await worker_rows(conn)
     assert (len(rows), {row.liveness for row in rows}) == (500, {Liveness.ALIVE})
     whole, entries = await cost(conn, lambda: worker_rows(conn))
     assert whole == 0
     assert entries < 5_200  # 500 hops, 500 snapshots, 4 000 held tasks
-    assert await cost_ms(lambda: worker_rows(conn)) < 20
+    taken, bare = await costs_ms(lambda: worker_rows(conn), lambda: conn.fetch(BARE))
+    print(f"{taken:.1f} ms, {bare:.1f} ms to read so much")
+    assert taken < max(20, 4 * bare)  # 20 and 7 ms on a slow machine; with the beats of all workers it would be 34
 
 
 async def test_beats_are_read_only_of_those_whose_snapshots_are_late(conn: asyncpg.Connection) -> None:
