@@ -155,7 +155,7 @@ async def test_a_key_that_is_held_reads_nothing_until_the_cursor_rests(
     async with side(database) as screen:
         await screen.reads()
         before = screen.told
-        monkeypatch.setattr(beside, "REST_S", 1.0)
+        monkeypatch.setattr(beside, "REST_S", 3.0)
         reads.ids.clear()
         await screen.press(*"jjjjjjjjjjjj")
         assert reads.ids == []

@@ -11,8 +11,14 @@ import pytest
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory. Afterwards its modules are removed from sys.modules, and sys.path is restored."""
+    """An empty working directory. Afterwards its modules are removed from sys.modules, and sys.path is restored.
+
+    So are modules before it that another test of this process has left: its `shop` would stand in for that of the test.
+    """
     monkeypatch.chdir(tmp_path)
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path.parent)):
+            del sys.modules[name]
     path, modules = list(sys.path), dict(sys.modules)
     yield tmp_path
     sys.path[:] = path
