@@ -191,11 +191,15 @@ async def _at_rest(stand: Stand) -> None:
         await stand.until(lambda: feed.is_read, "all reads of the view")
     painted = stand.paints()
     before: list[Any] = []
+    still = 0
     for _ in range(100):
         await stand.pilot.pause()
         await asyncio.sleep(_REST_S)
-        if not painted.is_set():
+        still = 0 if painted.is_set() else still + 1
+        if still == 2:  # an answer of a busy server came after one pause
             return
+        if still:
+            continue
         painted.clear()
         now = [list(strip) for strip in drawn(stand.app.screen)]
         if now == before:
