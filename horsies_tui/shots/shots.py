@@ -146,7 +146,9 @@ SHOTS: Final = (
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
     Shot(
-        "tasks-held", steps=(press("j", "j", "j", "space", "j", "space", "j"), _arrivals, sees("37 newer")), spoils=True
+        "tasks-held",
+        steps=(press("j", "j", "j", "space", "j", "space", "j"), _arrivals, sees("37 newer", "· 320")),
+        spoils=True,
     ),
     Shot("tasks-groups", options={"filter": "status:failed"}, steps=(press("e", "e"), sees("GATEWAY_DOWN"))),
     *(
