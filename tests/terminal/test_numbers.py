@@ -50,7 +50,7 @@ $$
 """
 KEYS = 60
 SLOW = 30_000
-ROUNDS = 5
+ROUNDS = 3
 
 
 def told(what: str, value: str, budget: str) -> None:
@@ -94,7 +94,7 @@ def latencies(console: PtyConsole) -> list[float]:
 def best_latencies(console: PtyConsole, most_s: float) -> list[float]:
     """The best of up to ROUNDS rounds, or all of them: a delay in each is the console's, a delay in one the machine's.
 
-    The 99th percentile of one round is its slowest key; that of all rounds is better known: it leaves out one of 100.
+    The 99th percentile of one round is its slowest key; that of three is better known, as it leaves out one of 180.
     """
     found: list[float] = []
     every: list[float] = []
