@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -426,7 +427,6 @@ async def test_every_size_shows_state_load_evidence_plots_and_tasks(
         assert size[1] > 24 or parts == (6, 4)  # a low screen keeps its parts
 
 
-@pytest.mark.alone
 async def test_five_hundred_workers_stay_readable_and_quick(database: str, connection: asyncpg.Connection) -> None:
     await connection.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
@@ -441,8 +441,7 @@ async def test_five_hundred_workers_stay_readable_and_quick(database: str, conne
         await screen.sees("10 of 500 match")
         await screen.press("escape", "G")
         await until(screen.pilot, lambda: "web-49:499" in screen.cursor)
-        loop_time = screen.app._loop.time
-        began = loop_time()
+        began = time.process_time()
         for _ in range(20):
             screen.view._show_all()
-        assert (loop_time() - began) / 20 < 0.05
+        assert (time.process_time() - began) / 20 < 0.05

@@ -49,6 +49,7 @@ async def test_a_step_sends_the_story_of_the_next_line_and_rest_only_the_clock(
     assert step < 3_000
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_in_the_list_is_painted_at_once(database: str, environ: dict[str, str]) -> None:
     async with after_a_night(database, environ) as console:

@@ -158,6 +158,7 @@ async def test_rows_that_change_cost_little(
 
 
 @pytest.mark.parametrize(("rate", "most_s_in_a_storm"), [(None, 0.05), (SLOW, 0.1)], ids=["fast link", "30 kB/s"])
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_is_painted_at_once(
     connection: asyncpg.Connection, quiet: dict[str, str], rate: int | None, most_s_in_a_storm: float

@@ -40,6 +40,7 @@ async def test_a_step_sends_what_is_told_of_the_next_and_rest_only_the_clock(des
     assert step < 3_000
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_at_the_desk_is_painted_at_once(desk: dict[str, str]) -> None:
     """A layout for each step took 60 ms for one key in a hundred."""

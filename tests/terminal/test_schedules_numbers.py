@@ -102,6 +102,7 @@ async def test_three_hundred_schedules_that_run_cost_little(
     assert share < 0.15
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_keys_do_not_wait_for_three_hundred_schedules(
     database: str, connection: asyncpg.Connection, environ: dict[str, str]

@@ -43,6 +43,7 @@ async def test_a_step_sends_the_differences_of_two_stories_and_rest_only_the_clo
     assert statistics.median(steps) < 3_000
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_keys_do_not_wait_for_stories_on_a_slow_link(quiet: dict[str, str]) -> None:
     with PtyConsole(quiet, rate=SLOW, **SIZE) as console:

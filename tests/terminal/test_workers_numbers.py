@@ -104,6 +104,7 @@ async def test_five_hundred_workers_cost_little(
     assert share < 0.15
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_keys_do_not_wait_for_five_hundred_workers(
     database: str, connection: asyncpg.Connection, environ: dict[str, str]

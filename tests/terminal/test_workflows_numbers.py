@@ -66,6 +66,7 @@ async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next
     assert share < 0.1
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_in_the_list_is_painted_at_once(connection: asyncpg.Connection, orders: dict[str, str]) -> None:
     with PtyConsole(orders, screen="workflows") as console:
