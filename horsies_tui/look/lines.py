@@ -316,7 +316,7 @@ def chopped(text: str, width: int) -> Sequence[str]:
     """A clean line in pieces that each fit; at least one piece."""
     if text.isascii():
         return [text[start : start + width] for start in range(0, len(text), max(width, 1))] or [""]
-    return chop_cells(text, max(width, 2)) or [""]
+    return chop_cells(text, max(width, 2)) or [text]  # none for a text that takes no place
 
 
 def span_pieces(

@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from story_scene import story
 
 from horsies.cli.payload import Masks
@@ -122,6 +122,7 @@ def test_a_message_that_is_too_long_for_its_line_wraps() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.sampled_from((None, Tone.BAD))), max_size=5), st.integers(2, 60))
+@example([("\N{EMOJI MODIFIER FITZPATRICK TYPE-1-2}", None)], 2)  # takes no place by itself
 def test_wrapped_text_fits_and_loses_only_blanks(parts: list[tuple[str, Tone | None]], width: int) -> None:
     spans = [Span("".join(char for char in text if char.isprintable()), tone) for text, tone in parts]
     lines = wrap_spans(spans, width)
