@@ -217,6 +217,9 @@ class ConsoleView(Widget, Generic[SnapshotT]):
     def frozen_changed(self) -> None:
         """The view was frozen or resumed."""
 
+    def tick(self) -> None:
+        """A second has passed: update ages. Called with the header's clock, so that one frame shows both."""
+
     # Called by the application.
 
     def attach(self, link: Link) -> None:

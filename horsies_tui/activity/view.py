@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from horsies_tui.activity.feed import OneOperation
     from horsies_tui.feed.link import Link
 
-_TICK_S: Final = 1.0
 _LABEL_WIDTH: Final = 10
 _EVENING, _MORNING = 18, 8
 PLACEHOLDER: Final = f"filter, as in {ACTIVITY.example}"
@@ -112,9 +111,6 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         with VerticalScroll(id="story-scroll", can_focus=False):
             yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="story")
         yield self._targets
-
-    def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
 
     # Called by the base class.
 
@@ -363,7 +359,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
             return "Reading…"
         return "Nothing that happened matches. esc clears the filter." if self._filter.terms else NOTHING_YET
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         if self.shown and (self.console.link.status.is_up or self._snapshot.read_at is None):
             if self._snapshot.read_at is None:
                 self._show()

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.story.companion import Companion
 
-_TICK_S: Final = 1.0
 _LABEL_WIDTH: Final = 10
 _KEY_OF_VERB: Final = {
     **{
@@ -80,9 +79,6 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
                 with VerticalScroll(id="why-scroll", can_focus=False):
                     yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="why")
                 yield self._pane
-
-    def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
 
     def draw(self, snapshot: RecoverySnapshot) -> None:
         self._snapshot = snapshot
@@ -175,7 +171,7 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
 
     # Drawing.
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         if self.shown and self._snapshot is not None:
             if self._snapshot.report is not None:
                 self._table.tick(self.now)

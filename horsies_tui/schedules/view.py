@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
 
-_TICK_S: Final = 1.0
 _LOW: Final = 30
 """A screen with fewer lines is a low one."""
 _LEAST_STORY: Final = 16
@@ -105,7 +104,6 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         yield from (self._filter_bar, self._line, self._table, self._story)
 
     def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
         self._show_order()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -362,7 +360,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         zone = zone_of(utc=self.console.utc)
         self._story.put(document(ScheduleContext(story, row, self._now, self._glyphs, zone), width))
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         if self.shown and (self.console.link.status.is_up or self._snapshot.found is None):
             if self._snapshot.found is None:
                 self._show_all()

@@ -133,7 +133,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         await self.stage.go(self.options.screen)
         if self.options.task_id is not None:
             await self._open_task(self.options.task_id)
-        self.set_interval(_SECOND, self._draw_frame)
+        self.set_interval(_SECOND, self._tick)
 
     async def on_unmount(self) -> None:
         self.attention.give_back()
@@ -323,6 +323,15 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.outage.display = bool(words) and status.last_data_at is not None
         if self._picker is not None:
             self._picker.show(status, now)
+
+    def _tick(self) -> None:
+        """With timers of their own, the clock and the ages of a list came in two frames: 175 B/s in place of 130."""
+        if not self.is_running:
+            return  # while the console closes, views have lost widgets already
+        self._draw_frame()
+        for view in self.stage.query(ConsoleView):
+            if view.is_mounted:  # with its widgets
+                view.tick()
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
         """The time of the data shown, if they are not current."""

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from horsies_tui.story.tree import Path, Tree
     from horsies_tui.task.look_sheet import Kind
 
-_TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
 """This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
 _OF_RUNNING: Final = frozenset({"detail.stack", "detail.output"})
@@ -78,9 +77,6 @@ class DetailView(Companion[DetailSnapshot]):
         self._search = DetailSearch(self, self._story, self._show)
         self._exporter = Exporter(self, self._masks, self._glyphs)
         yield from (self._head, self._story)
-
-    def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
 
     # Called by the base class.
 
@@ -266,7 +262,7 @@ class DetailView(Companion[DetailSnapshot]):
         else:
             self.open(task_id)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Update the ages if the task has not ended and the screen is not frozen."""
         detail, link = self._snapshot.detail, self.console.link
         live = detail is not None and detail.row.finished_at is None

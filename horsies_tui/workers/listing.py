@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from horsies.views import WorkerRow
     from horsies_tui.feed.link import Link
 
-_TICK_S: Final = 1.0
 _HELD_TICK_S: Final = 5.0
 """Ages of tasks in the second list need not tick: three per row and second are 400 bytes."""
 _LOW: Final = 30
@@ -103,7 +102,6 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         yield from (self._filter_bar, self._line, self._table, self._hosts, self._story, self._held)
 
     def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
         self._show_order()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -276,7 +274,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
             "horsies worker MODULE:APP starts one; w shows older ones."
         )
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         if self.shown and (self.console.link.status.is_up or self._snapshot.read_at is None):
             now = self._now
             if self._snapshot.read_at is None:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from horsies_tui.story.tree import Path
     from horsies_tui.workflow.feed import NodeDetail
 
-_TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
 """This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
 _ROOMY: Final = 30
@@ -115,9 +114,6 @@ class WorkflowView(TimelinePart):
         self._gantt = GanttView(self._glyphs, id="gantt")
         self._body = Body(self._graph, self._gantt, self._story, id="body")
         yield from (self._head, self._body)
-
-    def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
 
     # Called by the base class.
 
@@ -316,7 +312,7 @@ class WorkflowView(TimelinePart):
         else:
             self.open(workflow_id)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Update the ages if the workflow has not ended and the screen is not frozen."""
         story, link = self._snapshot.story, self.console.link
         live = story is not None and story.row.completed_at is None

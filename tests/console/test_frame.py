@@ -196,3 +196,14 @@ async def test_seven_tabs_fit_a_narrow_terminal_and_a_click_finds_each() -> None
         for title in titles:
             await pilot.click(tabs, offset=(line.index(title), 0))
             assert app.chosen == title.lower()
+
+
+async def test_a_second_that_passes_while_it_closes_changes_nothing(database: str) -> None:
+    """Views close from their innermost widgets outwards, and the last tick comes in between."""
+    async with console(options(database, screen="recovery")) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: pilot.app.recovery.snapshot.report is not None)
+        await pilot.app.query_one("#summary").remove()
+        pilot.app._running = False
+        pilot.app._tick()
+        pilot.app._running = True

@@ -39,7 +39,8 @@ $$
 THREE = """
 INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues,
                                    worker_started_at, tasks_running, cpu_percent, memory_usage_mb)
-SELECT 'web-' || n || '-77-0a', 'web-' || n, 77, 8, 8, 8, '{mail}', date_trunc('day', now()), 2, 12, 100
+SELECT 'web-' || n || '-77-0a', 'web-' || n, 77, 8, 8, 8, '{mail}',
+       COALESCE((SELECT min(worker_started_at) FROM horsies_worker_states), now() - interval '3 hours'), 2, 12, 100
   FROM unnest($1::integer[]) n
 """
 HELD = """
@@ -55,8 +56,9 @@ async def test_at_rest_it_sends_its_clock_and_little_else(
 ) -> None:
     """Three workers store unchanged snapshots in turns, so no bytes are allowed for changing numbers.
 
-    The age of the newest snapshot ticks each second, and those of the chosen worker's tasks every five. The title of
-    the window, 90 bytes, is part of the start; on a busy machine it came later than two seconds.
+    How long they have been up, in minutes, changes a minute after the start. The age of the newest snapshot ticks each
+    second, and those of the chosen worker's tasks every five. The title of the window, 90 bytes, is part of the start;
+    on a busy machine it came later than two seconds.
     """
     if many:
         await connection.execute(THREE, [1, 2, 3])
