@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
-from verb_steps import shown, until
+from verb_steps import sees, shown, until
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -50,8 +50,7 @@ class Screen:
         await self.pilot.press(*keys)
 
     async def sees(self, *words: str) -> str:
-        await until(self.pilot, lambda: all(map(self.text.__contains__, words)), f"shows {words}")
-        return self.text
+        return await sees(self.pilot, *words)
 
     async def loses(self, word: str) -> None:
         await until(self.pilot, lambda: word not in self.text, f"no longer shows {word}")

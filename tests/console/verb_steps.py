@@ -194,8 +194,8 @@ def shown(sheet: ModalScreen[Any]) -> str:
     return "\n".join(strip.text.rstrip() for strip in lines)
 
 
-async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
-    """Run the application until the condition holds.
+async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> bool:
+    """Run the application until the condition holds; returns whether it has painted since it held.
 
     Reading the screen takes 6 ms, and a pause of the pilot sends a message to each widget. So the condition is asked
     when the application has painted, and ten times a second for what is not on the screen; meanwhile this sleeps.
@@ -207,6 +207,19 @@ async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") ->
             painted.clear()
             if holds():
                 await pilot.pause(0)  # its effects have been handled, too
-                return
+                return painted.is_set()
         await asyncio.sleep(LOOK_S)
     raise AssertionError(f"never so: {what}\n{shown(pilot.app.screen)}")
+
+
+async def sees(pilot: Pilot[Any], *words: str) -> str:
+    """Wait until all of these words are on the screen; returns its text."""
+    seen = ""
+
+    def has_all() -> bool:
+        nonlocal seen
+        seen = shown(pilot.app.screen)
+        return all(word in seen for word in words)
+
+    has_changed = await until(pilot, has_all, f"shows {words}")
+    return shown(pilot.app.screen) if has_changed else seen

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 from frame_steps import options
 from textual.pilot import Pilot
-from verb_steps import OPS, shown, until
+from verb_steps import OPS, sees, shown, until
 
 from horsies_tui.look.cells import GUTTER
 from horsies_tui.shell.app import ConsoleApp
@@ -54,8 +54,7 @@ class Screen:
         await self.pilot.press(*keys)
 
     async def sees(self, *words: str) -> str:
-        await until(self.pilot, lambda: all(map(self.text.__contains__, words)), f"shows {words}")
-        return self.text
+        return await sees(self.pilot, *words)
 
     async def loses(self, word: str) -> None:
         await until(self.pilot, lambda: word not in self.text, f"no longer shows {word}")
