@@ -12,6 +12,7 @@ def rows(table: Path) -> list[str]:
     return [line for line in table.read_text().splitlines() if line.startswith("| ") and "| tasks |" not in line]
 
 
+@pytest.mark.chaos
 async def test_a_scene_that_fails_has_its_row_in_place_of_the_last_one(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,6 +30,7 @@ async def test_a_scene_that_fails_has_its_row_in_place_of_the_last_one(
     assert rows(table) == ["| a fault | 2 | 0 | 0 | 0.00 s | failed, 4 |", "| a later one | 1 | 1 | 0 | 0.00 s | 0 |"]
 
 
+@pytest.mark.chaos
 async def test_what_an_audit_has_found_before_its_scene_fails_is_counted(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

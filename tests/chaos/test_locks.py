@@ -35,7 +35,7 @@ CAPS = [
     pytest.param({}, None, id="without caps"),
     pytest.param({"TEST_PREFETCH": "8"}, None, id="prefetch", marks=pytest.mark.chaos),
     pytest.param({"TEST_CAP": "3"}, 3, id="cap", marks=pytest.mark.chaos),
-    pytest.param({"TEST_CAP": "3", "TEST_PREFETCH": "8"}, 3, id="cap and prefetch"),
+    pytest.param({"TEST_CAP": "3", "TEST_PREFETCH": "8"}, 3, id="cap and prefetch", marks=pytest.mark.chaos),
 ]
 
 

@@ -170,6 +170,7 @@ def test_a_run_without_a_console_shows_every_kind_of_trouble(
     assert list(short_directory.iterdir()) == []
 
 
+@pytest.mark.chaos  # six seconds of a processor; .ci/run runs it
 def test_what_is_kept_shows_trouble_can_be_looked_at_again_and_outlives_the_next_demo(
     run_until: Callable[..., dict[str, Any]], short_directory: Path
 ) -> None:
@@ -187,11 +188,8 @@ def test_what_is_kept_shows_trouble_can_be_looked_at_again_and_outlives_the_next
     assert "charge_card" in listed.stdout
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.chaos)],
-    ids=str,
-)
+@pytest.mark.chaos  # a signal, a kill: four seconds of a processor each
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 def test_without_a_terminal_it_says_so_and_a_signal_leaves_nothing_behind(
     start: Start, short_directory: Path, number: signal.Signals, code: int
 ) -> None:
@@ -240,6 +238,7 @@ def until(terminal: int, wanted: bytes) -> bytes:
     return read
 
 
+@pytest.mark.chaos  # five seconds of a processor; .ci/run runs it
 def test_a_killed_demo_leaves_nothing_behind(start: Start, short_directory: Path) -> None:
     demo, processes = play(start, short_directory)
     demo.kill()

@@ -30,6 +30,7 @@ def test_the_readme_begins_with_one_command_to_try_it_and_one_to_test_it() -> No
     assert test_it.endswith(".venv/bin/pytest")
 
 
+@pytest.mark.chaos  # three seconds of a processor; .ci/run runs it
 def test_the_wheel_has_every_file_of_the_two_packages_and_no_other(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -46,6 +46,7 @@ def crumbs(event: dict[str, Any]) -> list[str]:
     return [crumb["message"] for crumb in found if crumb["category"] == "shop"]
 
 
+@pytest.mark.chaos  # its worker takes two seconds of a processor; .ci/run runs it
 async def test_a_failed_task_is_one_event_with_its_own_tags_and_breadcrumbs(served: Served, told_to: Path) -> None:
     await served.done(await served.send("quiet", "of another task"))
     task_id = await served.send("raises", "of this one", retry_count=2)
@@ -58,6 +59,7 @@ async def test_a_failed_task_is_one_event_with_its_own_tags_and_breadcrumbs(serv
     assert crumbs(event) == ["of this one"]
 
 
+@pytest.mark.chaos
 async def test_async_tasks_side_by_side_do_not_mix_their_breadcrumbs(served: Served, told_to: Path) -> None:
     ids = {name: await served.send("raises_async", name) for name in ("a", "b")}
     for name, task_id in ids.items():
@@ -67,6 +69,7 @@ async def test_async_tasks_side_by_side_do_not_mix_their_breadcrumbs(served: Ser
         assert crumbs(event) == [f"before {name}", f"after {name}"]
 
 
+@pytest.mark.chaos
 async def test_a_returned_error_is_a_message_and_a_logged_one_is_told_by_the_child_alone(
     served: Served, told_to: Path
 ) -> None:

@@ -19,6 +19,7 @@ from horsies.doctor.checks import notifications, replication, transactions
 OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
 
 
+@pytest.mark.chaos  # a server of its own; each check by itself: test_doctor_checks.py
 async def test_a_server_that_is_wrong_in_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other, because a server takes a second to start."""
     settings = {

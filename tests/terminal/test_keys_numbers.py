@@ -14,7 +14,7 @@ from test_numbers import told
 from test_overview_numbers import queues
 from test_workflows_numbers import ORDERS
 
-KEYS = 24
+KEYS = 12
 SCREENS = {
     "tasks": ("2", "shop.", 1_000),
     "workflows": ("4", "order", 1_000),

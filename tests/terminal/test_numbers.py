@@ -180,7 +180,6 @@ async def test_a_key_is_painted_at_once(
             assert percentile(found, 0.99) < most_s
 
 
-@pytest.mark.alone
 async def test_a_slow_link_does_not_fall_behind_a_key_that_is_held_down(quiet: dict[str, str]) -> None:
     """A page is 12 kB, four tenths of a second: pages that would be outdated when they arrive are not drawn."""
 

@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from pty_console import PtyConsole
 from typer.testing import CliRunner
 
@@ -14,6 +15,7 @@ from horsies.cli.main import app
 from horsies_tui.recording.file import Reader
 
 
+@pytest.mark.chaos  # two seconds of a processor
 async def test_what_a_killed_console_recorded_is_replayed_without_a_database(
     quiet: dict[str, str], tmp_path: Path
 ) -> None:

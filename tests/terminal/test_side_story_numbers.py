@@ -54,6 +54,7 @@ async def test_keys_do_not_wait_for_stories_on_a_slow_link(quiet: dict[str, str]
     assert percentile(found, 0.99) < 0.05
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_step_takes_less_than_20_ms_of_the_database(database: str, connection: asyncpg.Connection) -> None:
     """Also for a task with 5 MB of arguments, a task that waits, and one that is gone."""
