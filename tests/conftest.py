@@ -23,6 +23,7 @@ import pytest
 from _pytest.pathlib import import_path
 from database_server import DatabaseServer, know_array_types, new_role
 from dealing import FileByFile, places
+from forked_commands import SharedServers
 
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.embedded.binaries import find_programs
@@ -55,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A console allocates so much that the default threshold of 700 objects costs its tests a quarter of their time.
     gc.set_threshold(50_000, 20, 20)
     know_array_types()
+    if "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", None):
+        config.add_cleanup(SharedServers().close)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -17,10 +17,12 @@ import io
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -35,6 +37,9 @@ import setproctitle
 
 HORSIES = Path(sys.executable).with_name("horsies")
 _HERE = str(Path(__file__).parent)
+_PACKAGES = ("horsies", "horsies_tui")
+_SHARED_VARIABLE = "HORSIES_TEST_FORKS"
+_LISTEN = "listen"
 _LARGEST = 1_000_000
 _TAKEN_OVER = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 _CALL = inspect.signature(subprocess.Popen._execute_child)
@@ -145,16 +150,17 @@ class _Server:
     """The process that forks: up to two for each process of tests. It ends when this one closes the socket or dies."""
 
     def __init__(self, package: str) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._one_at_a_time = threading.Lock()
-        # -m: children are started so, and the dump of a child ends with the frame that -m has.
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", Path(__file__).stem, str(theirs.fileno()), package],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH"))))},
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
+        self._process: subprocess.Popen[bytes] | None = None
+        if directory := os.environ.get(_SHARED_VARIABLE):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket.connect(f"{directory}/{package}")
+        else:
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = _program(
+                    str(theirs.fileno()), package, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+                )
         atexit.register(self._end)
 
     def ask(self, question: _Request | int, streams: Sequence[int] = ()) -> int:
@@ -166,7 +172,44 @@ class _Server:
 
     def _end(self) -> None:
         self._socket.close()
-        self._process.wait()
+        if self._process is not None:
+            self._process.wait()
+
+
+def _program(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """This module as a program; with -m, as children are started: their dumps end with the frame that -m has."""
+    path = os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-P", "-m", Path(__file__).stem, *arguments]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **options)
+
+
+class SharedServers:
+    """Where all processes of a test run get their servers: to import everything takes each of them two seconds.
+
+    The processes connect to sockets in a directory that they know by an environment variable. For each connection the
+    listening process forks a server.
+    """
+
+    def __init__(self) -> None:
+        self._directory = tempfile.mkdtemp(prefix="hc-forks-")
+        listening = [_listening(f"{self._directory}/{package}") for package in _PACKAGES]
+        numbers = [each.fileno() for each in listening]
+        self._process = _program(_LISTEN, *map(str, numbers), stdin=subprocess.PIPE, pass_fds=numbers)
+        for each in listening:
+            each.close()
+        os.environ[_SHARED_VARIABLE] = self._directory
+
+    def close(self) -> None:
+        del os.environ[_SHARED_VARIABLE]
+        self._process.communicate()
+        shutil.rmtree(self._directory)
+
+
+def _listening(path: str) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.bind(path)
+    made.listen(100)
+    return made
 
 
 @cache
@@ -251,15 +294,15 @@ def _import_all(package: str) -> None:
 
 
 def _main() -> NoReturn:
-    channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of ctrl+c in a test run only the tests take notice
-    _import_all(sys.argv[2])
+    setproctitle.getproctitle()  # finds the place of the title by the environment that the program was started with
+    if sys.argv[1] == _LISTEN:
+        channel = _accept_for_all(*(socket.socket(fileno=int(number)) for number in sys.argv[2:]))
+    else:
+        channel = socket.socket(fileno=int(sys.argv[1]))
+        _prepare(sys.argv[2])
     children = import_module("forked_children")
     sys.path.remove(_HERE)
-    _build_commands()
-    setproctitle.getproctitle()  # finds the place of the title by the environment that the program was started with
-    gc.collect()
-    gc.freeze()
     request, streams = _serve(channel)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the test run was started with nohup
@@ -274,6 +317,48 @@ def _main() -> NoReturn:
     except SystemExit as end:
         _end_at_once(end.code)
         raise
+
+
+def _prepare(package: str) -> None:
+    _import_all(package)
+    import_module("forked_children")
+    _build_commands()
+    gc.collect()
+    gc.freeze()
+
+
+def _accept_for_all(engine: socket.socket, console: socket.socket) -> socket.socket:
+    """Fork a server for each connection; in that process, return the connection. Imports wait for the first one."""
+    _wait_for(engine, console)
+    _prepare("horsies")
+    listening = engine
+    if not os.fork():
+        listening = console
+        _wait_for(console)
+        _prepare("horsies_tui")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the servers
+    while True:
+        _wait_for(listening)
+        channel, _ = listening.accept()
+        if not os.fork():
+            break
+        channel.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    engine.close()
+    console.close()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return channel
+
+
+def _wait_for(*listening: socket.socket) -> None:
+    """Until a process of tests connects; ends with the standard input, a pipe from the test run."""
+    waiting = select.poll()
+    for each in (0, *listening):
+        waiting.register(each, select.POLLIN)
+    if 0 in dict(waiting.poll()):
+        os._exit(0)
 
 
 def _build_commands() -> None:
