@@ -374,11 +374,12 @@ async def test_an_order_that_always_moves_is_kept_while_keys_are_pressed(
 
 
 async def test_plots_follow_the_window(database: str, connection: asyncpg.Connection) -> None:
+    """Snapshots of the next two minutes are there, too: without them a minute that begins has no value."""
     await connection.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
         " max_claim_per_worker, queues, worker_started_at, tasks_running, cpu_percent)"
         " SELECT 'web-1-1-0a', now() - n * interval '5 s', 'web-1', 1, 8, 8, 8, '{mail}', now() - interval '20 min',"
-        " n % 8, n % 100 FROM generate_series(0, 200) n"
+        " greatest(n, 0) % 8, greatest(n, 0) % 100 FROM generate_series(-24, 200) n"
     )
     async with workers(database, (200, 50)) as screen:
         await screen.sees("last 30m", "busy 0/8", "cpu 0%", "30m ago")  # it is 20 minutes old
