@@ -300,6 +300,7 @@ async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: a
     assert hot["n_tup_hot_upd"] == 299
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_look_at_a_fresh_pulse_costs_less_than_a_millisecond(connection: asyncpg.Connection) -> None:
     """200 workers read the pulse four times in an interval of their beats."""

@@ -382,6 +382,7 @@ SELECT {uuid7()}, 'demo.add', 'queue-' || n % 9, 'RUNNING', 'dead-' || n % 40, a
 """
 
 
+@pytest.mark.chaos
 @pytest.mark.alone
 async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_two_seconds_and_small_transactions(
     database: str, connection: asyncpg.Connection
