@@ -29,6 +29,7 @@ from horsies import (
 )
 from horsies.config.url import DatabaseUrl
 from horsies.testing import Ran, drain, drain_async, embedded_database
+from horsies.testing.children import CountingEvents
 
 app = Horsies(
     AppConfig(
@@ -244,6 +245,13 @@ def test_real_children_run_the_tasks_and_a_crash_fails_only_its_own() -> None:
     assert error is not None
     assert (error.error_code, late.get(0).unwrap()) == ("WORKER_CRASHED", 3)
     assert heard == []
+
+
+def test_what_the_workers_own_sweep_expires_is_counted_too() -> None:
+    events = CountingEvents()
+    events.swept("swept", rule="upkeep", changed=2, failed=1, expired=1)
+    events.swept("pruned", changed=5, tasks=5)
+    assert events.ran == Ran(expired=1)
 
 
 def test_raises_and_children_exclude_each_other() -> None:
