@@ -17,6 +17,18 @@ from horsies.config.url import DatabaseUrl
 from horsies.store.array_types import known
 from horsies.store.schema import create
 
+_WITHOUT_AUTOVACUUM = """
+DO $$
+DECLARE
+    name regclass;
+BEGIN
+    FOR name IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', name);
+    END LOOP;
+END
+$$
+"""
+
 
 class DatabaseServer:
     """Makes and drops databases. Their names begin with horsies_test_ and eight digits that no other process has."""
@@ -60,10 +72,15 @@ class DatabaseServer:
 
     @contextmanager
     def filled_database(self, rows: str) -> Iterator[str]:
-        """The URL of a database with the current schema and the rows of these statements, vacuumed and analyzed."""
+        """The URL of a database with the current schema and the rows of these statements, vacuumed and analyzed.
+
+        Autovacuum is off there: while its snapshot lasts, rows that a test has left are read again, 8,400 entries in
+        place of 2,800.
+        """
         with self.database() as url:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute(rows.encode())
+                connection.execute(_WITHOUT_AUTOVACUUM)
                 connection.execute("VACUUM ANALYZE")
             yield url
 
