@@ -12,6 +12,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
@@ -56,8 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A console allocates so much that the default threshold of 700 objects costs its tests a quarter of their time.
     gc.set_threshold(50_000, 20, 20)
     know_array_types()
-    if "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", None):
-        config.add_cleanup(SharedServers().close)
+    starts_others = "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", None)
+    if starts_others and sys.platform == "linux":  # elsewhere the installed script is started
+        config.add_cleanup(SharedServers(fast_place()).close)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

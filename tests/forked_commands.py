@@ -184,14 +184,15 @@ def _program(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
 
 
 class SharedServers:
-    """Where all processes of a test run get their servers: to import everything takes each of them two seconds.
+    """One program that imports everything once and forks a server for each process of the test run.
 
-    The processes connect to sockets in a directory that they know by an environment variable. For each connection the
-    listening process forks a server.
+    With imports of their own, the servers of one process took two seconds of processor time. The processes connect to
+    sockets in a directory that they know by an environment variable.
     """
 
-    def __init__(self) -> None:
-        self._directory = tempfile.mkdtemp(prefix="hc-forks-")
+    def __init__(self, parent: Path) -> None:
+        """`parent`: a directory with a short path, because the path of a socket may have 107 characters."""
+        self._directory = tempfile.mkdtemp(prefix="hc-forks-", dir=parent)
         listening = [_listening(f"{self._directory}/{package}") for package in _PACKAGES]
         numbers = [each.fileno() for each in listening]
         self._process = _program(_LISTEN, *map(str, numbers), stdin=subprocess.PIPE, pass_fds=numbers)

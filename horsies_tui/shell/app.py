@@ -325,7 +325,10 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
             self._picker.show(status, now)
 
     def _tick(self) -> None:
-        """With timers of their own, the clock and the ages of a list came in two frames: 175 B/s in place of 130."""
+        """Each second: draw the header with its clock, and let the views update their ages, in one frame.
+
+        Where each view had a timer, the terminal got two frames a second.
+        """
         if not self.is_running:
             return  # while the console closes, views have lost widgets already
         self._draw_frame()

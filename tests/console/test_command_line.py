@@ -190,7 +190,7 @@ async def test_all_rows_of_the_filter_are_exported_and_no_file_is_overwritten(da
     assert [name for name in os.listdir(tmp_path) if name.endswith(".part")] == []  # noqa: PTH208 - not in a loop
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 async def test_escape_stops_an_export_and_a_click_on_a_title_sorts(
     database: str, connection: asyncpg.Connection, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ SCREENS = tuple(shot for shot in SHOTS if shot not in VARIANTS)
 AGAIN = "write them anew with: python -m horsies_tui.shots"
 
 
-@pytest.mark.chaos  # half a second of a processor for each; .ci/run takes them
+@pytest.mark.chaos  # half a second of processor time for each; .ci/run runs it
 @pytest.mark.parametrize("shots", [SCREENS, VARIANTS], ids=["screens", "variants"])
 async def test_each_picture_is_what_the_console_draws_today(shots: tuple[Shot, ...]) -> None:
     stale = []

@@ -241,7 +241,7 @@ def _wheel(story: StoryView) -> events.MouseScrollDown:
     return events.MouseScrollDown(story, 1, 1, 0, 1, 0, False, False, False)
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 async def test_any_size_may_become_any_other_and_the_cursor_stays(
     database: str, connection: asyncpg.Connection
 ) -> None:

@@ -328,7 +328,7 @@ def test_ctrl_c_ends_a_blocking_wait(database: str) -> None:
     assert program.communicate(timeout=10) == ("1\nTrue\n", "")
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 def test_an_embedded_server_is_held_until_the_broker_closes(short_directory: Path) -> None:
     broker = PostgresBroker(PostgresConfig(database_url=f"embedded://{short_directory}"))
     task_id = send(broker)

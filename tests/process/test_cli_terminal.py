@@ -111,7 +111,7 @@ async def test_what_moved_on_before_the_answer_is_refused(
 MANY = 30_000
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 async def test_long_work_shows_a_bar_and_stops_between_batches_with_a_true_account(
     environ: dict[str, str], connection: asyncpg.Connection
 ) -> None:

@@ -235,7 +235,7 @@ def test_an_unknown_database_is_one_clear_error(environ: dict[str, str], server:
     assert "createdb nowhere" in said
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 def test_a_wrong_password_in_another_embedded_directory_is_one_clear_error(
     environ: dict[str, str], short_directory: Path
 ) -> None:
@@ -352,7 +352,7 @@ async def test_trouble_with_tls_is_named(answer: bytes, says: str) -> None:
     assert "sslmode" in (error.help_text or "")
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 async def test_an_embedded_server_that_is_no_longer_waited_for_is_released(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,7 @@ def run_until(short_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return run
 
 
-@pytest.mark.chaos  # the deploy and the kill: twelve seconds of a processor
+@pytest.mark.chaos  # the deploy and the kill: twelve seconds of processor time
 def test_a_run_without_a_console_shows_every_kind_of_trouble(
     run_until: Callable[..., dict[str, Any]], short_directory: Path
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_run_without_a_console_shows_every_kind_of_trouble(
     assert list(short_directory.iterdir()) == []
 
 
-@pytest.mark.chaos  # six seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # six seconds of processor time; .ci/run runs it
 def test_what_is_kept_shows_trouble_can_be_looked_at_again_and_outlives_the_next_demo(
     run_until: Callable[..., dict[str, Any]], short_directory: Path
 ) -> None:
@@ -188,7 +188,7 @@ def test_what_is_kept_shows_trouble_can_be_looked_at_again_and_outlives_the_next
     assert "charge_card" in listed.stdout
 
 
-@pytest.mark.chaos  # a signal, a kill: four seconds of a processor each
+@pytest.mark.chaos  # four seconds of processor time each; .ci/run runs it
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 def test_without_a_terminal_it_says_so_and_a_signal_leaves_nothing_behind(
     start: Start, short_directory: Path, number: signal.Signals, code: int
@@ -238,7 +238,7 @@ def until(terminal: int, wanted: bytes) -> bytes:
     return read
 
 
-@pytest.mark.chaos  # five seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # five seconds of processor time; .ci/run runs it
 def test_a_killed_demo_leaves_nothing_behind(start: Start, short_directory: Path) -> None:
     demo, processes = play(start, short_directory)
     demo.kill()

@@ -144,7 +144,7 @@ def done(server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Do
     return Done(by_place, [order for (order,) in orders], [args for (args,) in tasks])
 
 
-@pytest.mark.chaos  # with the two below four seconds of a processor; .ci/run runs them
+@pytest.mark.chaos  # with the next two tests four seconds of processor time; .ci/run runs them
 def test_what_the_pages_print_is_what_they_say(done: Done) -> None:
     assert len(USES) > 10
     wanted = {block.place: PRINTS.findall(block.text) for block in USES}

@@ -99,7 +99,7 @@ def stop(process: subprocess.Popen[Any]) -> None:
     assert process.wait(30) in (0, 130)
 
 
-@pytest.mark.chaos  # three seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # three seconds of processor time; .ci/run runs it
 def test_the_main_flows_of_a_shop(shop: Running) -> None:
     for path in ("/orders", "/orders-sync"):
         placed = shop.place(("mug", "9.50"), ("lamp", "0.45"), path=path)

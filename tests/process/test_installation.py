@@ -30,7 +30,7 @@ def test_the_readme_begins_with_one_command_to_try_it_and_one_to_test_it() -> No
     assert test_it.endswith(".venv/bin/pytest")
 
 
-@pytest.mark.chaos  # three seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # three seconds of processor time; .ci/run runs it
 def test_the_wheel_has_every_file_of_the_two_packages_and_no_other(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -51,7 +51,7 @@ def test_the_wheel_has_every_file_of_the_two_packages_and_no_other(tmp_path: Pat
     assert packed == sources
 
 
-@pytest.mark.chaos  # ten seconds of a processor; .ci/run begins with the same installation
+@pytest.mark.chaos  # ten seconds of processor time; .ci/run begins with the same installation
 def test_the_first_command_works_in_a_copy_of_the_sources(short_directory: Path, tmp_path: Path) -> None:
     sources = tmp_path / "clone"
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")

@@ -145,7 +145,7 @@ async def test_what_stops_is_cleaned_up_and_the_child_goes_on(scene: Scene) -> N
     assert frozen.children() == [child]
 
 
-@pytest.mark.chaos  # a second of a processor; one child: test_a_run_in_a_stopped_child_ends_and_is_told
+@pytest.mark.chaos  # a second of processor time; one child: test_a_run_in_a_stopped_child_ends_and_is_told
 async def test_with_all_of_a_worker_stopped_the_kernel_ends_its_runs(scene: Scene) -> None:
     tasks = "spin", "hold_the_gil"
     frozen = await scene.worker("--processes", "2")

@@ -53,7 +53,7 @@ def test_it_makes_each_file_and_leaves_no_placeholder(shop: Path) -> None:
         assert "VERSION" not in path.read_text(), path
 
 
-@pytest.mark.chaos  # a second of a processor; .ci/run runs it
+@pytest.mark.chaos  # a second of processor time; .ci/run runs it
 def test_its_own_test_and_its_check_pass_and_ruff_finds_nothing(shop: Path, tmp_path: Path) -> None:
     here = {**os.environ, "HORSIES_DATABASE_URL": ""}
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist"]

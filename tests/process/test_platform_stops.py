@@ -81,7 +81,7 @@ async def test_the_default_grace_leaves_time_to_store_what_was_interrupted(
         assert attempt["error_code"] == "TASK_INTERRUPTED"
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 async def test_tasks_that_take_no_notice_are_killed_and_stored_within_the_limit(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:

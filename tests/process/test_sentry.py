@@ -46,7 +46,7 @@ def crumbs(event: dict[str, Any]) -> list[str]:
     return [crumb["message"] for crumb in found if crumb["category"] == "shop"]
 
 
-@pytest.mark.chaos  # its worker takes two seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # its worker takes two seconds of processor time; .ci/run runs it
 async def test_a_failed_task_is_one_event_with_its_own_tags_and_breadcrumbs(served: Served, told_to: Path) -> None:
     await served.done(await served.send("quiet", "of another task"))
     task_id = await served.send("raises", "of this one", retry_count=2)

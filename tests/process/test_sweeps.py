@@ -176,7 +176,7 @@ async def test_one_of_three_workers_sweeps_and_when_it_is_killed_another_does(
         state = after
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 async def test_sweeps_come_once_an_interval_however_many_workers_there_are(
     table: Table, start: Callable[..., Worker]
 ) -> None:

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="u
 FILES = dict(re.findall(r"^```\w+\n# ([\w.]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.chaos  # three seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # three seconds of processor time; .ci/run runs it
 def test_what_the_page_shows_is_a_project_whose_tests_pass(tmp_path: Path, database: str) -> None:
     assert {"warehouse.py", "pytest.ini", "conftest.py"} < FILES.keys()
     for name, text in FILES.items():

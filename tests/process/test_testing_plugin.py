@@ -132,7 +132,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.chaos  # three seconds of a processor; .ci/run runs it
+@pytest.mark.chaos  # three seconds of processor time; .ci/run runs it
 async def test_the_fixtures_run_tasks_inline_and_on_a_database_of_each_test_in_several_processes(
     project: Path, database: str, connection: asyncpg.Connection
 ) -> None:

@@ -77,7 +77,7 @@ def test_a_yes_makes_it_and_from_then_on_it_is_used_without_a_question(home: Pat
     assert (again.code, "no task has been sent" in again.words) == (0, True)
 
 
-@pytest.mark.chaos  # a second of a processor
+@pytest.mark.chaos  # a second of processor time
 async def test_what_is_about_to_be_written_to_is_made_as_ever(home: Path) -> None:
     async with open_database(DatabaseChoice(None, "as a worker without a URL does")) as database:
         assert database.embedded is not None

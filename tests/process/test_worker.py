@@ -550,7 +550,7 @@ async def test_the_process_list_says_what_runs(table: Table, start: Callable[...
     await table.done(task_id)
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 async def test_no_loop_stumbles_over_another_under_load(table: Table, start: Callable[..., Worker]) -> None:
     """Beats every quarter of a second while outcomes are stored continuously: each on a separate connection."""
     ids = [await table.send("nothing") for _ in range(3000)]

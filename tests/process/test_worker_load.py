@@ -86,7 +86,7 @@ async def memory_for(
     return peak.megabytes
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 async def test_results_of_15_mb_wait_in_the_children_while_the_database_takes_nothing(
     connection: asyncpg.Connection, database: str, start: Callable[..., Worker]
 ) -> None:
@@ -123,7 +123,7 @@ async def test_500_results_of_15_mb_leave_the_parent_below_300_mb(
     assert await memory_for(worker, connection, 500, name, 15, 600) < 300
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 async def test_a_large_result_that_lies_unread_was_in_time(
     connection: asyncpg.Connection, database: str, start: Callable[..., Worker]
 ) -> None:
@@ -146,7 +146,7 @@ CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW
 """
 
 
-@pytest.mark.chaos  # two seconds of a processor; small ones: test_poison_rows
+@pytest.mark.chaos  # two seconds of processor time; small results: test_poison_rows_fail_alone
 async def test_large_results_that_the_database_refuses_for_good_hold_up_no_other(
     connection: asyncpg.Connection, start: Callable[..., Worker]
 ) -> None:
@@ -231,7 +231,7 @@ async def claims_per_task(server: DatabaseServer, start: Callable[..., Worker], 
     return float(calls) / tasks
 
 
-@pytest.mark.chaos  # two seconds of a processor, or a minute
+@pytest.mark.chaos  # two seconds of processor time, and a minute
 @pytest.mark.parametrize(("workers", "tasks"), [(4, 120), (20, 3_000)])
 async def test_many_workers_at_a_cap_ask_hardly_more_often_than_one(
     server: DatabaseServer, start: Callable[..., Worker], workers: int, tasks: int

@@ -88,7 +88,7 @@ async def holder(empty_database: str):
     await connection.close()
 
 
-@pytest.mark.chaos  # two seconds of a processor; five at once: the test below
+@pytest.mark.chaos  # two seconds of processor time; five at once: the test below
 async def test_ten_processes_at_once_on_an_empty_database_make_it_once(
     empty_database: str, watcher: asyncpg.Connection
 ) -> None:

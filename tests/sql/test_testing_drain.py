@@ -298,7 +298,7 @@ def test_the_server_and_its_files_are_gone_with_the_process() -> None:
     assert not directory_in(ended.stdout).exists()
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 def test_the_next_process_removes_what_a_killed_one_left_behind() -> None:
     killed_script = f"{SCRIPT}    import os; os.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-uc", killed_script], capture_output=True, text=True, timeout=30)

@@ -97,7 +97,7 @@ def test_every_workflow_ends_as_the_model_foresees_with_crashes_and_operations(d
     perform(database, how, flows(), ANY)
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 def test_the_shapes_that_random_ones_seldom_have_end_as_foreseen_too(database: str) -> None:
     perform(database, settings(DEFAULT, max_examples=25), KNOWN, ANY)
 

@@ -10,7 +10,7 @@ import asyncio
 import asyncpg
 from pty_console import PtyConsole
 from test_activity_numbers import NIGHT
-from test_numbers import told
+from test_numbers import latencies, told
 from test_overview_numbers import queues
 from test_workflows_numbers import ORDERS
 
@@ -27,12 +27,9 @@ SCREENS = {
 
 def costs(console: PtyConsole) -> tuple[float, float]:
     """Seconds of the processor, and bytes, for each of some steps down and up again."""
-    for _ in range(2):  # the first screen may still be on its way
-        console.key_to_paint("j", 1)
-        console.key_to_paint("k", -1)
+    latencies(console, 4)  # the first screen may still be on its way
     before, received = console.cpu_s, console.received
-    for number in range(KEYS):
-        console.key_to_paint("j" if number % 2 == 0 else "k", 1 if number % 2 == 0 else -1)
+    latencies(console, KEYS)
     return (console.cpu_s - before) / KEYS, (console.received - received) / KEYS
 
 

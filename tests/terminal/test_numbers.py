@@ -82,10 +82,10 @@ async def running(connection: asyncpg.Connection, work: str) -> AsyncIterator[No
         await asyncio.wait([storm])
 
 
-def latencies(console: PtyConsole) -> list[float]:
-    """The times of single keys, each pressed when the previous one is painted."""
+def latencies(console: PtyConsole, keys: int = KEYS) -> list[float]:
+    """The times of single keys, down and up in turn, each pressed when the previous one is painted."""
     found = []
-    for number in range(KEYS):
+    for number in range(keys):
         found.append(console.key_to_paint("j" if number % 2 == 0 else "k", 1 if number % 2 == 0 else -1))
         console.pass_time(0.013)
     return found

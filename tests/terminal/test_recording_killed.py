@@ -15,7 +15,7 @@ from horsies.cli.main import app
 from horsies_tui.recording.file import Reader
 
 
-@pytest.mark.chaos  # two seconds of a processor
+@pytest.mark.chaos  # two seconds of processor time
 async def test_what_a_killed_console_recorded_is_replayed_without_a_database(
     quiet: dict[str, str], tmp_path: Path
 ) -> None:

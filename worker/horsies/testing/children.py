@@ -36,7 +36,7 @@ class CountingEvents(Events):
         super().task_expired(held)
 
     def swept(self, text: str, *, changed: int, **counts: Any) -> None:
-        """The worker's own sweep may come before the drain's, where runs take long."""
+        """The worker's own sweep may expire tasks before the drain does, where runs take long."""
         self.expired += counts.get("expired", 0)
         super().swept(text, changed=changed, **counts)
 
@@ -68,7 +68,7 @@ async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: 
     while True:
         while await _is_busy(connection, worker, queues, names):  # noqa: ASYNC110 - the database has no event
             await asyncio.sleep(_LOOK_S)
-        # The worker's own sweep usually comes seconds later.
+        # The worker's own sweep usually expires them seconds later.
         if done := (await expire_pending(connection)).expired:
             expired += done
             continue
