@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.cells import cell_len
 
 from horsies.config.which_database import advise
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies.operations.selection import Selection
-from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:

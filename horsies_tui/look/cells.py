@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from rich.cells import cell_len
 
+from horsies.domain.plain_text import clean
 from horsies_tui.look.glyphs import UNICODE, Glyphs
-from horsies_tui.look.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
+from horsies.domain.plain_text import clean
 from horsies_tui.look.cells import GAP, GUTTER
-from horsies_tui.look.text import clean, cut, cut_start, fit
+from horsies_tui.look.text import cut, cut_start, fit
 from horsies_tui.look.tones import TONES, Tone
 
 if TYPE_CHECKING:
@@ -203,7 +204,8 @@ def changed_part(old: str, new: str) -> tuple[int, int] | None:
 
 
 def _cell_text(cell: Cell, placed: Placed[RowT], glyphs: Glyphs) -> str:
-    text, width = clean(glyphs.text(cell.text)), placed.width
+    width = placed.width
+    text: str = clean(glyphs.text(cell.text))
     if cell_len(text) > width:
         if placed.column.keep_end:
             text = cut_start(text, width, glyphs)

@@ -1,33 +1,13 @@
-"""Makes any text safe for one line of a terminal, and cuts or pads it to a width."""
+"""Cuts or pads a line of text to a width in a terminal."""
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
-
-
-def clean(text: str) -> str:
-    """Control characters become blanks; characters that join or reorder others are removed, as terminals differ."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_harmless(char) for char in text)
-
-
-def _harmless(char: str) -> str:
-    if "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff":
-        return ""
-    match unicodedata.category(char):
-        case "Cf" | "Me":
-            return ""
-        case "Cc" | "Zl" | "Zp" | "Zs" | "Cs" | "Co" | "Cn":
-            return " "
-        case _:
-            return char
 
 
 def fit(text: str, width: int, glyphs: Glyphs, *, right: bool = False) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.watch import AlertWatch
-from horsies_tui.look.text import clean, cut
+from horsies_tui.look.text import cut
 from horsies_tui.textual_internals import write_raw
 
 if TYPE_CHECKING:

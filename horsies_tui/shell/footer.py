@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from rich.text import Text
 from textual.widget import Widget
 
+from horsies.domain.plain_text import clean
 from horsies_tui.actions import Action, live_actions
 from horsies_tui.keys import key_label
-from horsies_tui.look.text import clean, cut
+from horsies_tui.look.text import cut
 
 if TYPE_CHECKING:
     from textual import events

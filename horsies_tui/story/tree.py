@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
 
+from horsies.domain.plain_text import clean
 from horsies_tui.look.lines import Span, cut_spans
-from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.frames import Frame, LibraryFrames, Outside, Traceback
 from horsies_tui.story.lines import Fold, Line

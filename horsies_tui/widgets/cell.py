@@ -7,9 +7,10 @@ from rich.text import Text
 from textual.geometry import Region
 from textual.widget import Widget
 
+from horsies.domain.plain_text import clean
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.lines import changed_part
-from horsies_tui.look.text import clean, cut
+from horsies_tui.look.text import cut
 
 
 class LineCell(Widget):

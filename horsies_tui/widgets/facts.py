@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
 
-from horsies_tui.look.text import clean
+from horsies.domain.plain_text import clean
 from horsies_tui.look.tones import TONES, Tone, tone_css
 
 if TYPE_CHECKING:

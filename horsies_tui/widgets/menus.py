@@ -10,8 +10,9 @@ from rich.text import Text
 from textual.message import Message
 from textual.widget import Widget
 
+from horsies.domain.plain_text import clean
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.text import clean, cut
+from horsies_tui.look.text import cut
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.sheet import Sheet
 

@@ -10,8 +10,9 @@ from rich.text import Text
 from textual.message import Message
 from textual.widget import Widget
 
+from horsies.domain.plain_text import clean
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.text import clean, cut
+from horsies_tui.look.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +113,7 @@ class Suggestions(Widget):
     def _line(self, index: int) -> Text:
         offer = self._offers[index]
         signs = glyphs(ascii_only=self.app.has_class("-ascii"))
-        text = clean(signs.text(offer.text))
+        text: str = clean(signs.text(offer.text))
         text += " " * (_TEXT_WIDTH - cell_len(text))
         line = Text(text, self._style("text"))
         room = max(self.content_size.width - cell_len(text) - 1, 0)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 
+from horsies.domain.plain_text import clean
 from horsies_tui.look.charts import AT, Chart, Curve, Reading, chart_lines, spark
 from horsies_tui.look.lines import Line, Piece, beside, blank_line, piece
 from horsies_tui.look.plot import Fill
-from horsies_tui.look.text import clean, fit
+from horsies_tui.look.text import fit
 from horsies_tui.look.tones import AREA, TONES, Tone, area_css, tone_css
 from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
@@ -122,7 +123,7 @@ class WorkerStory(LineView):
 
     def _title(self, shown: Shown, width: int) -> Line:
         glyphs, row = self._glyphs, shown.row
-        text = clean(glyphs.text(f"{sign(row.liveness, glyphs)} {row.name}"))
+        text: str = clean(glyphs.text(f"{sign(row.liveness, glyphs)} {row.name}"))
         window = f" last {shown.window} {glyphs.rule}"
         room = width - cell_len(window) - 4
         text = fit(text, min(cell_len(text), max(room, 0)), glyphs)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rich.cells import cell_len
 from textual.message import Message
 
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies_tui.actions import bindings_of
 from horsies_tui.look.lines import Piece, blank_line, filled, piece
-from horsies_tui.look.text import clean, cut_middle
+from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
 from horsies_tui.look.units import length, ticking, time_of_day
 from horsies_tui.widgets.line_view import LineView

@@ -15,7 +15,8 @@ from hypothesis import given, strategies as st
 from horsies.cli.formatting import ago, lasting, short, state, unshortened
 from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
-from horsies.cli.tables import Cell, Column, Screen, clean, cut, say, table, width_of
+from horsies.cli.tables import Cell, Column, Screen, cut, say, table, width_of
+from horsies.domain.plain_text import clean
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.formatting import counted, need_action
 from horsies.query.keys import INTERRUPTED, RETRY
@@ -47,12 +48,6 @@ def test_a_pipe_gets_everything(rows: list[tuple[str, str, str]]) -> None:
     lines = table((Column("A"), Column("B"), Column("C")), rows, Screen())
     for line, row in zip(lines[1:], rows, strict=True):
         assert all(clean(text).strip() in line for text in row)
-
-
-@given(texts)
-def test_nothing_stays_that_a_terminal_obeys(text: str) -> None:
-    assert clean(text).isprintable()
-    assert "".join(clean(text).split()) == "".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def test_numbers_stand_below_each_other_and_columns_without_anything_go() -> None:

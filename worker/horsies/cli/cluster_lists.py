@@ -13,7 +13,8 @@ from horsies.cli.formatting import ago, at_least, count_text, number
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.status_chart import chart_lines, last_hour
-from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.domain.plain_text import clean
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.formatting import counted, need_action, span

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.tables import Cell, clean
+from horsies.cli.tables import Cell
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import span
 
 if TYPE_CHECKING:

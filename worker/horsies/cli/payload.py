@@ -9,10 +9,10 @@ from datetime import date, datetime, time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.tables import clean
 from horsies.config.contexts import config_path, read_config_file
 from horsies.domain.codec import CodecError, load_for_display
 from horsies.domain.codec.display import Labelled
+from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,8 @@ from horsies.cli.formatting import ago, number, short, unshortened
 from horsies.cli.machine import plain, print_json
 from horsies.cli.options import advised
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
+from horsies.cli.tables import Cell, Column, Screen, say, table, width_of
+from horsies.domain.plain_text import clean
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.formatting import counted, need_action, span

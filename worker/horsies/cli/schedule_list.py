@@ -13,8 +13,9 @@ from horsies.cli.filters import understood_schedules
 from horsies.cli.formatting import ago, lasting, number, state
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.domain.plain_text import clean
 from horsies.domain.schedule import zone_named
 from horsies.operations.formatting import counted
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story

@@ -14,8 +14,9 @@ import typer
 from horsies.cli.acting import confirm, refuse_writes, require_upgraded
 from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
-from horsies.cli.tables import clean, say
+from horsies.cli.tables import say
 from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
+from horsies.domain.plain_text import clean
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit import require_writable

@@ -9,6 +9,8 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
+from horsies.domain.plain_text import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -74,11 +76,6 @@ def say(text: str, *, stream: TextIO | None = None) -> None:
     target = stream or sys.stdout
     encoding = getattr(target, "encoding", None) or "ascii"
     print(text.encode(encoding, "replace").decode(encoding), file=target)
-
-
-def clean(text: str) -> str:
-    """On one line, and without control characters: names and messages may contain anything."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def width_of(text: str) -> int:

@@ -11,7 +11,8 @@ import typer
 
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
-from horsies.cli.tables import Screen, clean, say
+from horsies.cli.tables import Screen, say
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies.operations.looking import why_no_more
 

@@ -12,7 +12,8 @@ from horsies.cli.formatting import lasting
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
 from horsies.cli.payload import Masks
-from horsies.cli.tables import Screen, clean, cut, say
+from horsies.cli.tables import Screen, cut, say
+from horsies.domain.plain_text import clean
 from horsies.operations.looking import why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
@@ -87,7 +88,7 @@ class Shown:
         screen = self._screen
         if line.thread:
             return ["", clean(line.place)]
-        text = clean(f"{'*' if line.changed else ' '} {line.place:<{width}}  {line.function}  {line.source}")
+        text: str = clean(f"{'*' if line.changed else ' '} {line.place:<{width}}  {line.function}  {line.source}")
         text = text if screen.width is None else cut(text, screen.width, screen)
         variables = [f"      {clean(name)} = {json.dumps(value)}" for name, value in (line.variables or {}).items()]
         return [screen.paint(text, "" if line.is_users else "dim"), *variables]

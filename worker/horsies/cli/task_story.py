@@ -12,17 +12,18 @@ from horsies.cli.formatting import ago, at, lasting, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.targets import ambiguous
 from horsies.cli.task_list import task_report
 from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, task_detail
 from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from horsies.cli.reading import Session
@@ -109,7 +110,7 @@ def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) ->
     yield from titled("links", _links(detail), screen)
 
 
-def titled(title: str, lines: list[str], screen: Screen) -> Iterator[str]:
+def titled(title: str, lines: Sequence[str], screen: Screen) -> Iterator[str]:
     """A section without lines is left out."""
     if lines:
         yield ""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.formatting import number, short
 from horsies.cli.options import advised
-from horsies.cli.tables import Cell, Column, clean, table
+from horsies.cli.tables import Cell, Column, table
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from horsies.cli.dag_lines import railed
 from horsies.cli.formatting import lasting, number, short, state
 from horsies.cli.node_words import details, way_out
-from horsies.cli.tables import Cell, Column, clean, table
+from horsies.cli.tables import Cell, Column, table
+from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,14 @@ from horsies.cli.machine import plain, print_json
 from horsies.cli.node_words import details, way_out
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
-from horsies.cli.tables import Screen, clean, say
+from horsies.cli.tables import Screen, say
 from horsies.cli.task_story import action, titled
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.cli.workflow_graph import node_report
 from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
 from horsies.cli.workflow_list import workflow_report
 from horsies.cli.workflow_reading import ALL, SHOWN, node_named, read_workflow, story_of
+from horsies.domain.plain_text import clean
 from horsies.views import node_story
 
 if TYPE_CHECKING:
