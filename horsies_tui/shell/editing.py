@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
+from horsies.cli.payload import HIDDEN, POSITIONAL, Masks, may_be_json
 from horsies.domain.codec import CodecError, parse_json, to_json
 from horsies.domain.errors import HorsiesError
 from horsies.operations.reruns import Arguments, checked
@@ -68,7 +68,7 @@ class Draft:
                 same = isinstance(original, list) and len(original) == len(edited)
                 items = original if same else [None] * len(edited)
                 return [self._unmasked(item, items[at], f"{path}[{at}]") for at, item in enumerate(edited)]
-            case str() if edited != original and edited[:1] in ("{", "["):
+            case str() if edited != original and may_be_json(edited):
                 return self._text(edited, original, path)
             case _:
                 return edited

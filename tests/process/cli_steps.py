@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +15,7 @@ import asyncpg
 from typer import testing
 from typer.main import get_command
 
-from horsies.cli.main import app
+from horsies.cli.main import app, say_failure
 from horsies.domain.errors import HorsiesError
 
 vars(testing)["_get_command"] = cache(get_command)  # to build the commands anew takes each call 15 ms
@@ -54,6 +56,15 @@ def said(*words: str, answer: str | None = None) -> Said:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Said(result.exit_code, result.stdout, result.stderr)
+
+
+def printed(*words: str) -> Said:
+    """Run a command as `said` does, and print its failure as the program does, defects included."""
+    result, failure = testing.CliRunner().invoke(app, list(words), prog_name="horsies"), io.StringIO()
+    with redirect_stderr(failure):
+        if isinstance(result.exception, Exception):
+            say_failure(result.exception)
+    return Said(result.exit_code, result.stdout, result.stderr + failure.getvalue())
 
 
 async def horsies(*words: str, answer: str | None = None) -> Said:

@@ -287,9 +287,9 @@ RIGHT_AFTER = """
 import os, signal
 from horsies.cli import acting
 say = acting.say
-def interrupted(text, **options):
-    say(text, **options)
-    if text == acting.STOPPING:
+def interrupted(*lines, **options):
+    say(*lines, **options)
+    if acting.STOPPING in lines:
         os.kill(os.getpid(), signal.SIGINT)
 acting.say = interrupted
 """

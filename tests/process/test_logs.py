@@ -206,5 +206,5 @@ async def test_a_worker_inside_a_program_logs_by_the_configuration_of_that(
     assert (logged.name, logged.levelname, vars(logged)["id"]) == ("horsies.output", "ERROR", chatter)
     first, *rest = logged.getMessage().splitlines()
     assert first == f"log shop.mail chatter {chatter} | could not count"
-    assert rest[-1] == "KeyError: 'stock'"
+    assert rest[-1] == "    KeyError: 'stock'"
     assert json.dumps(vars(logged)["fields"])

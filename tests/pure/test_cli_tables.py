@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from horsies.cli.formatting import ago, lasting, short, state, unshortened
 from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
-from horsies.cli.tables import Cell, Column, Screen, cut, say, table, width_of
+from horsies.cli.tables import Cell, Column, Screen, cut, say, table, visible, width_of
 from horsies.domain.plain_text import clean
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.formatting import counted, need_action
@@ -67,7 +67,7 @@ def test_columns_go_by_their_rank_where_there_is_no_room() -> None:
 
 def test_colour_is_around_the_text_and_not_in_its_width() -> None:
     line = table((Column("A"), Column("B")), [(Cell("x", "red"), "y")], Screen(20, colour=True))[1]
-    assert line == "\x1b[31mx\x1b[0m  y"
+    assert visible(line) == "\x1b[31mx\x1b[0m  y"
 
 
 def test_every_state_has_a_glyph_and_a_letter_of_its_own() -> None:
@@ -118,7 +118,7 @@ def test_an_output_without_the_letters_is_no_error() -> None:
     with io.TextIOWrapper(raw, encoding="ascii") as stream:
         say("é\udcff…", stream=stream)
         stream.flush()
-        assert raw.getvalue() == b"???\n"
+        assert raw.getvalue() == b"? ?\n"
 
 
 class Colour(StrEnum):

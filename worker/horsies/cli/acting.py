@@ -15,7 +15,7 @@ from horsies.cli.machine import print_json
 from horsies.cli.node_values import fitting
 from horsies.cli.options import advised
 from horsies.cli.reading import READ_ONLY_SETTINGS
-from horsies.cli.tables import Screen, say
+from horsies.cli.tables import Screen, ask, say
 from horsies.cli.targets import check, selected
 from horsies.cli.verb_options import Asked
 from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
@@ -82,8 +82,7 @@ def _ready(name: str, value: Any) -> Any:
 
 
 def show(lines: list[str], *, on_stderr: bool = False) -> None:
-    for line in lines:
-        say(line, stream=sys.stderr if on_stderr else sys.stdout)
+    say(*lines, stream=sys.stderr if on_stderr else sys.stdout)
 
 
 def refuse_writes(asked: Asked) -> None:
@@ -109,18 +108,17 @@ def confirm(asked: Asked, count: int) -> None:
     """By y; above twenty rows by their number; in a production context by its name."""
     context = asked.choice.context
     if context is not None and context.production:
-        wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to go on: "
+        wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to go on:"
     elif count > _MOST_BY_Y:
-        wanted, prompt = str(count), f"Type {number(count)} to go on: "
+        wanted, prompt = str(count), f"Type {number(count)} to go on:"
     else:
-        wanted, prompt = "y", "Type y to go on: "
+        wanted, prompt = "y", "Type y to go on:"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise _unchanged(
             "there is no terminal to confirm it in",
             "add --yes where there is none, or --dry-run to see what it would do",
         )
-    print(prompt, end="", file=sys.stderr, flush=True)
-    typed = sys.stdin.readline().strip()
+    typed = ask(prompt).strip()
     if wanted not in (typed, typed.replace(" ", "").replace(",", ""), typed.lower() if wanted == "y" else ""):
         raise _unchanged("it was not confirmed", f"type {mask_word(wanted)} when asked, or add --yes")
 
@@ -178,7 +176,7 @@ async def _with_stop_message(applying: asyncio.Future[Outcome]) -> Outcome:
     try:
         return await asyncio.shield(applying)
     except asyncio.CancelledError:
-        say(STOPPING, stream=sys.stderr)
+        say("", STOPPING, stream=sys.stderr)
         applying.cancel()
         return await applying
 

@@ -62,8 +62,7 @@ def list_operations(
     if not page.recorded:
         say(_NO_AUDIT)
     elif page.rows:
-        for line in table(_COLUMNS, [_cells_of_operation(row, page.now, screen) for row in page.rows], screen):
-            say(line)
+        say(*table(_COLUMNS, [_cells_of_operation(row, page.now, screen) for row in page.rows], screen))
     elif next_cursor is None:
         say("no operator action is on record" if not narrowed else "no operation like that is on record")
     _say_more([f"--{key}={text}" for key, text in narrowed.items()], next_cursor, screen)
@@ -100,8 +99,7 @@ def list_actions(
     if not page.recorded:
         say(_NO_AUDIT)
     elif page.rows:
-        for line in table(_COLUMNS, [_cells_of_row(row, page.now, screen) for row in page.rows], screen):
-            say(line)
+        say(*table(_COLUMNS, [_cells_of_row(row, page.now, screen) for row in page.rows], screen))
     else:
         say("no operator action of that kind is on record")
     _say_more(options, next_cursor, screen)

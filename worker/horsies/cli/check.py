@@ -44,6 +44,7 @@ def check(
     a worker could start, 1 if not, and 2 for a wrong command line.
     """
     from horsies.cli.machine import print_json
+    from horsies.cli.tables import say
     from horsies.locate import checked_app
     from horsies.run.log_format import configure_logging
 
@@ -59,7 +60,7 @@ def check(
     if as_json:
         print_json({"ok": True, "tasks": len(app.tasks), "errors": []})
     else:
-        typer.echo(f"ok: all validations passed\n  {len(app.tasks)} task(s) registered")
+        say("ok: all validations passed", f"  {len(app.tasks)} task(s) registered")
 
 
 def _as_json(errors: Iterable[HorsiesError]) -> list[dict[str, Any]]:

@@ -82,9 +82,9 @@ def list_workers(choice: DatabaseChoice, text: str, *, everyone: bool, as_json: 
         return
     if known and not workers:
         hint = "`horsies workers ls` shows them all, --filter-help explains filters"
-        _print([f"no worker of {number(len(known))} matches {wanted.text}", hint])
+        say(f"no worker of {number(len(known))} matches {wanted.text}", hint)
         return
-    _print(_worker_lines(workers, now, Screen.of(sys.stdout)))
+    say(*_worker_lines(workers, now, Screen.of(sys.stdout)))
 
 
 def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
@@ -95,7 +95,7 @@ def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
     if as_json:
         print_json({"now": now, "queues": queues})
         return
-    _print(_queue_lines(queues, now, Screen.of(sys.stdout)))
+    say(*_queue_lines(queues, now, Screen.of(sys.stdout)))
 
 
 def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
@@ -109,16 +109,11 @@ def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
         print_json(_status_report(label, cluster, report) | ({"last_hour": points} if chart else {}))
     else:
         screen = Screen.of(sys.stdout)
-        _print(_status_lines(label, cluster, report, screen))
+        say(*_status_lines(label, cluster, report, screen))
         if chart:
-            _print(chart_lines(points, screen))
+            say(*chart_lines(points, screen))
     if not any(worker.lives for worker in cluster.workers):
         raise typer.Exit(1)
-
-
-def _print(lines: Sequence[str] | Iterator[str]) -> None:
-    for line in lines:
-        say(line)
 
 
 def _worker_lines(workers: Sequence[WorkerRow], now: datetime, screen: Screen) -> list[str]:

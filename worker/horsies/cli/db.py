@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -88,12 +87,14 @@ def status(
     """
     import asyncio
 
+    from horsies.cli.machine import print_json
+    from horsies.cli.tables import say
+
     report = asyncio.run(_status(choose_existing(database_url, context, module)))
     if as_json:
-        typer.echo(json.dumps(report, indent=2))
+        print_json(report)
     else:
-        for name, value in _as_lines(report):
-            typer.echo(f"{name:<10}{value}")
+        say(*(f"{name:<10}{value}" for name, value in _as_lines(report)))
     raise typer.Exit(0 if report["schema"]["state"] == "current" else 1)
 
 

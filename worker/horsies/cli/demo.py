@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from horsies.cli.options import DebugOption, JsonOption, debugging
+from horsies.cli.tables import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,10 +61,10 @@ def demo(
     without_console = _why_no_console(asked=headless or as_json or for_s is not None)
     _end_cleanly_by_signal()
     if without_console is None:
-        typer.echo("a PostgreSQL and a shop with two workers are starting …", err=True)
+        say("a PostgreSQL and a shop with two workers are starting …", stream=sys.stderr)
         _show(Demo(keep=keep, processes=processes, on_line=lambda line: None))
     if without_console:
-        typer.echo(f"{without_console}, so this is the demo without the console", err=True)
+        say(f"{without_console}, so this is the demo without the console", stream=sys.stderr)
     told = Demo(keep=keep, processes=processes, on_line=(lambda line: None) if as_json else _print_line)
     _run(told, for_s or _HEADLESS_S, as_json=as_json)
 
@@ -94,8 +95,7 @@ def _show(demo: Demo) -> NoReturn:
             debug=debugging.on,
         )
         code = launch.run(options)
-    for line in (*_recap(demo), *_farewell(demo)):
-        typer.echo(line, err=True)
+    say(*_recap(demo), *_farewell(demo), stream=sys.stderr)
     raise typer.Exit(code)
 
 
@@ -112,8 +112,7 @@ def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
     if as_json:
         print_json({"seconds": seconds, **_report(demo, found)})
         return
-    for text in (*_summary_lines(found), "", *_farewell(demo)):
-        typer.echo(text)
+    say(*_summary_lines(found), "", *_farewell(demo))
 
 
 def _choice(demo: Demo) -> DatabaseChoice:
@@ -125,7 +124,7 @@ def _choice(demo: Demo) -> DatabaseChoice:
 
 
 def _print_line(line: Line) -> None:
-    typer.echo(_shown(line))
+    say(_shown(line))
 
 
 def _shown(line: Line) -> str:

@@ -72,8 +72,7 @@ def doctor(
     else:
         screen = Screen.of(sys.stdout)
         say(screen.paint(f"{label}: {_headline(found)}", "bold"))
-        for line in _lines(found, screen):
-            say(line)
+        say(*_lines(found, screen))
     raise typer.Exit(1 if counts["fail"] else 0)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.cli.exporting import Export, Format, export_rows, new_file, tasks_export, workflows_export
 from horsies.cli.filters import understood, understood_workflows
 from horsies.cli.reading import read
-from horsies.cli.tables import say
+from horsies.cli.tables import rewrite, say
 from horsies.operations.formatting import counted
 from horsies.views import Sort
 
@@ -48,4 +48,4 @@ def _export(choice: DatabaseChoice, role: str, export: Export[Any], form: Format
 
 def _tell(rows: int) -> None:
     if rows and rows % _TOLD_EVERY == 0 and sys.stderr.isatty():
-        print(f"\r{counted(rows, 'row')}", end="\r", file=sys.stderr, flush=True)
+        rewrite(counted(rows, "row"), stream=sys.stderr)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from horsies.domain.errors import HorsiesError
+from horsies.domain.plain_text import clean_json
 from horsies.query import task_conditions, workflow_conditions
 from horsies.store.connect import with_settings
 from horsies.views import Sort, WorkflowSort, task_page, workflow_page
@@ -131,7 +132,8 @@ def lines(rows: Iterable[RowT], now: datetime, export: Export[RowT], form: Forma
     if form is Format.CSV:
         return _csv([_cell(value(row, now)) for value in columns.values()] for row in rows)
     return "".join(
-        json.dumps({name: _plain(value(row, now)) for name, value in columns.items()}, ensure_ascii=False) + "\n"
+        clean_json(json.dumps({name: _plain(value(row, now)) for name, value in columns.items()}, ensure_ascii=False))
+        + "\n"
         for row in rows
     )
 

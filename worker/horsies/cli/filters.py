@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from horsies.cli.tables import Screen, say
-from horsies.domain.errors import render
+from horsies.cli.tables import say_error
 from horsies.query import TASKS, FilterError, parse, parse_schedules, parse_workers, parse_workflows
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def _understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:
         return parse(text)
     except FilterError as error:
         error.with_note("--filter-help explains filters")
-        say(render(error, colour=Screen.of(sys.stderr).colour), stream=sys.stderr)
+        say_error(error)
         raise typer.Exit(_WRONG_COMMAND_LINE) from error
 
 

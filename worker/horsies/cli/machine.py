@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-import typer
+from horsies.cli.tables import say_json
 
 
-def print_json(report: Mapping[str, Any]) -> None:
-    typer.echo(json.dumps(plain(report), indent=2))
+def print_json(report: Mapping[str, Any], *, on_one_line: bool = False) -> None:
+    say_json(json.dumps(plain(report), indent=None if on_one_line else 2))
 
 
 def plain(value: Any) -> Any:

@@ -5,10 +5,10 @@ Exit codes: 0 done, 1 it failed and stderr says why and what to do, 2 the comman
 
 from __future__ import annotations
 
-import os
 import sys
+import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from setproctitle import setproctitle
@@ -35,8 +35,10 @@ from horsies.cli import (
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, advised, debugging
-from horsies.domain.errors import HorsiesError, render
-from horsies.domain.masking import mask, mask_word
+from horsies.cli.tables import say, say_error
+from horsies.domain.errors import HorsiesError
+from horsies.domain.masking import mask, mask_urls, mask_word
+from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,12 +59,12 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 @contextmanager
-def _masked_usage_errors() -> Iterator[None]:
-    """A URL in the wrong place is quoted as "unexpected argument"."""
+def _plain_usage_errors() -> Iterator[None]:
+    """A wrong word of the command line is quoted: it may be a URL, or text that a program has put there."""
     try:
         yield
     except _UsageError as error:
-        error.message = mask(error.message)
+        error.message = clean(mask(mask_urls(error.message)))
         raise
 
 
@@ -70,11 +72,11 @@ class _Commands(GroupsOnDemand):
     groups = _GROUPS
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _masked_usage_errors():
+        with _plain_usage_errors():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        with _masked_usage_errors():
+        with _plain_usage_errors():
             return super().invoke(ctx)
 
 
@@ -98,7 +100,7 @@ app.command()(doctor.doctor)
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"horsies {horsies.__version__}")
+        say(f"horsies {horsies.__version__}")
         raise typer.Exit
 
 
@@ -122,7 +124,7 @@ def root(
     (`HORSIES_HOME` moves it). `horsies db status` shows which one was chosen and why, and which were not.
     """
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(*context.get_help().splitlines())
         raise typer.Exit(1)
 
 
@@ -131,25 +133,24 @@ def main() -> None:
     _hide_passwords_from_process_list()
     try:
         app()
-    except HorsiesError as error:
-        if debugging.on:
-            raise
-        _fail(advised(render(error, colour=_coloured())))
-    except Exception as error:  # the outermost frame: an exception that gets here is a bug in horsies
-        if debugging.on:
-            raise
-        _fail(f"error: {type(error).__name__}: {mask(str(error))}\n = help: run the command again with --debug")
-
-
-def _fail(text: str) -> NoReturn:
-    print(text, file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - the outermost frame
+        say_failure(error)
     sys.exit(1)
 
 
-def _coloured() -> bool:
-    if os.environ.get("HORSIES_FORCE_COLOR"):
-        return True
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def say_failure(error: Exception) -> None:
+    """Print why a command failed, and what to do; with `--debug` where."""
+    if debugging.on:
+        first, *others = "".join(traceback.format_exception(error)).rstrip().split("\n")
+        say(first, *(f"  {line}" for line in others), stream=sys.stderr)
+    elif isinstance(error, HorsiesError):
+        say_error(error, advised)
+    else:
+        say_error(_bug(error))
+
+
+def _bug(error: Exception) -> HorsiesError:
+    return HorsiesError(f"{type(error).__name__}: {mask(str(error))}", help_text="run the command again with --debug")
 
 
 def _hide_passwords_from_process_list() -> None:

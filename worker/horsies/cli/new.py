@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from horsies.cli.options import DebugOption
+from horsies.cli.tables import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 FILES: Final = {
@@ -40,11 +41,13 @@ def new(
     _require_valid(name)
     directory = Path(name)
     _write(directory, name)
-    typer.echo(f"made {directory.absolute()}\n" + "\n".join(f"  {path}" for path in sorted(_contents(name))))
-    typer.echo(
-        f"next:\n  cd {name} && pytest\n"
-        f"  horsies worker {name}:app --reload --with-scheduler\n"
-        f"  horsies tui --module {name}:app     # in another terminal"
+    say(
+        f"made {directory.absolute()}",
+        *(f"  {path}" for path in sorted(_contents(name))),
+        "next:",
+        f"  cd {name} && pytest",
+        f"  horsies worker {name}:app --reload --with-scheduler",
+        f"  horsies tui --module {name}:app     # in another terminal",
     )
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from horsies.cli.tables import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
     from horsies.app import Horsies
@@ -65,7 +67,8 @@ def _set_debugging(value: bool) -> bool:
 def _complete_context(incomplete: str) -> list[str]:
     from horsies.config.contexts import config_path, read_config_file
 
-    return [name for name in read_config_file(config_path(os.environ)).contexts if name.startswith(incomplete)]
+    names = read_config_file(config_path(os.environ)).contexts
+    return [name for name in names if name.startswith(incomplete) and name == clean(name)]
 
 
 DatabaseUrlOption = Annotated[
@@ -188,10 +191,8 @@ def _told(choice: DatabaseChoice) -> DatabaseChoice:
     advice.options = choice.options
     for other in choice.passed_over:
         if other.by_application:
-            typer.echo(
-                f"note: this is about {choice.url}, {choice.reason};\n      not about {other.url}: {other.reason}",
-                err=True,
-            )
+            about = f"note: this is about {choice.url}, {choice.reason};"
+            say(about, f"      not about {other.url}: {other.reason}", stream=sys.stderr)
     return choice
 
 

@@ -47,7 +47,7 @@ class Masks:
                 return {key: HIDDEN if self.hides(str(key)) else self.on(item) for key, item in tree.items()}
             case list():
                 return [self.on(item) for item in tree]
-            case str() if self.names and tree[:1] in ("{", "["):
+            case str() if self.names and may_be_json(tree):
                 return self._in_text(tree)
             case _:
                 return tree
@@ -59,6 +59,11 @@ class Masks:
             return text
         hidden = self.on(tree)
         return text if hidden == tree else json.dumps(hidden)
+
+
+def may_be_json(text: str) -> bool:
+    """Return whether a text can contain names to hide: JSON may begin with blanks, and may be JSON in a string."""
+    return text.lstrip()[:1] in ("{", "[", '"')
 
 
 def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,12 +56,18 @@ def prune(
     """
     import asyncio
 
+    from horsies.cli.machine import print_json
+    from horsies.cli.tables import say
+
     choice = choose_existing(database_url, context, module)
     ages = dict(_age(text) for text in older_than or ())
     if not dry_run:
         confirm_write(choice, "prune", yes=yes)
     report = asyncio.run(_prune(choice, ages, dry_run=dry_run))
-    typer.echo(json.dumps(report, indent=2) if as_json else "\n".join(_as_lines(report)))
+    if as_json:
+        print_json(report)
+    else:
+        say(*_as_lines(report))
     raise typer.Exit(1 if report.get("refused") else 0)
 
 

@@ -58,8 +58,7 @@ def list_findings(choice: DatabaseChoice, *, why: bool, as_json: bool) -> None:
         print_json(plain(report) | {"database": label, "findings": [_as_json(finding) for finding in report.findings]})
         return
     screen = Screen.of(sys.stdout)
-    for line in _lines(report, screen, why=why):
-        say(line)
+    say(*_lines(report, screen, why=why))
 
 
 def _as_json(finding: Finding) -> dict[str, Any]:

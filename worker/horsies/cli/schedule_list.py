@@ -77,8 +77,7 @@ def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
         report = [schedule_report(row, known.now) for row in found]
         print_json({"now": known.now, "filter": wanted.text, "schedules": report, "schedulers": known.schedulers})
         return
-    for line in _list_lines(found, known, wanted.text, Screen.of(sys.stdout)):
-        say(line)
+    say(*_list_lines(found, known, wanted.text, Screen.of(sys.stdout)))
 
 
 def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bool) -> None:
@@ -97,8 +96,7 @@ def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bo
     if as_json:
         print_json(_next_report(story, runs))
         return
-    for line in _next_lines(story, runs, Screen.of(sys.stdout)):
-        say(line)
+    say(*_next_lines(story, runs, Screen.of(sys.stdout)))
 
 
 def schedule_report(row: ScheduleRow, now: datetime) -> dict[str, Any]:

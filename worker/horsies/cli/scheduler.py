@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from setproctitle import setproctitle
 
@@ -19,10 +19,13 @@ from horsies.cli.options import (
     app_at_work,
     only_module,
 )
+from horsies.cli.tables import say
 from horsies.cli.worker import LogFormat, LogFormatOption, chosen_lines
 
 if TYPE_CHECKING:
     from horsies.run.scheduler import Scheduler
+
+_NO_SCHEDULE: Final = "none: list them in AppConfig(schedule=ScheduleConfig(schedules=[...]))"
 
 
 def scheduler(
@@ -63,14 +66,14 @@ def scheduler(
 def _banner(running: Scheduler, locator: str) -> None:
     from horsies.operations.formatting import counted
 
-    print("horsies scheduler")
-    print(f"  app        {locator}, {counted(len(running.app.tasks), 'task')}")
-    print(f"  database   {running.database.label}")
-    for name, value in chosen_lines(running.app.database).items():
-        print(f"  {name:<10} {value}")
-    for one in running.schedules:
-        schedule = one.schedule
-        print(f"  schedule   {schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})")
-    if not running.schedules:
-        print("  schedule   none: list them in AppConfig(schedule=ScheduleConfig(schedules=[...]))")
-    sys.stdout.flush()
+    schedules = [
+        f"{schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})"
+        for schedule in (one.schedule for one in running.schedules)
+    ]
+    lines = [
+        ("app", f"{locator}, {counted(len(running.app.tasks), 'task')}"),
+        ("database", running.database.label),
+        *chosen_lines(running.app.database).items(),
+        *(("schedule", each) for each in schedules or [_NO_SCHEDULE]),
+    ]
+    say("horsies scheduler", *(f"  {name:<10} {value}" for name, value in lines))

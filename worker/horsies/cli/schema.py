@@ -9,8 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
+from horsies.cli.tables import ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
@@ -34,8 +33,9 @@ def make_if_wished(choice: DatabaseChoice) -> None:
     error = _nothing_configured(place)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise error
-    typer.echo(f"{error.message}\n{error.notes[0]}", err=True)
-    if not typer.confirm(f"Make an embedded PostgreSQL in {place.root}, for development?", default=False, err=True):
+    say(error.message, error.notes[0], stream=sys.stderr)
+    typed = ask(f"Make an embedded PostgreSQL in {place.root}, for development? [y/N]:")
+    if typed.strip().lower() not in ("y", "yes"):
         raise error
     asyncio.run(migrate(choice, "init", dry_run=False))
 
@@ -68,19 +68,21 @@ async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> Non
     from horsies.store.schema import creatable, create, script, upgradable, upgrade
 
     if choice.url is None:
-        typer.echo(f"note: {choice.reason};\n      --module shop.tasks:app is the database of an application", err=True)
+        application = "      --module shop.tasks:app is the database of an application"
+        say(f"note: {choice.reason};", application, stream=sys.stderr)
     async with open_database(choice) as database:
         async with database.connected(f"db {command}") as connection:
             if dry_run:
                 state = await (creatable if command == "init" else upgradable)(connection)
-                typer.echo(script(state.pending, state.schema) or "-- nothing to do: the schema is current")
+                statements = script(state.pending, state.schema) or "-- nothing to do: the schema is current"
+                say(*statements.split("\n"))
                 return
             applied = await (create if command == "init" else upgrade)(connection)
-        typer.echo(_done(applied, database.label))
+        say(*_done(applied, database.label))
 
 
-def _done(applied: list[Migration], label: str) -> str:
+def _done(applied: list[Migration], label: str) -> list[str]:
     if not applied:
-        return f"nothing to do: the schema in {label} is current"
-    steps = "\n".join(f"  {migration.version:03d} {migration.name}" for migration in applied)
-    return f"{steps}\nthe schema in {label} is ready"
+        return [f"nothing to do: the schema in {label} is current"]
+    steps = (f"  {migration.version:03d} {migration.name}" for migration in applied)
+    return [*steps, f"the schema in {label} is ready"]

@@ -63,5 +63,5 @@ def _chart(curves: dict[str, list[float | None]], screen: Screen) -> list[str]:
             if places[number] - places[number - 1] > 1:
                 signal.line(number, active=False)  # a gap stays a gap
         figure.draw(signal)
-    text: str = figure.build().string(colorless=not screen.colour)
+    text = screen.adopt(figure.build().string(colorless=not screen.colour))
     return (text if screen.unicode else text.translate(_ASCII)).split("\n")

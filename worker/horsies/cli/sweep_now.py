@@ -16,7 +16,6 @@ from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import say
 from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
-from horsies.domain.plain_text import clean
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit import require_writable
@@ -58,7 +57,7 @@ def sweep(asked: Asked) -> NoReturn:
             due = sum(count for what, count in counts.items() if not what.startswith("spared"))
             if not asked.dry_run and due:
                 if not asked.yes:
-                    say(_would(counts, report, database.label), stream=sys.stderr)
+                    say(*_would(counts, report, database.label), stream=sys.stderr)
                     confirm(asked, due)
                 done = runner.run(_sweep(database, report))
         except KeyboardInterrupt:
@@ -78,7 +77,7 @@ def sweep(asked: Asked) -> NoReturn:
     if asked.as_json:
         print_json(result)
     else:
-        say(_would(counts, report, database.label) if done is None else _did(done, counts, report))
+        say(*(_would(counts, report, database.label) if done is None else _did(done, counts, report)))
     raise typer.Exit(SOME_REFUSED if done is not None and done.refused else ALL_APPLIED)
 
 
@@ -116,32 +115,33 @@ async def _sweep(database: Database, report: Report) -> _Done:
         return _Done(recovered, await reconcile_all(connection, report.settings.crashed_worker_recovery_grace_ms))
 
 
-def _would(counts: dict[str, int], report: Report, label: str) -> str:
+def _would(counts: dict[str, int], report: Report, label: str) -> list[str]:
     if not any(counts.values()):
-        return f"nothing to sweep in {clean(label)}"
-    return (
-        f"a sweep of {clean(label)} finds {counted(counts['stale_claims'], 'stale claim')},"
+        return [f"nothing to sweep in {label}"]
+    found = (
+        f"a sweep of {label} finds {counted(counts['stale_claims'], 'stale claim')},"
         f" {counted(counts['stale_runs'], 'stale run')}, {counted(counts['overdue'], 'task')} whose deadline passed"
-        f" and {counted(counts['workflows'], 'inconsistent workflow')}{_spared(counts, report)}"
+        f" and {counted(counts['workflows'], 'inconsistent workflow')}"
     )
+    return [found, *_spared(counts, report)]
 
 
-def _spared(counts: dict[str, int], report: Report) -> str:
+def _spared(counts: dict[str, int], report: Report) -> list[str]:
     """What is left alone, why, and what to do about it."""
     runs, claims = counts["spared_runs"], counts["spared_claims"]
     if report.spared is None or not runs + claims:
-        return ""
+        return []
     what = ", ".join(counted(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
     until = clock(report.spared.until)
     then = f"a worker's sweep, or `horsies recovery run` after {until}, takes those that stay silent"
-    return f"\nspared: {what}. {report.spared.words()} {then[0].upper()}{then[1:]}."
+    return [f"spared: {what}. {report.spared.words()} {then[0].upper()}{then[1:]}."]
 
 
-def _did(done: _Done, counts: dict[str, int], report: Report) -> str:
+def _did(done: _Done, counts: dict[str, int], report: Report) -> list[str]:
     tasks, workflows = done.tasks, done.workflows
-    refused = "".join(f"\nrefused: {clean(one.item)}: {clean(one.error)}" for one in done.refused)
-    return (
+    swept = (
         f"{tasks.requeued} put back into the queue, {tasks.retried} tried again, {tasks.failed} failed as"
         f" WORKER_CRASHED, {tasks.expired} expired, {counted(workflows.repairs, 'repair')} in"
-        f" {counted(workflows.workflows, 'workflow')}{refused}{_spared(counts, report)}"
+        f" {counted(workflows.workflows, 'workflow')}"
     )
+    return [swept, *(f"refused: {one.item}: {one.error}" for one in done.refused), *_spared(counts, report)]

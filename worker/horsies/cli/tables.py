@@ -1,18 +1,28 @@
-"""Tables and sentences for people: as wide as the terminal, and safe against control characters in stored texts."""
+"""The door of every command to standard output and standard error, and tables as wide as the terminal.
+
+Whatever a text was meant to be, `say` prints it as one line without control characters, and without the password of a
+URL. Only colours that `Screen.paint` has put there become escape sequences: their mark cannot be guessed by data. A
+test and ruff forbid `print` and `echo` elsewhere.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
-from horsies.domain.plain_text import clean
+from horsies.domain.errors import render
+from horsies.domain.masking import mask_urls
+from horsies.domain.plain_text import clean, clean_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from horsies.domain.errors import HorsiesError
 
 _STYLES: Final = {
     "bold": "1",
@@ -25,6 +35,8 @@ _STYLES: Final = {
     "cyan": "36",
 }
 _GAP: Final = 2
+_MARK: Final = f"\x1b{os.urandom(8).hex()}"
+_MARKED: Final = re.compile(rf"{_MARK}\[([\d;]*)m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,12 @@ class Screen:
         return cls(shutil.get_terminal_size().columns if terminal else None, terminal and not plain, utf)
 
     def paint(self, text: str, style: str) -> str:
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text and self.colour else text
+        """The text with marks that `say` turns into colours."""
+        return f"{_MARK}[{_STYLES[style]}m{text}{_MARK}[0m" if style and text and self.colour else text
+
+    def adopt(self, drawing: str) -> str:
+        """Accept the colours of a text that has no control characters of data: a chart, or a rendered error."""
+        return drawing.replace("\x1b[", f"{_MARK}[")
 
     def glyph(self, unicode: str, ascii_only: str) -> str:
         return unicode if self.unicode else ascii_only
@@ -71,11 +88,47 @@ class Column:
     rank: int = 0
 
 
-def say(text: str, *, stream: TextIO | None = None) -> None:
-    """A line on stdout, or on `stream`; characters that its encoding lacks are replaced by question marks."""
-    target = stream or sys.stdout
-    encoding = getattr(target, "encoding", None) or "ascii"
-    print(text.encode(encoding, "replace").decode(encoding), file=target)
+def say(*lines: str, stream: TextIO | None = None) -> None:
+    """Print each text as one line on stdout, or on `stream`, and flush."""
+    _put("".join(f"{visible(line)}\n" for line in lines), stream or sys.stdout)
+
+
+def say_json(text: str) -> None:
+    """Print JSON on stdout, its values unchanged: what a terminal would obey is escaped, and nothing is masked."""
+    _put(f"{clean_json(text)}\n", sys.stdout)
+
+
+def say_error(error: HorsiesError, change: Callable[[str], str] = str) -> None:
+    """Print an error on stderr, with its notes and its help below it; `change` completes the commands in a line."""
+    screen = Screen.of(sys.stderr)
+    colour = screen.colour or bool(os.environ.get("HORSIES_FORCE_COLOR"))
+    say(*map(change, screen.adopt(render(error, colour=colour)).split("\n")), stream=sys.stderr)
+
+
+def ask(prompt: str) -> str:
+    """Print a prompt on stderr and return the line that is typed; the empty text if there is none."""
+    _put(f"{visible(prompt)} ", sys.stderr)
+    return sys.stdin.readline()
+
+
+def rewrite(line: str, *, stream: TextIO) -> None:
+    """Print a line in place of the one in which the cursor is; the next one may begin in it."""
+    _put(f"\r{visible(line)}\r", stream)
+
+
+def visible(line: str) -> str:
+    """The line as a terminal gets it. Its colours are those of `Screen.paint`."""
+    parts = _MARKED.split(line)  # texts and, between them, the numbers of colours
+    texts, colours = parts[::2], parts[1::2]
+    shown = [clean(mask_urls(text)) for text in texts]
+    return "".join(text + (f"\x1b[{colours[at]}m" if at < len(colours) else "") for at, text in enumerate(shown))
+
+
+def _put(text: str, stream: TextIO) -> None:
+    """Characters that the encoding of the stream lacks are replaced by question marks."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()
 
 
 def width_of(text: str) -> int:
@@ -111,7 +164,9 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], scree
 
 
 def _cleaned(cell: Cell | str) -> Cell:
-    return Cell(clean(cell)) if isinstance(cell, str) else Cell(clean(cell.text), cell.style)
+    """Masked before it is cut, because half a URL may not look like one."""
+    text, style = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
+    return Cell(clean(mask_urls(text)), style)
 
 
 def _fitted(columns: Sequence[Column], natural: Sequence[int], shown: list[int], width: int | None) -> dict[int, int]:

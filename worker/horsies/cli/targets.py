@@ -12,6 +12,7 @@ from horsies.cli.formatting import unshortened
 from horsies.cli.operation_ids import operation_of
 from horsies.cli.reading import read
 from horsies.cli.workflow_reading import node_named, story_of, whole_id
+from horsies.domain.plain_text import clean
 from horsies.operations.schedules import known_names
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
@@ -87,7 +88,7 @@ def ambiguous(found: Ambiguous) -> OperationError:
     more = ["…"] if found.more else []
     return OperationError(
         f"several tasks begin or end with {found.text!r}",
-        notes=["\n".join([*found.ids, *more])],
+        notes=["\n".join([*map(clean, found.ids), *more])],
         help_text="give more of the id, or --filter for all of them",
     )
 

@@ -57,8 +57,7 @@ def list_tasks(
         print_json({"now": now, "filter": wanted.text, "sort": sort, "tasks": listed, "next": next_cursor})
         return
     screen = Screen.of(sys.stdout)
-    for line in table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else []:
-        say(line)
+    say(*table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else [])
     for line in _footer(rows, wanted.text, sort, next_cursor, first=after is None):
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 

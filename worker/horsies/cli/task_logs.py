@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
-from horsies.cli.machine import plain
+from horsies.cli.machine import print_json
 from horsies.cli.tables import Screen, say
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
@@ -31,7 +28,7 @@ def show_logs(
     def show(look: Look, answer: Answer) -> int:
         found = answer.found
         if as_json:
-            typer.echo(json.dumps(plain(report(look, answer, "output", found))))
+            print_json(report(look, answer, "output", found), on_one_line=True)
         else:
             _print(answer, screen)
             if answer.is_last:

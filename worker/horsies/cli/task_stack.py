@@ -6,13 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
 from horsies.cli.formatting import lasting
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
-from horsies.cli.machine import plain
+from horsies.cli.machine import print_json
 from horsies.cli.payload import Masks
-from horsies.cli.tables import Screen, cut, say
+from horsies.cli.tables import Screen, cut, rewrite, say
 from horsies.domain.plain_text import clean
 from horsies.operations.looking import why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
@@ -60,7 +58,7 @@ class Shown:
         """Returns the exit code, if it is the last one."""
         stack = self._masks.on(answer.found)
         if self._as_json:
-            typer.echo(json.dumps(plain(report(look, answer, "stack", stack))))
+            print_json(report(look, answer, "stack", stack), on_one_line=True)
         elif answer.is_last:
             self._end_line()
             say(why_no_more(look, answer), stream=sys.stderr)
@@ -75,8 +73,7 @@ class Shown:
     def _print(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> None:
         self._end_line()
         notes = [clean(stack["note"])] if "note" in stack else []
-        for line in (_head(look, answer, stack), *notes, *self._lines(stack)):
-            say(line)
+        say(*(_head(look, answer, stack), *notes, *self._lines(stack)))
         self._last, self._since = stack, answer.now
 
     def _lines(self, stack: Mapping[str, Any]) -> list[str]:
@@ -96,12 +93,12 @@ class Shown:
     def _say_unchanged(self, now: datetime) -> None:
         if self._screen.width is not None and self._since is not None:
             self._unchanged = True
-            print(f"\r  unchanged for {lasting(now - self._since)} ", end="", flush=True)
+            rewrite(f"  unchanged for {lasting(now - self._since)} ", stream=sys.stdout)
 
     def _end_line(self) -> None:
         if self._unchanged:
             self._unchanged = False
-            print()
+            say("")
 
 
 def _head(look: Look, answer: Answer, stack: Mapping[str, Any]) -> str:

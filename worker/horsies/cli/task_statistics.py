@@ -72,8 +72,7 @@ def show_statistics(
     if rows:
         say(f"of tasks that ended since {at(found.since, found.now)}")
         columns = (*_COLUMNS, _SINCE) if partly else _COLUMNS
-        for line in table(columns, [_cells(row, found.now, partly=partly) for row in rows], screen):
-            say(line)
+        say(*table(columns, [_cells(row, found.now, partly=partly) for row in rows], screen))
     for line in _footer(found, rows, wanted):
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 

@@ -66,8 +66,7 @@ def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: b
         print_json(report(found, why, masks))
         return
     screen = Screen.of(sys.stdout)
-    for line in _story(found, why, masks, screen):
-        say(line)
+    say(*_story(found, why, masks, screen))
 
 
 def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:

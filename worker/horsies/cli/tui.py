@@ -20,6 +20,7 @@ from horsies.cli.options import (
     debugging,
     existing,
 )
+from horsies.cli.tables import say
 
 if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice
@@ -200,7 +201,7 @@ def _known_screen(name: str) -> str:
 
 def _require_console() -> None:
     if find_spec("horsies_tui") is None:
-        typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
+        say("the console is not part of this installation: pip install horsies-console", stream=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -245,9 +246,8 @@ def _clusters(file: ConfigFile, context: str | None) -> tuple[str, ...]:
 def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, names: frozenset[str]) -> int:
     """Each tab runs this command again, without what is about serving."""
     if find_spec("textual_serve") is None:
-        typer.echo(
-            "the console in a browser needs the extra `serve`\n = help: pip install 'horsies-console[serve]'", err=True
-        )
+        why = "the console in a browser needs the extra `serve`"
+        say(why, " = help: pip install 'horsies-console[serve]'", stream=sys.stderr)
         return 1
     words = [sys.executable, "-m", "horsies", "tui"]
     # In the environment, because `ps` shows the command line of a process, with the password in it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.options import choose, choose_existing
+from horsies.cli.tables import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,7 @@ def _show_filter_help(value: bool) -> None:
     if value:
         from horsies.query import TASKS
 
-        typer.echo(TASKS.describe())
+        say(*TASKS.describe().splitlines())
         raise typer.Exit
 
 
@@ -74,7 +75,7 @@ def _show_workflow_filter_help(value: bool) -> None:
     if value:
         from horsies.query import WORKFLOWS
 
-        typer.echo(WORKFLOWS.describe())
+        say(*WORKFLOWS.describe().splitlines())
         raise typer.Exit
 
 
@@ -82,7 +83,7 @@ def _show_worker_filter_help(value: bool) -> None:
     if value:
         from horsies.query import WORKERS
 
-        typer.echo(WORKERS.describe())
+        say(*WORKERS.describe().splitlines())
         raise typer.Exit
 
 
@@ -97,7 +98,7 @@ def _show_schedule_filter_help(value: bool) -> None:
     if value:
         from horsies.query import SCHEDULES
 
-        typer.echo(SCHEDULES.describe())
+        say(*SCHEDULES.describe().splitlines())
         raise typer.Exit
 
 

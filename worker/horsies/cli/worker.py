@@ -262,6 +262,7 @@ def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
 
 def _banner(running: Worker) -> None:
     """Print the worker's settings once, on stdout."""
+    from horsies.cli.tables import say
     from horsies.operations.formatting import counted
 
     config, settings = running.app.config, running.settings
@@ -289,7 +290,4 @@ def _banner(running: Worker) -> None:
     elif names := config.enabled_schedules:
         lines["schedules"] = f"{len(names)} not sent by this worker: run horsies scheduler, or add --with-scheduler"
     lines |= {"warning": "; ".join(running.warnings)} if running.warnings else {}
-    print("horsies worker", file=sys.stdout)
-    for name, value in lines.items():
-        print(f"  {name:<9} {value}", file=sys.stdout)
-    sys.stdout.flush()
+    say("horsies worker", *(f"  {name:<9} {value}" for name, value in lines.items()))

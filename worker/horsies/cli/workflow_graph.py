@@ -29,8 +29,7 @@ def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: 
         print_json({"now": story.now, "workflow": workflow, "nodes": nodes, "edges": edges})
         return
     screen = Screen.of(sys.stdout)
-    for line in as_mermaid(story.nodes) if mermaid else _drawn(story, screen):
-        say(line)
+    say(*as_mermaid(story.nodes) if mermaid else _drawn(story, screen))
 
 
 def _drawn(story: WorkflowStory, screen: Screen) -> list[str]:

@@ -52,8 +52,7 @@ def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str 
         print_json({"now": now, "filter": wanted.text, "workflows": listed, "next": next_cursor})
         return
     screen = Screen.of(sys.stdout)
-    for line in table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else []:
-        say(line)
+    say(*table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else [])
     for line in _footer(rows, wanted.text, next_cursor, first=after is None):
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 

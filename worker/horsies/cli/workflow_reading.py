@@ -10,6 +10,7 @@ import typer
 from horsies.cli.reading import read
 from horsies.cli.tables import say
 from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.domain.plain_text import clean
 from horsies.operations.target import OperationError
 from horsies.views import Ambiguous, WorkflowStory, find_workflow, workflow_story
 
@@ -73,6 +74,6 @@ def ambiguous(found: Ambiguous) -> OperationError:
     more = ["…"] if found.more else []
     return OperationError(
         f"several workflows begin or end with {found.text!r}",
-        notes=["\n".join([*found.ids, *more])],
+        notes=["\n".join([*map(clean, found.ids), *more])],
         help_text="give more of the id",
     )

@@ -37,8 +37,7 @@ def show_workflow_story(choice: DatabaseChoice, text: str, names: list[str], *, 
         print_json(workflow_story_report(story, masks))
         return
     screen = Screen.of(sys.stdout)
-    for line in _workflow(story, masks, screen):
-        say(line)
+    say(*_workflow(story, masks, screen))
 
 
 def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *, as_json: bool) -> None:
@@ -61,8 +60,7 @@ def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *,
         print_json(node_story_report(story, masks))
         return
     screen = Screen.of(sys.stdout)
-    for line in _node(story, nodes, masks, screen):
-        say(line)
+    say(*_node(story, nodes, masks, screen))
 
 
 def workflow_story_report(story: WorkflowStory, masks: Masks) -> dict[str, Any]:

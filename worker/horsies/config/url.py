@@ -100,7 +100,7 @@ def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
     credentials = _encode(user) + (f":{_encode(password)}" if password else "")
     credentials = credentials and f"{credentials}@"
     tail = f"/{quote(path, safe='', errors='surrogateescape')}" + (f"?{_encode_all(kept)}" if kept else "")
-    shown = {name: "***" if is_secret(name) else value for name, value in parameters.items()}
+    shown = {name: "***" if is_secret(name, value) else value for name, value in parameters.items()}
     shown_login = user + (":***" if password else "")
     return DatabaseUrl(
         secret_text=f"postgresql://{credentials}{address}{tail}",

@@ -96,7 +96,7 @@ async def _until_over() -> None:
 
 def _say(**words: Any) -> None:
     with suppress(OSError):  # the reader may have ended
-        sys.stdout.write(json.dumps(words) + "\n")
+        sys.stdout.write(json.dumps(words) + "\n")  # noqa: TID251 - for the command that has started this
         sys.stdout.flush()
 
 

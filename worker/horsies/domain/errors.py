@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from horsies.domain.masking import mask
+from horsies.domain.masking import mask, mask_urls
+from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -230,7 +231,10 @@ RED, BLUE, BOLD, RESET = "\x1b[1;31m", "\x1b[1;34m", "\x1b[1m", "\x1b[0m"
 
 
 def render(error: HorsiesError, *, colour: bool = False) -> str:
-    """The error in the format of a compiler: headline, place with its source line, notes, help."""
+    """The error in the format of a compiler: headline, place with its source line, notes, help.
+
+    Without control characters and passwords of URLs. What begins a line is ours: other lines are indented.
+    """
     if isinstance(error, MultipleValidationErrors):
         return error.report.render(colour=colour)
 
@@ -238,20 +242,21 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
         return f"{style}{text}{RESET}" if colour else text
 
     code = f"[{error.code.value}]" if error.code else ""
-    lines = [paint(RED, f"error{code}") + paint(BOLD, f": {error.message}")]
+    lines = [paint(RED, f"error{code}") + paint(BOLD, f": {_hang(error.message, '  ')}")]
     margin = " "
     if error.location is not None:
         number = str(error.location.line)
         margin = " " * len(number) + " "
         bar = paint(BLUE, "|")
-        lines.append(f"{margin[:-1]}{paint(BLUE, '-->')} {error.location}")
+        lines.append(f"{margin[:-1]}{paint(BLUE, '-->')} {_hang(str(error.location), margin)}")
         if source := error.location.source:
-            lines += [f"{margin}{bar}", f"{paint(BLUE, number)} {bar} {source}"]
+            lines += [f"{margin}{bar}", f"{paint(BLUE, number)} {bar} {_hang(source, margin)}"]
             lines.append(f"{margin}{bar} {_underline(error.location)}".rstrip())
     label = paint(BLUE, "=")
-    lines += [f"{margin}{label} note: {_hang(note, margin, 'note')}" for note in error.notes]
+    indent = margin + " " * len("= note: ")
+    lines += [f"{margin}{label} note: {_hang(note, indent)}" for note in error.notes]
     if error.help_text:
-        lines.append(f"{margin}{label} help: {_hang(error.help_text, margin, 'help')}")
+        lines.append(f"{margin}{label} help: {_hang(error.help_text, indent)}")
     return "\n".join(lines)
 
 
@@ -260,6 +265,6 @@ def _underline(location: SourceLocation) -> str:
     return "" if start is None or end is None else " " * (start - 1) + "^" * max(1, end - start)
 
 
-def _hang(text: str, margin: str, label: str) -> str:
-    """Indent further lines of a note below its first word."""
-    return text.replace("\n", "\n" + margin + " " * len(f"= {label}: "))
+def _hang(text: str, indent: str) -> str:
+    """The plain lines of a text, of which further ones are indented."""
+    return f"\n{indent}".join(clean(mask_urls(line)) for line in text.split("\n"))

@@ -6,11 +6,20 @@ sequences leave C1 controls, marks that reverse the order of a line, and line fe
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
-from typing import NewType, cast
+from typing import Final, NewType, cast
 
 PlainText = NewType("PlainText", str)
 """One line of text without control characters, escape sequences and characters that reorder or join others."""
+
+_NOT_PLAIN_IN_JSON: Final = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""Control characters and invisible marks that JSON allows inside a string; the test counts them."""
 
 
 def clean(text: str) -> PlainText:
@@ -18,6 +27,15 @@ def clean(text: str) -> PlainText:
     if text.isascii() and text.isprintable():
         return cast("PlainText", text)
     return PlainText("".join(_harmless(char) for char in text))
+
+
+def clean_json(text: str) -> str:
+    """Return JSON with the same values, in which control characters and invisible marks are escaped as \\uXXXX."""
+    return text if text.isascii() and "\x7f" not in text else _NOT_PLAIN_IN_JSON.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f"
 
 
 def _harmless(char: str) -> str:

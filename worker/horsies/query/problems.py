@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.domain.masking import mask_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +53,7 @@ _WIDEST = 100
 def _pointed_at(text: str, problem: Problem, *, explained: bool) -> str:
     """The text with the problem marked below it; of a long text only the part around it."""
     first = max(0, problem.start - _WIDEST // 2)
+    text = mask_urls(text, keep_width=True)  # before a part is taken: half a URL does not look like one
     shown = "".join(char if char.isprintable() else " " for char in text[first : first + _WIDEST])
     start = problem.start - first
     width = max(1, min(problem.end - first, len(shown)) - start)

@@ -103,7 +103,7 @@ class RecordSender(logging.Handler):
             self._send((record.levelno, record.name, text, traceback, extra or {}, extra is None))
         except OSError:
             line = text if extra is None else f"{record.levelname} {record.name}: {text}"
-            print(line if traceback is None else f"{line}\n{traceback}", file=sys.stderr)
+            print(line if traceback is None else f"{line}\n{traceback}", file=sys.stderr)  # noqa: T201
 
 
 def _stream_handlers() -> Iterator[logging.Handler]:

@@ -1,4 +1,8 @@
-"""The forms of the worker's log: a line for people, an object of JSON for machines, a text for other handlers."""
+"""The forms of the worker's log: a line for people, an object of JSON for machines, a text for other handlers.
+
+Names, ids, messages and output are data. In none of the forms do they hold a control character or the password of a
+URL, and in the forms for people each further line of a record is indented.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ import json
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from horsies.domain.masking import mask_urls
+from horsies.domain.plain_text import clean, clean_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +33,8 @@ _STYLES = {
 _NOT_MARKED = {*_STYLES, "log", "stderr"}
 """Their level needs no word of its own."""
 _RESET = "\x1b[0m"
+_BELOW: Final = "\n    "
+"""Before each further line of a record: no text of a task can look like another record."""
 
 
 class Seconds(float):
@@ -52,7 +61,7 @@ class EventText:
         self._fields = fields
 
     def __str__(self) -> str:
-        return _with_text(" ".join([self._event, *_words(self._event, self._fields)]), self._fields)
+        return _plain_text(" ".join([self._event, *_words(self._event, self._fields)]), *_below(self._fields))
 
 
 def _words(event: str, fields: Mapping[str, Any]) -> list[str]:
@@ -64,15 +73,20 @@ def _words(event: str, fields: Mapping[str, Any]) -> list[str]:
     rest |= fields.get("extra") or {}
     first = (fields.get("logger"), fields.get("task")) if event == "log" else (fields.get("task"),)
     words = [*first, *(f"{name}={value}" for name, value in rest.items()), fields.get("id")]
-    return [str(word) for word in words if word]
-
-
-def _with_text(text: str, fields: Mapping[str, Any]) -> str:
-    """With what user code has written, and the traceback below."""
     written = fields.get("message") if "logger" in fields else fields.get("line")
-    if written is not None:
-        text += f" | {written}"
-    return text if fields.get("traceback") is None else f"{text}\n{str(fields['traceback']).rstrip()}"
+    first_line = [] if written is None else ["|", str(written).partition("\n")[0]]
+    return [*(str(word) for word in words if word), *first_line]
+
+
+def _below(fields: Mapping[str, Any]) -> list[str]:
+    """The further lines: of what user code has written, and of the traceback."""
+    written = fields.get("message") if "logger" in fields else fields.get("line")
+    lines = [] if written is None else str(written).split("\n")[1:]
+    return lines if fields.get("traceback") is None else [*lines, *str(fields["traceback"]).rstrip().split("\n")]
+
+
+def _plain_text(*lines: str) -> str:
+    return _BELOW.join(clean(mask_urls(line)) for line in lines)
 
 
 class HumanFormatter(logging.Formatter):
@@ -87,15 +101,15 @@ class HumanFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         event = _event_of(record)
         name = record.levelname.lower() if event == "log" else event
-        label = f"{name:<11}"
+        label = f"{_plain_text(name):<11}"
         if self._colour and (style := _STYLES.get(name)):
             label = f"{style}{label}{_RESET}"
         elif record.levelno > logging.INFO and event not in _NOT_MARKED:
             label = f"{record.levelname.lower()}: {label}"
-        text = _with_text(" ".join([clock, label, *_words(event, fields)]), fields)
+        below = _below(fields)
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text
+            below += self.formatException(record.exc_info).split("\n")
+        return f"{clock} {label} {_plain_text(' '.join(_words(event, fields)), *below)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -111,11 +125,23 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             content["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(content, default=str, ensure_ascii=False)
+        return clean_json(json.dumps(_masked(content), default=str, ensure_ascii=False))
 
 
 def _event_of(record: logging.LogRecord) -> str:
     return getattr(record, "event", None) or record.getMessage()
+
+
+def _masked(value: Any) -> Any:
+    match value:
+        case str():
+            return "\n".join(map(mask_urls, value.split("\n"))) if "//" in value else value
+        case dict():
+            return {name: _masked(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_masked(item) for item in value]
+        case _:
+            return value
 
 
 def _plain(value: Any) -> Any:
