@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,28 @@ async def test_a_log_level_leaves_what_is_as_grave(table: Table, start: Callable
     assert {"could not count", "exception in thread counts"} <= {one.get("message") for one in found}
     assert {one["level"] for one in found} <= {"WARNING", "ERROR"}
     assert ("stderr" in {one["event"] for one in found}) == (level == "WARNING")
+
+
+async def test_no_text_of_a_task_acts_on_the_terminal_or_looks_like_a_record(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    """Ids, unknown names, output, records and exceptions, in the log for people."""
+    text = "x\n12:00:00 finished\rpay \x1b[2J\x9b\u202e\u2028 postgresql://bob:hunter2@db/shop"
+    forged = "y\n12:00:00 finished\x1b[2J\x9b\u202e pay"
+    worker = start("--log-format", "human", "--unknown-tasks", "fail")
+    unknown = await table.send(text, id=forged)
+    cries = await table.send("cries", text, unique_key=text)
+    for task_id in (unknown, cries):
+        assert (await table.done(task_id))["status"] == "FAILED"
+    assert await asyncio.to_thread(worker.stop) == 0
+    worker.kill()
+    lines = [one["text"].removesuffix("\n") for one in worker.all_records()]
+    assert [line for line in lines if not line.isprintable()] == []
+    assert [line for line in lines if line.startswith("12:00:00 finished") or "hunter2" in line] == []
+    assert sum("12:00:00 finished" in line for line in lines) >= 4, "all of it is there"
+    below = [line for line in lines if not re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert all(line.startswith("    ") for line in below)
+    assert "    Traceback (most recent call last):" in below
 
 
 async def test_an_application_that_configures_logging_keeps_its_words_and_no_line_comes_twice(

@@ -191,3 +191,11 @@ def refuse_loudly() -> Out:
     except OSError:
         log.exception("could not deliver")
     return TaskResult(err=TaskError(error_code="NO_ROUTE", message="no"))
+
+
+@app.task("cries", **worker_app.queue)
+def cries(text: str) -> Out:
+    """Print, log and raise a text that would like to be more than that."""
+    print(text)
+    log.warning(text)
+    raise ValueError(text)

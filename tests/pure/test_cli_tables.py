@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -16,7 +17,7 @@ from horsies.cli.formatting import ago, lasting, short, state, unshortened
 from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
 from horsies.cli.tables import Cell, Column, Screen, cut, say, table, visible, width_of
-from horsies.domain.plain_text import clean
+from horsies.domain.plain_text import clean, clean_json
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.formatting import counted, need_action
 from horsies.query.keys import INTERRUPTED, RETRY
@@ -158,7 +159,9 @@ json_trees = st.recursive(
 @given(json_trees, st.sampled_from(["password", "Password", "PASSWORD"]))
 def test_what_is_masked_is_nowhere_in_either_form(tree: Any, name: str) -> None:
     secret = "s3cr3t-0f-th3-h0us3"
-    text = json.dumps({"deep": [{name: {"in": secret}}, tree], "text": json.dumps({name: secret})})
+    inside = json.dumps({name: secret})
+    texts = [inside, f" \t\n{inside}", json.dumps(inside), f" {json.dumps(f' {inside}')}"]
+    text = json.dumps({"deep": [{name: {"in": secret}}, tree], "texts": texts})
     masks = Masks(frozenset({"password"}))
     assert secret not in "\n".join(stored_lines(stored(text), masks))
     assert secret not in json.dumps(stored_json(stored(text), masks))
@@ -186,3 +189,18 @@ def test_a_number_and_its_noun_and_verb_agree() -> None:
     assert [counted(number, "task") for number in (0, 1, 2, 1204)] == ["0 tasks", "1 task", "2 tasks", "1,204 tasks"]
     assert [counted(number, "process", "processes") for number in (1, 2)] == ["1 process", "2 processes"]
     assert [need_action(number) for number in (0, 1, 12)] == ["0 need action", "1 needs action", "12 need action"]
+
+
+def test_only_colours_of_the_screen_become_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "a\x1b[31m\x1b]0;t\x07\x9b\u202e\nb\r[/x] http://u:hunter2@h"
+    say(Screen(None, colour=True).paint(text, "red"), text)
+    plain = "a [31m ]0;t   b [/x] http://u:***@h"
+    assert capsys.readouterr().out == f"\x1b[31m{plain}\x1b[0m\n{plain}\n"
+
+
+def test_json_has_no_control_character_and_the_same_values() -> None:
+    bad = {chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    text = json.dumps(["é€𝕏", *bad], ensure_ascii=False)
+    assert [hex(ord(char)) for char in bad if char in clean_json(text)] == []
+    assert ascii(json.loads(clean_json(text))) == ascii(["é€𝕏", *bad])
+    assert clean_json('"é€𝕏"') == '"é€𝕏"'

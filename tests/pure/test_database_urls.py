@@ -13,7 +13,7 @@ from horsies.config.app import AppConfig
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ConfigurationError, ErrorCode
-from horsies.domain.masking import mask, mask_whole, mask_word
+from horsies.domain.masking import mask, mask_urls, mask_whole, mask_word
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+asyncpg"])
@@ -223,3 +223,21 @@ def test_a_misspelt_field_does_not_print_the_url_beside_it() -> None:
     with pytest.raises(ValueError, match="database_url") as caught:
         PostgresConfig(url="postgresql://ops:hunter2@db/app")  # type: ignore[call-arg]
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("no 'postgresql://u:a@b@h/d' here", "no 'postgresql://u:***@h/d' here"),
+        ("'//u:p@h/d' in it", "'//u:***@h/d' in it"),
+        ("postgresql://u:p w@h, h", "postgresql://u:***@h, h"),
+        ("postgresql://u@h/d?x=1&pass%77ord=p", "postgresql://u@h/d?x=1&pass%77ord=***"),
+        ("postgresql:///d?options=-c%20shop.token%3Dp&host=h", "postgresql:///d?options=***&host=h"),
+        ("postgresql:///d?options=-c%20search_path%3Dbilling", "postgresql:///d?options=-c%20search_path%3Dbilling"),
+        ("password=p at http://h:80/ of bob@h, // a:b", "password=p at http://h:80/ of bob@h, // a:b"),
+    ],
+)
+def test_what_is_printed_shows_no_password_of_a_url_and_all_else(line: str, shown: str) -> None:
+    assert mask_urls(line) == shown
+    assert len(mask_urls(line, keep_width=True)) == len(line)
+    assert mask_urls(shown) == shown

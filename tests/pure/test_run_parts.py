@@ -15,7 +15,7 @@ from horsies import AppConfig, Horsies, PostgresConfig, WorkerResilienceConfig
 from horsies.domain.errors import ConfigurationError
 from horsies.run.events import Events
 from horsies.run.lifespan import locator_of
-from horsies.run.log_format import HumanFormatter, JsonFormatter
+from horsies.run.log_format import EventText, HumanFormatter, JsonFormatter
 from horsies.run.loops import Supervisor, Wake, backoff_s
 
 
@@ -119,3 +119,22 @@ def test_an_application_is_found_by_the_module_that_holds_it(monkeypatch: pytest
     module.tasks = app  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert locator_of(app) == "shop_of_this_test:tasks"
+
+
+HOSTILE = "x\n12:00:00 finished\r pay\x1b[2J\x9b\x7f\u202e\u2028 postgresql://bob:hunter2@db/shop"
+
+
+@pytest.mark.parametrize("event", ["failed", "log", "stdout", HOSTILE])
+def test_no_field_of_a_record_acts_on_a_terminal_or_begins_a_line(event: str) -> None:
+    fields = dict.fromkeys(("task", "id", "line", "message", "logger", "code", "worker", "traceback"), HOSTILE)
+    made = record(event, logging.ERROR, **fields, extra={HOSTILE: HOSTILE})
+    made.exc_info = (ValueError, ValueError(HOSTILE), None)
+    for text in (HumanFormatter(colour=False).format(made), f"00:00:00 {EventText(event, made.fields)}"):
+        first, *others = text.split("\n")
+        assert all(line.isprintable() and "hunter2" not in line for line in (first, *others))
+        assert others
+        assert all(line.startswith("    ") for line in others)
+    line = JsonFormatter().format(made)
+    assert line.isprintable()
+    assert json.loads(line)["task"] == HOSTILE.replace("hunter2", "***")
+    assert "hunter2" not in line

@@ -27,13 +27,13 @@ def mask(text: str) -> str:
     return _PASSWORD_WITHOUT_HOST.sub(r"\1:***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
 
 
-def mask_urls(line: str, *, keep_width: bool = False) -> str:
-    """`line` with the password of each URL in it replaced by stars; anything else stays, as it may be a task's value.
+def mask_urls(text: str, *, keep_width: bool = False) -> str:
+    """`text` with the password of each URL in it replaced by stars; anything else stays, as it may be a task's value.
 
     For all that is printed or logged, whatever the text was meant to be. `keep_width`: a star for each character.
     """
-    if "//" not in line:
-        return line
+    if "//" not in text:
+        return text
 
     def stars(secret: str) -> str:
         return "*" * len(secret) if keep_width else "***"
@@ -46,7 +46,7 @@ def mask_urls(line: str, *, keep_width: bool = False) -> str:
         secret, at, _ = found[0][len(before) + 1 :].rpartition("@")
         return f"{before}:{stars(secret)}@" if at else f"{before}:{stars(found[0][len(before) + 1 :])}"
 
-    return _LOGIN_IN_LINE.sub(login, _PARAMETER_IN_LINE.sub(parameter, line))
+    return _LOGIN_IN_LINE.sub(login, _PARAMETER_IN_LINE.sub(parameter, text))
 
 
 def mask_whole(text: str) -> str:

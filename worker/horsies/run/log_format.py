@@ -135,9 +135,9 @@ def _event_of(record: logging.LogRecord) -> str:
 def _masked(value: Any) -> Any:
     match value:
         case str():
-            return "\n".join(map(mask_urls, value.split("\n"))) if "//" in value else value
+            return mask_urls(value)
         case dict():
-            return {name: _masked(item) for name, item in value.items()}
+            return {_masked(name): _masked(item) for name, item in value.items()}
         case list() | tuple():
             return [_masked(item) for item in value]
         case _:
