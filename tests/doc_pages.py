@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text("utf-8")
-    for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+    for page in (ROOT / "README.md", ROOT / "SECURITY.md", *sorted(DOCS.rglob("*.md")))
 }
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MODULE = re.compile(r"\A# (\w+\.py)\n")

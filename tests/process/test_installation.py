@@ -1,19 +1,31 @@
-"""What is installed: the wheel, and with `-m chaos` the README's first command in a copy of the sources."""
+"""What is installed: the dependencies, the wheel, and with `-m chaos` the README's first command in a copy of the sources."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OF_EXTRAS = {
+    "worker/horsies/store/embedded/": "embedded",
+    "worker/horsies/tracing.py": "otel",
+    "horsies_tui/serving/": "serve",
+}
+NOT_INSTALLED_BY_US = {"pytest": "worker/horsies/pytest_plugin.py"}
+"""Loaded by the program itself."""
 
 
 def readme_commands() -> list[str]:
@@ -74,3 +86,40 @@ def test_the_first_command_works_in_a_copy_of_the_sources(short_directory: Path,
     assert (installed / "horsies" / "py.typed").exists()
     assert (installed / "horsies_tui" / "py.typed").exists()
     assert not (installed / "tests").exists()
+
+
+def declared(requirements: list[str]) -> set[str]:
+    return {normal(re.split(r"[^\w.-]", each, maxsplit=1)[0]) for each in requirements}
+
+
+def normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def imported(source: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom(level=0, module=str(module)):
+                yield module
+            case ast.Call(func=ast.Name("import_module"), args=[ast.Constant(str(module)), *_]):
+                yield module
+
+
+def test_what_is_imported_is_declared() -> None:
+    known = sys.stdlib_module_names | {"horsies", "horsies_tui", "_typeshed"}
+    of_modules = packages_distributions()
+    missing, seen = set(), set()
+    for source in (path for top in ("worker/horsies", "horsies_tui") for path in (ROOT / top).rglob("*.py")):
+        path = source.relative_to(ROOT).as_posix()
+        allowed = declared(PROJECT["dependencies"])
+        for place, extra in OF_EXTRAS.items():
+            allowed |= declared(PROJECT["optional-dependencies"][extra]) if path.startswith(place) else set()
+        for top_level in {module.partition(".")[0] for module in imported(source)} - known:
+            distributions = set(map(normal, of_modules.get(top_level, [top_level])))
+            seen |= distributions
+            if not distributions & allowed and NOT_INSTALLED_BY_US.get(top_level) != path:
+                missing.add((path, top_level))
+    assert missing == set()
+    assert {"rich", "aiohttp", "textual", "typer", "asyncpg", "opentelemetry-api"} <= seen
