@@ -19,6 +19,7 @@ import asyncpg
 import pytest
 from cli_steps import printed
 from schedule_scene import definition
+from setproctitle import getproctitle
 from typer.main import get_command
 
 from horsies.cli import main
@@ -217,6 +218,8 @@ def wrong_lines() -> Iterator[list[str]]:
         needed = [HOSTILE for one in command.params if one.param_type_name == "argument" and one.required]
         yield [*words, *[WRONG] * (1 if name in SERVICES else 4)]
         yield [*words, f"--{WRONG}"]
+        if any(one.name == "as_json" for one in command.params):
+            yield [*words, *[WRONG] * max(len(needed), 1), "--json"]
         for option in command.params:
             takes_text = option.param_type_name == "option" and not option.is_flag
             if takes_text and option.name not in ("record", "serve_host", "host", "metrics_host"):
@@ -231,7 +234,7 @@ async def test_no_word_of_the_command_line_acts_on_the_terminal(monkeypatch: pyt
     for words in wrong_lines():
         out, err = await shown(*words)
         assert not harmful(out + err), words
-        assert "hunter" not in out + err, words
+        assert "hunter" not in out + err + getproctitle(), words
 
 
 async def test_no_name_in_the_config_file_acts_on_the_terminal(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def list_actions(
     next_cursor = None if page.next is None else f"{_written(page.next.acted_at)}/{page.next.id}"
     if as_json:
         actions = Masks.of().on(plain(page.rows))  # the state before may contain a result
-        print_json({"now": page.now, "actions": actions, "next": next_cursor})
+        print_json({"now": page.now, "actions": actions, "next": next_cursor}, is_stored=True)
         return
     screen = Screen.of(sys.stdout)
     if not page.recorded:

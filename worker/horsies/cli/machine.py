@@ -11,10 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from horsies.cli.tables import say_json
+from horsies.domain.masking import mask_tree
 
 
-def print_json(report: Mapping[str, Any], *, on_one_line: bool = False) -> None:
-    say_json(json.dumps(plain(report), indent=None if on_one_line else 2))
+def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_stored: bool = False) -> None:
+    """`is_stored`: it has arguments, results or output of tasks, whose values stay as they are, passwords included."""
+    content = plain(report)
+    say_json(json.dumps(content if is_stored else mask_tree(content), indent=None if on_one_line else 2))
 
 
 def plain(value: Any) -> Any:

@@ -21,6 +21,7 @@ from horsies.cli.options import (
 )
 from horsies.cli.tables import say
 from horsies.cli.worker import LogFormat, LogFormatOption, chosen_lines
+from horsies.domain.masking import mask_word
 
 if TYPE_CHECKING:
     from horsies.run.scheduler import Scheduler
@@ -51,7 +52,7 @@ def scheduler(
 
     locator = only_module(module, module_option)
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
-    setproctitle(f"horsies: scheduler {locator}")
+    setproctitle(f"horsies: scheduler {mask_word(locator)}")
     app = app_at_work(locator, database_url, context)
     running = Scheduler(app, Events())
     running.events.other_databases(app.database)

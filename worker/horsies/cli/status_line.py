@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
+from horsies.domain.plain_text import clean
 from horsies.run.in_flight import Stage
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class StatusLine(logging.StreamHandler[TextIO]):
         self._write(self._text)
 
     def show(self, text: str) -> None:
-        self._text = text[: shutil.get_terminal_size().columns - 1]
+        self._text = clean(text)[: shutil.get_terminal_size().columns - 1]
         self._write(_CLEAR + self._text)
 
     def clear(self) -> None:

@@ -94,7 +94,7 @@ def say(*lines: str, stream: TextIO | None = None) -> None:
 
 
 def say_json(text: str) -> None:
-    """Print JSON on stdout, its values unchanged: what a terminal would obey is escaped, and nothing is masked."""
+    """Print JSON on stdout, its values unchanged: what a terminal would obey is escaped."""
     _put(f"{clean_json(text)}\n", sys.stdout)
 
 

@@ -28,7 +28,7 @@ def show_logs(
     def show(look: Look, answer: Answer) -> int:
         found = answer.found
         if as_json:
-            print_json(report(look, answer, "output", found), on_one_line=True)
+            print_json(report(look, answer, "output", found), on_one_line=True, is_stored=True)
         else:
             _print(answer, screen)
             if answer.is_last:

@@ -58,7 +58,7 @@ class Shown:
         """Returns the exit code, if it is the last one."""
         stack = self._masks.on(answer.found)
         if self._as_json:
-            print_json(report(look, answer, "stack", stack), on_one_line=True)
+            print_json(report(look, answer, "stack", stack), on_one_line=True, is_stored=True)
         elif answer.is_last:
             self._end_line()
             say(why_no_more(look, answer), stream=sys.stderr)

@@ -63,7 +63,7 @@ def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: b
         say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
         raise typer.Exit(NOTHING_MATCHED)
     if as_json:
-        print_json(report(found, why, masks))
+        print_json(report(found, why, masks), is_stored=True)
         return
     screen = Screen.of(sys.stdout)
     say(*_story(found, why, masks, screen))

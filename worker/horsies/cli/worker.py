@@ -21,6 +21,7 @@ from horsies.cli.options import (
     app_at_work,
     only_module,
 )
+from horsies.domain.masking import mask_word
 
 if TYPE_CHECKING:
     import asyncio
@@ -226,7 +227,7 @@ def _lost_outcomes(
 
     line = StatusLine(sys.stderr)
     configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
-    setproctitle(f"horsies: worker {settings.locator}")
+    setproctitle(f"horsies: worker {mask_word(settings.locator)}")
     app = app_at_work(settings.locator, database_url, context)
     running = Worker(app, settings, Events())
     running.events.other_databases(app.database)

@@ -34,7 +34,7 @@ def show_workflow_story(choice: DatabaseChoice, text: str, names: list[str], *, 
     masks = Masks.of(names)
     story = read_workflow(choice, "workflows show", text, most_characters=ALL if as_json else SHOWN)
     if as_json:
-        print_json(workflow_story_report(story, masks))
+        print_json(workflow_story_report(story, masks), is_stored=True)
         return
     screen = Screen.of(sys.stdout)
     say(*_workflow(story, masks, screen))
@@ -57,7 +57,7 @@ def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *,
         raise typer.Exit(NOTHING_MATCHED)
     story, nodes = found
     if as_json:
-        print_json(node_story_report(story, masks))
+        print_json(node_story_report(story, masks), is_stored=True)
         return
     screen = Screen.of(sys.stdout)
     say(*_node(story, nodes, masks, screen))

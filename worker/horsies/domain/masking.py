@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import unquote, unquote_plus
 
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*")
@@ -47,6 +48,19 @@ def mask_urls(text: str, *, keep_width: bool = False) -> str:
         return f"{before}:{stars(secret)}@" if at else f"{before}:{stars(found[0][len(before) + 1 :])}"
 
     return _LOGIN_IN_LINE.sub(login, _PARAMETER_IN_LINE.sub(parameter, text))
+
+
+def mask_tree(value: Any) -> Any:
+    """The same values for JSON, with `mask_urls` on each text in them."""
+    match value:
+        case str():
+            return mask_urls(value)
+        case dict():
+            return {mask_tree(name): mask_tree(item) for name, item in value.items()}
+        case list() | tuple():
+            return [mask_tree(item) for item in value]
+        case _:
+            return value
 
 
 def mask_whole(text: str) -> str:

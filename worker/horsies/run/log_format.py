@@ -12,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from horsies.domain.masking import mask_urls
+from horsies.domain.masking import mask_tree, mask_urls
 from horsies.domain.plain_text import clean, clean_json
 
 if TYPE_CHECKING:
@@ -125,23 +125,11 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             content["traceback"] = self.formatException(record.exc_info)
-        return clean_json(json.dumps(_masked(content), default=str, ensure_ascii=False))
+        return clean_json(json.dumps(mask_tree(content), default=str, ensure_ascii=False))
 
 
 def _event_of(record: logging.LogRecord) -> str:
     return getattr(record, "event", None) or record.getMessage()
-
-
-def _masked(value: Any) -> Any:
-    match value:
-        case str():
-            return mask_urls(value)
-        case dict():
-            return {_masked(name): _masked(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_masked(item) for item in value]
-        case _:
-            return value
 
 
 def _plain(value: Any) -> Any:
@@ -156,8 +144,11 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def configure_logging(level: str, handler: logging.StreamHandler[TextIO], *, as_json: bool = False) -> None:
-    """Send the engine's records only to `handler`."""
-    handler.setFormatter(JsonFormatter() if as_json else HumanFormatter(colour=wants_colour(handler.stream)))
+    """Send the engine's records only to `handler`; what other libraries log, and nobody handles, gets its form."""
+    form = JsonFormatter() if as_json else HumanFormatter(colour=wants_colour(handler.stream))
+    handler.setFormatter(form)
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(form)
     root = logging.getLogger("horsies")
     root.handlers[:] = [handler]
     root.propagate = False
