@@ -16,7 +16,7 @@ from horsies.domain.masking import mask_tree, mask_urls
 from horsies.domain.plain_text import clean, clean_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _STYLES = {
     "finished": "\x1b[32m",
@@ -61,11 +61,12 @@ class EventText:
         self._fields = fields
 
     def __str__(self) -> str:
-        return _plain_text(" ".join([self._event, *_words(self._event, self._fields)]), *_below(self._fields))
+        first, below = _text(self._event, self._fields)
+        return _plain(f"{self._event} {first}") + _indented(below)
 
 
-def _words(event: str, fields: Mapping[str, Any]) -> list[str]:
-    """What the record is about, its other fields, and the id at the end."""
+def _text(event: str, fields: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What the record is about, its other fields, its id and what user code has written; and the lines below."""
     left_out = {"task", "id", "line", "traceback"}
     if event == "log":
         left_out |= {"logger", "message", "child", "extra"}
@@ -73,20 +74,23 @@ def _words(event: str, fields: Mapping[str, Any]) -> list[str]:
     rest |= fields.get("extra") or {}
     first = (fields.get("logger"), fields.get("task")) if event == "log" else (fields.get("task"),)
     words = [*first, *(f"{name}={value}" for name, value in rest.items()), fields.get("id")]
+    text = " ".join([str(word) for word in words if word])
+    below: list[str] = []
     written = fields.get("message") if "logger" in fields else fields.get("line")
-    first_line = [] if written is None else ["|", str(written).partition("\n")[0]]
-    return [*(str(word) for word in words if word), *first_line]
+    if written is not None:
+        line, *below = str(written).split("\n")
+        text += f" | {line}"
+    if fields.get("traceback") is not None:
+        below += str(fields["traceback"]).rstrip().split("\n")
+    return text, below
 
 
-def _below(fields: Mapping[str, Any]) -> list[str]:
-    """The further lines: of what user code has written, and of the traceback."""
-    written = fields.get("message") if "logger" in fields else fields.get("line")
-    lines = [] if written is None else str(written).split("\n")[1:]
-    return lines if fields.get("traceback") is None else [*lines, *str(fields["traceback"]).rstrip().split("\n")]
+def _plain(text: str) -> str:
+    return clean(mask_urls(text))
 
 
-def _plain_text(*lines: str) -> str:
-    return _BELOW.join(clean(mask_urls(line)) for line in lines)
+def _indented(lines: Iterable[str]) -> str:
+    return "".join([_BELOW + _plain(line) for line in lines])
 
 
 class HumanFormatter(logging.Formatter):
@@ -101,15 +105,15 @@ class HumanFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         event = _event_of(record)
         name = record.levelname.lower() if event == "log" else event
-        label = f"{_plain_text(name):<11}"
+        label = f"{_plain(name):<11}"
         if self._colour and (style := _STYLES.get(name)):
             label = f"{style}{label}{_RESET}"
         elif record.levelno > logging.INFO and event not in _NOT_MARKED:
             label = f"{record.levelname.lower()}: {label}"
-        below = _below(fields)
+        text, below = _text(event, fields)
         if record.exc_info:
             below += self.formatException(record.exc_info).split("\n")
-        return f"{clock} {label} {_plain_text(' '.join(_words(event, fields)), *below)}"
+        return f"{clock} {label} {_plain(text)}{_indented(below)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -121,18 +125,21 @@ class JsonFormatter(logging.Formatter):
             "at": record.created,
             "level": record.levelname,
             "event": _event_of(record),
-            **{name: _plain(value) for name, value in fields.items() if value is not None},
+            **{name: _rounded(value) for name, value in fields.items() if value is not None},
         }
         if record.exc_info:
             content["traceback"] = self.formatException(record.exc_info)
-        return clean_json(json.dumps(mask_tree(content), default=str, ensure_ascii=False))
+        line = json.dumps(content, default=str, ensure_ascii=False)
+        if "//" in line:  # a URL, or something like it
+            line = json.dumps(mask_tree(content), default=lambda value: mask_urls(str(value)), ensure_ascii=False)
+        return clean_json(line)
 
 
 def _event_of(record: logging.LogRecord) -> str:
     return getattr(record, "event", None) or record.getMessage()
 
 
-def _plain(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     return round(float(value), 6) if isinstance(value, Seconds) else value
 
 
