@@ -72,7 +72,6 @@ NAMES = {  # of the rows, as an argument: the text, cut as the column is
 }
 SERVICES = {"worker", "scheduler", "metrics", "tui", "demo", "new"}
 """They run until they are stopped, or make a project: of these the refusals are looked at."""
-WRITES = {"db init", "db upgrade"}
 
 COLUMNS = """
 SELECT table_name, column_name, udt_name AS type, character_maximum_length AS longest, is_identity = 'YES' AS own,
@@ -235,6 +234,7 @@ async def test_no_word_of_the_command_line_acts_on_the_terminal(monkeypatch: pyt
         out, err = await shown(*words)
         assert not harmful(out + err), words
         assert "hunter" not in out + err + getproctitle(), words
+        assert "MarkupError" not in err, words
 
 
 async def test_no_name_in_the_config_file_acts_on_the_terminal(tmp_path: Path) -> None:
