@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, field_validator
 
+from horsies.domain import codec
+from horsies.domain.codec.classes import StorableClasses
 from horsies.domain.task_result import TaskError
 
 T = TypeVar("T")
@@ -146,3 +150,19 @@ ORDER_TEXT = (
     '{"__pydantic_model__":true,"module":"codec_models","qualname":"Order",'
     '"data":{"number":7,"placed":"2026-11-18T06:31:06Z"}}'
 )
+
+
+def declaring(*modules: str) -> StorableClasses:
+    """As an application would whose signatures name every class of these modules."""
+    own = (each for name in modules for each in vars(sys.modules[name]).values())
+    hints = [each for each in own if isinstance(each, type) and each.__module__ in modules]
+    return StorableClasses(lambda: [*hints, Outer.Inner], lambda: 0)
+
+
+CLASSES = declaring(__name__)
+load_value = partial(codec.load_value, classes=CLASSES)
+load_task_result = partial(codec.load_task_result, classes=CLASSES)
+load_task_error = partial(codec.load_task_error, classes=CLASSES)
+load_summary = partial(codec.load_summary, classes=CLASSES)
+load_args = partial(codec.load_args, classes_for=lambda _: CLASSES)
+load_kwargs = partial(codec.load_kwargs, classes_for=lambda _: CLASSES)

@@ -26,6 +26,8 @@ from codec_models import (
     PaymentError,
     Plain,
     Shipment,
+    load_args,
+    load_kwargs,
 )
 from hypothesis import given, settings, strategies as st
 from pydantic import Field
@@ -35,7 +37,7 @@ from workflow_shop import app, price
 
 from horsies import ErrorCode, RetryPolicy, TaskError, TaskResult, WorkflowContext
 from horsies.domain.argument_types import checker, kind_of
-from horsies.domain.codec import dump_args, dump_kwargs, load_args, load_kwargs
+from horsies.domain.codec import dump_args, dump_kwargs
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.errors import HorsiesError
 from horsies.handle import TaskSendErrorCode

@@ -8,18 +8,10 @@ from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from codec_models import ORDER_TEXT, PaymentError
+from codec_models import ORDER_TEXT, PaymentError, load_value
 from hypothesis import given, strategies as st
 
-from horsies.domain.codec import (
-    CorruptJsonError,
-    Labelled,
-    clean_text,
-    dump_task_error,
-    dump_value,
-    load_for_display,
-    load_value,
-)
+from horsies.domain.codec import CorruptJsonError, Labelled, clean_text, dump_task_error, dump_value, load_for_display
 from horsies.domain.codes import OutcomeCode
 from horsies.domain.tags import RESERVED
 from horsies.domain.task_result import TaskError, TaskResult

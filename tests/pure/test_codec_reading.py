@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from codec_models import ORDER_TEXT, Order
+from codec_models import ORDER_TEXT, Order, load_args, load_kwargs, load_value
 
-from horsies.domain.codec import CodecError, CorruptJsonError, HydrationError, load_args, load_kwargs, load_value
+from horsies.domain.codec import CodecError, CorruptJsonError, HydrationError
 from horsies.domain.codes import ContractCode, OperationalErrorCode
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskResult
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def tagged(tag: str, module: Any, qualname: Any, data: Any) -> str:
@@ -129,39 +125,3 @@ def test_results_of_earlier_nodes_arrive_as_results() -> None:
     assert kwargs["corrupt"].err.error_code is OperationalErrorCode.BROKER_ERROR
     assert isinstance(kwargs["order"], Order)
     assert kwargs["__horsies_workflow_meta__"] == stored["__horsies_workflow_meta__"]
-
-
-def test_a_row_cannot_import_a_module_of_a_package_that_is_not_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "codec_unused.py").write_text("import pydantic\nclass Order(pydantic.BaseModel): pass\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(HydrationError, match="belongs to no package loaded here; import it where the app is defined"):
-        load_value(model("Order", {}, "codec_unused"))
-    assert "codec_unused" not in sys.modules
-
-
-@pytest.mark.parametrize(
-    ("module", "source", "reason"),
-    [
-        ("models", "import pydantic\nclass Order(pydantic.BaseModel): pass\n", None),
-        ("raising", "raise RuntimeError('not today')", "RuntimeError: not today"),
-        ("leaving", "raise SystemExit(3)", "SystemExit: 3"),
-        ("missing", "import codec_nowhere", "codec_nowhere"),
-    ],
-)
-def test_modules_of_a_package_in_use_are_imported_whatever_they_do(
-    module: str, source: str, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = f"codec_package_{module}"
-    (tmp_path / package).mkdir()
-    (tmp_path / package / "__init__.py").write_text("")
-    (tmp_path / package / f"{module}.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    __import__(package)
-    text = model("Order", {}, f"{package}.{module}")
-    if reason is None:
-        assert type(load_value(text)).__module__ == f"{package}.{module}"
-        return
-    with pytest.raises(HydrationError, match=reason):
-        load_value(text)

@@ -6,18 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from codec_models import ORDER_TEXT, Order, PaymentError
+from codec_models import ORDER_TEXT, Order, PaymentError, load_task_error, load_task_result, load_value
 
-from horsies.domain.codec import (
-    dump_task_error,
-    dump_task_result,
-    dump_value,
-    load_task_error,
-    load_task_result,
-    load_value,
-    storable_task_result,
-    with_retries_spent,
-)
+from horsies.domain.codec import dump_task_error, dump_task_result, dump_value, storable_task_result, with_retries_spent
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult

@@ -25,10 +25,13 @@ from codec_models import (
     Priced,
     Shipment,
     Strict,
+    load_args,
+    load_kwargs,
+    load_value,
 )
 from hypothesis import given, settings, strategies as st
 
-from horsies.domain.codec import dump_args, dump_kwargs, dump_value, load_args, load_kwargs, load_value
+from horsies.domain.codec import dump_args, dump_kwargs, dump_value
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Ok
 from horsies.domain.states import WorkflowStatus

@@ -44,8 +44,8 @@ def test_the_public_names_are_exactly_these() -> None:
 APPLICATION = """
 are_sends_suppressed check config database database_url discover_tasks expand_module_globs get_broker
 get_discovered_task_modules get_valid_queue_names get_workflow_builders hooks import_task_modules list_tasks logger on
-run_worker send_many send_many_async set_role suppress_sends task tasks trace tracing use_database validate_queue_name
-workflow workflow_builder
+run_worker send_many send_many_async set_role storable suppress_sends task tasks trace tracing use_database
+validate_queue_name workflow workflow_builder
 """
 
 

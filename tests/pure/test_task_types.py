@@ -210,7 +210,7 @@ def ran(task: Any, args: str | None, kwargs: str | None) -> TaskResult[Any, Any]
     run: Any = Run(1, 0, job, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
     outcome = execute({"echo": task}, job, run, None, None)
     run.let_go()
-    return task.restored(load_task_result(outcome[1]))  # type: ignore[no-any-return]
+    return task.restored(load_task_result(outcome[1], task.result_classes))  # type: ignore[no-any-return]
 
 
 TASKS = {name: echo_task(hint) for name, (hint, _) in VALUES.items()}

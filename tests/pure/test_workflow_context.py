@@ -7,7 +7,7 @@ import tempfile
 from typing import Any
 
 import pytest
-from codec_models import Parcel
+from codec_models import Parcel, load_summary
 from task_apps import make_app
 
 from horsies import (
@@ -21,7 +21,7 @@ from horsies import (
     WorkflowMeta,
     WorkflowStatus,
 )
-from horsies.domain.codec import dump_task_result, dump_value, load_summary
+from horsies.domain.codec import dump_task_result, dump_value
 from horsies.domain.codes import ContractCode
 from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
 from horsies.run.child_leases import ChildLeases
@@ -75,7 +75,9 @@ def kwargs_of_a_node() -> str:
 
 
 def run(fn: Any, kwargs: str) -> Any:
-    task = make_app().task("sum", fn)
+    app = make_app()
+    app.storable(Parcel)
+    task = app.task("sum", fn)
     with tempfile.TemporaryFile() as memory:
         memory.truncate(max(SLOT_BYTES, 2 * RECORD_BYTES))
         table, progress = LeaseTable(memory.fileno()), ProgressTable(memory.fileno())

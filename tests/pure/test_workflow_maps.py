@@ -68,7 +68,7 @@ def test_each_item_is_a_node_with_the_fixed_arguments_besides() -> None:
     assert all((item.task_name, item.queue_name, item.priority) == ("pack", "default", 100) for item in plan.nodes)
     assert all((item.dependencies, item.args_from, item.ctx_from) == ((), {}, None) for item in plan.nodes)
     assert all(item.task_options == '{"retry_policy":null,"good_until":null}' for item in plan.nodes)
-    assert [load_kwargs(item.kwargs_json).unwrap() for item in plan.nodes] == [
+    assert [load_kwargs(item.kwargs_json, pack.parameters.classes_for).unwrap() for item in plan.nodes] == [
         {"item": item, "parcel": Parcel(2.5)} for item in items
     ]
 
@@ -79,7 +79,7 @@ def test_items_of_a_list_are_copied_when_the_workflow_is_made() -> None:
     items[0].sku = "changed"
     items.append(Item(sku="more"))
     (item,) = map_plan(spec.to_plan().nodes[0].kwargs_json).nodes
-    assert load_kwargs(item.kwargs_json).unwrap() == {"item": Item(sku="a")}
+    assert load_kwargs(item.kwargs_json, pack.parameters.classes_for).unwrap() == {"item": Item(sku="a")}
     assert spec.tasks[0].over == (Item(sku="a"),)  # type: ignore[union-attr]
 
 

@@ -13,6 +13,7 @@ from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import DEFAULT_QUEUE
+from horsies.domain.codec.classes import StorableClasses
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, raise_collected
 from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
@@ -21,10 +22,11 @@ from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.task import bulk, define, suppression
 from horsies.task.checks import queue_problem
 from horsies.workflow.builders import WorkflowBuilder
+from horsies.workflow.definition import declared_types, known_definitions
 from horsies.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import ParamSpec, TypeVar, Unpack
 
@@ -70,7 +72,7 @@ class Horsies:
     """One object for a whole program, usable from any thread and any event loop.
 
     `config` is its AppConfig, `tasks` the registry of its tasks by name, and `logger` the logger `horsies`, which the
-    engine logs to.
+    engine logs to. `storable(Order, …)` allows values of these classes in its rows where no signature names them.
     """
 
     config: AppConfig
@@ -80,6 +82,7 @@ class Horsies:
     def __init__(self, config: AppConfig) -> None:
         self.config = config
         self.tasks = TaskRegistry()
+        self.storable = StorableClasses(self._declared_types, lambda: (len(self.tasks), len(known_definitions())))
         self._hooks = HookRegistry()
         self.logger = logging.getLogger("horsies")
         self._task_modules: list[str] = []
@@ -122,6 +125,11 @@ class Horsies:
         task = define(self, fn, task_name, options, local_names)
         self.tasks.register(task)
         return task
+
+    def _declared_types(self) -> Iterator[Any]:
+        for task in list(self.tasks.values()):
+            yield from task.declared_types()
+        yield from declared_types()
 
     @property
     def hooks(self) -> HookRegistry:

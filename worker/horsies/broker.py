@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.which_database import advise
+from horsies.domain.codec.classes import OURS
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.config.broker import PostgresConfig
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
 
 T = TypeVar("T")
@@ -122,13 +124,28 @@ class PostgresBroker:
         """`enqueue` for a running event loop."""
         return (await _request(task_name, queue_name, columns).and_then_async(self.send_async)).map(_id_of)
 
-    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
-        """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end."""
-        return waited_for(lambda limit_ms: _result_in(self._blocking(self._outcome(task_id, limit_ms))), timeout_ms)
+    @property
+    def classes(self) -> Classes:
+        """The classes that results may have: those that the application declares, none of a broker without one."""
+        declared: Classes = OURS if self.app is None else self.app.storable
+        return declared
 
-    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+    def get_result(
+        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
+    ) -> TaskResult[Any, TaskError]:
+        """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end.
+
+        A value of another class than these (by default all that the application declares) is an error.
+        """
+        return waited_for(
+            lambda limit_ms: _result_in(self._blocking(self._outcome(task_id, limit_ms, classes))), timeout_ms
+        )
+
+    async def get_result_async(
+        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
+    ) -> TaskResult[Any, TaskError]:
         """`get_result` for a running event loop."""
-        return _result_in(await self._awaited(self._outcome(task_id, timeout_ms)))
+        return _result_in(await self._awaited(self._outcome(task_id, timeout_ms, classes)))
 
     def get_task_info(
         self,
@@ -245,7 +262,9 @@ class PostgresBroker:
         code = BrokerErrorCode.ENQUEUE_FAILED
         return self._attempt(code, lambda link: link.send_many(requests), self._resend_pauses_s)
 
-    async def _outcome(self, task_id: str, timeout_ms: int | None) -> BrokerResult[TaskResult[Any, TaskError]]:
+    async def _outcome(
+        self, task_id: str, timeout_ms: int | None, classes: Classes | None
+    ) -> BrokerResult[TaskResult[Any, TaskError]]:
         timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
         code = BrokerErrorCode.TASK_INFO_QUERY_FAILED
         looked = await self._attempt(code, lambda link: link.waiting.until_final(task_id, timeout_s))
@@ -256,7 +275,7 @@ class PostgresBroker:
             message, data = "there is no such task; it may have been pruned", {"task_id": task_id}
             return Ok(_failure(RetrievalCode.TASK_NOT_FOUND, message, data))
         if outcome.is_final:
-            return Ok(outcome.result())
+            return Ok(outcome.result(classes or self.classes))
         message = f"the task was still {outcome.status} after {timeout_ms} ms"
         return Ok(_failure(RetrievalCode.WAIT_TIMEOUT, message, {"task_id": task_id, "timeout_ms": timeout_ms}))
 
@@ -269,6 +288,7 @@ class PostgresBroker:
             include_result=include_result,
             include_failed_reason=include_failed_reason,
             include_attempts=include_attempts,
+            classes=self.classes,
         )
         return self._attempt(BrokerErrorCode.TASK_INFO_QUERY_FAILED, lambda link: link.use(read))
 

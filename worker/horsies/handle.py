@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
 
 T = TypeVar("T")
@@ -122,9 +123,13 @@ class SendFailedError(Exception):
 class ResultSource(Protocol):
     """Where handles read: the broker."""
 
-    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]: ...
+    def get_result(
+        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
+    ) -> TaskResult[Any, TaskError]: ...
 
-    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]: ...
+    async def get_result_async(
+        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
+    ) -> TaskResult[Any, TaskError]: ...
 
     def get_task_info(
         self, task_id: str, *, include_result: bool, include_failed_reason: bool, include_attempts: bool
@@ -149,19 +154,24 @@ class TaskHandle(Generic[T]):
     `arguments_differ`: that task was sent with other arguments, so nothing will run with those of this send.
     """
 
-    __slots__ = ("_outcome", "_restore", "_source", "arguments_differ", "duplicate", "task_id")
+    __slots__ = ("_classes", "_outcome", "_restore", "_source", "arguments_differ", "duplicate", "task_id")
 
     def __init__(
         self,
         task_id: str,
         broker: ResultSource | None = None,
         restore: Callable[[TaskResult[Any, Any]], TaskResult[Any, Any]] | None = None,
+        classes: Classes | None = None,
     ) -> None:
-        """`restore` makes a value of the task's declared type of one that was read; a send gives that of its task."""
+        """`restore` makes a value of the task's declared type of one that was read, which may have these `classes`.
+
+        A send gives those of its task; without them, a value may have any class that the broker's application declares.
+        """
         self.task_id = task_id
         self.duplicate = self.arguments_differ = False
         self._source = broker
         self._restore = restore
+        self._classes = classes
         self._outcome: TaskResult[T, TaskError] | None = None
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
@@ -170,7 +180,7 @@ class TaskHandle(Generic[T]):
             return self._outcome
         if self._source is None:
             return self._nowhere_to_look()
-        return self._keep(self._source.get_result(self.task_id, timeout_ms))
+        return self._keep(self._source.get_result(self.task_id, timeout_ms, self._classes))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """`get` for any running event loop; it raises only on cancellation."""
@@ -178,7 +188,7 @@ class TaskHandle(Generic[T]):
             return self._outcome
         if self._source is None:
             return self._nowhere_to_look()
-        return self._keep(await self._source.get_result_async(self.task_id, timeout_ms))
+        return self._keep(await self._source.get_result_async(self.task_id, timeout_ms, self._classes))
 
     def info(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False

@@ -155,6 +155,11 @@ def hint_of(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         return str(parameter.annotation)
 
 
+def hint_or_any(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """`hint_of`, Any without annotation: then no class is out of place."""
+    return Any if (hint := hint_of(fn, parameter)) is None else hint
+
+
 def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> Kind | None:
     """None if its values are not checked."""
     hint = hint_of(fn, parameter)

@@ -191,12 +191,13 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
     task = tasks.get(name)
     if task is None:
         return TaskResult(err=_unknown(name))
-    positional, named = load_args(args), load_kwargs(kwargs)
+    parameters = task.parameters
+    positional, named = load_args(args, parameters.classes_for), load_kwargs(kwargs, parameters.classes_for)
     if isinstance(positional, Err):
         return TaskResult(err=positional.err_value)
     if isinstance(named, Err):
         return TaskResult(err=named.err_value)
-    return task, positional.ok_value, call_kwargs(named.ok_value, task.parameters)
+    return task, positional.ok_value, call_kwargs(named.ok_value, parameters, parameters.classes)
 
 
 def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:

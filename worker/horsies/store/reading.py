@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import load_task_result
+from horsies.domain.codec.classes import OURS, Classes
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCode, to_builtin
 from horsies.domain.infos import ProgressInfo, TaskAttemptInfo, TaskInfo
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
@@ -50,10 +51,10 @@ class Outcome:
     def is_final(self) -> bool:
         return self.status in _TERMINAL
 
-    def result(self) -> TaskResult[Any, TaskError]:
+    def result(self, classes: Classes = OURS) -> TaskResult[Any, TaskError]:
         """The result of the task; only for a final one. Never raises, also for a damaged row."""
         if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
-            return load_task_result(self.stored)
+            return load_task_result(self.stored, classes)
         own_code = self.error_code if self.status == TaskStatus.FAILED.value else None
         code = to_builtin(own_code) if own_code else _CODE_WITHOUT_RESULT[self.status]
         words = _WORDS_WITHOUT_RESULT[self.status]
@@ -74,6 +75,7 @@ async def read_info(
     include_result: bool,
     include_failed_reason: bool,
     include_attempts: bool,
+    classes: Classes = OURS,
 ) -> TaskInfo | None:
     """One task; None if there is no row. ValueError for an unknown status."""
     rows = await connection.fetch(statement(__name__, "read_task"), task_id, include_result, include_failed_reason)
@@ -86,7 +88,7 @@ async def read_info(
     return TaskInfo(
         **columns,
         status=TaskStatus(outcome.status),
-        result=outcome.result() if include_result and outcome.is_final else None,
+        result=outcome.result(classes) if include_result and outcome.is_final else None,
         failed_reason=reason if include_failed_reason else None,
         attempts=await read_attempts(connection, task_id) if include_attempts else None,
         progress=None if done is None else ProgressInfo(done, total, unit, reported_at),

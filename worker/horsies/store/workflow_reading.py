@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import load_summary, load_task_error, load_task_result
+from horsies.domain.codec.classes import OURS, Classes
 from horsies.domain.codes import OutcomeCode, RetrievalCode
 from horsies.domain.infos import WorkflowTaskInfo
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
@@ -42,12 +43,12 @@ class WorkflowOutcome:
         """Whether no further change comes by itself, which includes PAUSED, although it may be resumed."""
         return self.status in _FINAL
 
-    def result(self) -> TaskResult[Any, TaskError]:
+    def result(self, classes: Classes = OURS) -> TaskResult[Any, TaskError]:
         """The result of the workflow; only for a final one. Never raises, also for a damaged row."""
         if self.status == WorkflowStatus.COMPLETED and self.stored is not None:
-            return load_task_result(self.stored)
+            return load_task_result(self.stored, classes)
         if self.status in (WorkflowStatus.FAILED, WorkflowStatus.CANCELLED) and self.error is not None:
-            return TaskResult(err=load_task_error(self.error))
+            return TaskResult(err=load_task_error(self.error, classes))
         code, message = _WITHOUT_ERROR[self.status]
         return TaskResult(err=TaskError(error_code=code, message=message, data={"workflow_id": self.workflow_id}))
 
@@ -69,10 +70,12 @@ async def read_workflow_outcomes(
     return {row["id"]: WorkflowOutcome(*row) for row in rows}
 
 
-async def read_nodes(connection: asyncpg.Connection, workflow_id: str) -> list[WorkflowTaskInfo] | None:
+async def read_nodes(
+    connection: asyncpg.Connection, workflow_id: str, classes: Classes
+) -> list[WorkflowTaskInfo] | None:
     """The nodes in their order; None if there is no such workflow. ValueError for an unknown status."""
     rows = await connection.fetch(statement(__name__, "read_workflow_nodes"), workflow_id)
-    return [_info(row) for row in rows if row["task_index"] is not None] if rows else None
+    return [_info(row, classes) for row in rows if row["task_index"] is not None] if rows else None
 
 
 async def read_node(connection: asyncpg.Connection, workflow_id: str, node_id: str) -> NodeOutcome | None:
@@ -81,16 +84,16 @@ async def read_node(connection: asyncpg.Connection, workflow_id: str, node_id: s
     return NodeOutcome(*rows[0]) if rows else None
 
 
-def _info(row: asyncpg.Record) -> WorkflowTaskInfo:
+def _info(row: asyncpg.Record, classes: Classes) -> WorkflowTaskInfo:
     summary = row["sub_workflow_summary"]
     return WorkflowTaskInfo(
         node_id=row["node_id"],
         index=row["task_index"],
         name=row["task_name"],
         status=WorkflowTaskStatus(row["status"]),
-        result=None if row["result"] is None else load_task_result(row["result"]),
+        result=None if row["result"] is None else load_task_result(row["result"], classes),
         started_at=row["started_at"],
         completed_at=row["completed_at"],
         sub_workflow_id=row["sub_workflow_id"],
-        sub_workflow_summary=None if summary is None else load_summary(summary),
+        sub_workflow_summary=None if summary is None else load_summary(summary, classes),
     )

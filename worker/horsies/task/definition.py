@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig
     from horsies.config.exception_mapper import ExceptionMapper
     from horsies.config.retry_policy import RetryPolicy
+    from horsies.domain.codec.classes import StorableClasses
     from horsies.domain.task_result import TaskResult
     from horsies.task.returns import Promise
 
@@ -51,6 +52,7 @@ class ConfiguredApp(App, Protocol):
     """The part of an application that a definition uses."""
 
     config: AppConfig
+    storable: StorableClasses
 
 
 class TaskDecorator(Protocol):
@@ -102,7 +104,7 @@ def _make(
             queue_name=queue_name,
             priority=priority,
             retry_policy=retry_policy,
-            parameters=Parameters(fn),
+            parameters=Parameters(fn, app.storable),
             promise=promise,
         ),
         retry_policy=retry_policy,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from horsies.config.retry_policy import RetryPolicy
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.errors import SourceLocation
     from horsies.domain.exception_codes import ExceptionCodes
     from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
@@ -137,6 +138,15 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return TaskResult(
             err=TaskError(error_code=code, message=f"task {self.task_name!r} was not run: the stored {reason}")
         )
+
+    @property
+    def result_classes(self) -> Classes:
+        """The classes that a stored result of this task may have."""
+        return self._sender.result_classes
+
+    def declared_types(self) -> list[Any]:
+        """All types of its signature."""
+        return [*self.parameters.hints(), self.promise.ok_type, self.promise.err_type]
 
     def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
         """A stored result of this task with a value of the declared type."""

@@ -6,13 +6,15 @@ import inspect
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.argument_types import ByParameter, checker, hint_of
+from horsies.domain.argument_types import ByParameter, checker, hint_of, hint_or_any
+from horsies.domain.codec.classes import OURS, StorableClasses
 from horsies.domain.codec.conversion import Conversion, ConversionError, conversion_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from horsies.domain.argument_types import ArgumentCheck
+    from horsies.domain.codec.classes import Classes
 
     Convert = Callable[[Conversion, Any, str], Any]
 
@@ -28,7 +30,8 @@ class Parameters:
     1.5 µs, a tenth of the cost of a send here.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], classes: StorableClasses = OURS) -> None:
+        self.classes = classes
         self._fn = fn
         self._signature = inspect.signature(fn)
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
@@ -72,6 +75,17 @@ class Parameters:
         plain = {name: value for name, value in kwargs.items() if name not in self._more} if self._more else kwargs
         return self._signature.bind(*args, **plain).arguments
 
+    def classes_for(self, argument: int | str) -> Classes | None:
+        """The classes that the annotation of an argument, by its position or its name, allows a row to name."""
+        known = self._classes
+        if isinstance(argument, str):
+            return known.by_name.get(argument, known.more)
+        return known.by_position[argument][1] if argument < len(known.by_position) else known.rest[1]
+
+    def hints(self) -> list[Any]:
+        """The types of the parameters that have one."""
+        return [hint_of(self._fn, parameter) for parameter in self._signature.parameters.values()]
+
     def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What the codec is given to write, for a call that is possible; ConversionError for a value that does not fit.
 
@@ -101,6 +115,12 @@ class Parameters:
         """Built at the first call, as `_check_types`."""
         made = _Conversions(self._fn, self._signature)
         return made or None
+
+    @cached_property
+    def _classes(self) -> ByParameter[Classes]:
+        return ByParameter.of(
+            self._signature, lambda parameter: self.classes.within(lambda: [hint_or_any(self._fn, parameter)])
+        )
 
     @cached_property
     def _check_types(self) -> ArgumentCheck:

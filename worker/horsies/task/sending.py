@@ -73,6 +73,7 @@ class Sender:
     ) -> None:
         self.parameters = parameters
         self.promise = promise
+        self.result_classes = parameters.classes.within(lambda: (promise.ok_type, promise.err_type))
         self._app = app
         self._task_name = task_name
         self.queue_name = queue_name
@@ -92,7 +93,7 @@ class Sender:
 
     def handle(self, task_id: str) -> TaskHandle[Any]:
         """Its result has a value of the declared type; a TaskHandle that only knows the broker gives plain JSON."""
-        return TaskHandle(task_id, self._app.get_broker(), self.promise.from_stored)
+        return TaskHandle(task_id, self._app.get_broker(), self.promise.from_stored, self.result_classes)
 
     def attempt(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
@@ -199,7 +200,8 @@ class Sender:
         priority = checked_priority(options.priority) or priority
         delay_seconds, timeout_ms = checked_delay(options.delay), checked_timeout(options.timeout_ms)
         stored_args, stored_kwargs = self.parameters.to_stored(args, kwargs)
-        args_json, kwargs_json = dump_args(stored_args), dump_kwargs(stored_kwargs)
+        classes = self.parameters.classes
+        args_json, kwargs_json = dump_args(stored_args, classes), dump_kwargs(stored_kwargs, classes)
         plain = good_until is None and timeout_ms is None
         task_options = self.options_json if plain else self._options_json(good_until, timeout_ms)
         if trace:
@@ -307,7 +309,7 @@ class Sender:
         if stored.outcome is EnqueueOutcome.MISMATCH:
             message = f"task {request.task_id} exists already and was sent with something else"
             return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
-        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.promise.from_stored)
+        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.promise.from_stored, self.result_classes)
         if stored.outcome is EnqueueOutcome.LIVE_DUPLICATE:
             handle.duplicate, handle.arguments_differ = True, not self._is_same_call(request, stored)
         return Ok(handle)

@@ -143,12 +143,13 @@ def next_try(
 def _values(
     task: AnyTask, args: str | None, kwargs: str | None
 ) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-    positional, named = load_args(args), load_kwargs(kwargs)
+    parameters = task.parameters
+    positional, named = load_args(args, parameters.classes_for), load_kwargs(kwargs, parameters.classes_for)
     if isinstance(positional, Err):
         return TaskResult(err=positional.err_value)
     if isinstance(named, Err):
         return TaskResult(err=named.err_value)
-    return positional.ok_value, call_kwargs(named.ok_value, task.parameters)
+    return positional.ok_value, call_kwargs(named.ok_value, parameters, parameters.classes)
 
 
 def _run(task: AnyTask, limit: int | None, args: list[Any], kwargs: dict[str, Any]) -> TaskResult[Any, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from horsies.app import Horsies
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
     from horsies.handle import BrokerResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
@@ -77,11 +78,15 @@ class InlineBroker(PostgresBroker):
     ) -> BrokerResult[list[Enqueued]]:
         return Ok(await self._queue.send_async(requests))
 
-    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
-        return _answer(task_id, self._queue.wait(task_id, timeout_ms), timeout_ms)
+    def get_result(
+        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
+    ) -> TaskResult[Any, TaskError]:
+        return _answer(task_id, self._queue.wait(task_id, timeout_ms), timeout_ms, classes or self.classes)
 
-    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
-        return _answer(task_id, await self._queue.wait_async(task_id, timeout_ms), timeout_ms)
+    async def get_result_async(
+        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
+    ) -> TaskResult[Any, TaskError]:
+        return _answer(task_id, await self._queue.wait_async(task_id, timeout_ms), timeout_ms, classes or self.classes)
 
     def get_task_info(
         self,
@@ -166,11 +171,13 @@ def _stored(enqueued: Enqueued) -> BrokerResult[Enqueued]:
     return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, message, retryable=False))
 
 
-def _answer(task_id: str, task: InlineTask | None, timeout_ms: int | None) -> TaskResult[Any, TaskError]:
+def _answer(
+    task_id: str, task: InlineTask | None, timeout_ms: int | None, classes: Classes
+) -> TaskResult[Any, TaskError]:
     if task is None:
         return _failure(RetrievalCode.TASK_NOT_FOUND, "there is no such task in this inline()", task_id)
-    if task.result is not None:
-        return task.result
+    if task.is_final:
+        return task.result_of(classes)
     why = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
     return _failure(RetrievalCode.WAIT_TIMEOUT, f"the task is still {task.status.value}, {why}", task_id)
 

@@ -40,6 +40,7 @@ class Inline:
 
     def __init__(self, app: Horsies, *, at_once: bool, raises: bool) -> None:
         self._tasks = app.tasks
+        self._classes = app.storable
         self._at_once = at_once
         self._raises = raises
         self._sent: dict[str, InlineTask] = {}
@@ -158,7 +159,7 @@ class Inline:
         *_, max_retries = request.columns()
         known = self._tasks.get(request.task_name)
         parameters = None if known is None else known.parameters
-        task = InlineTask(request, due, max_retries, parameters)
+        task = InlineTask(request, due, max_retries, self._classes, parameters)
         self._sent[request.task_id] = self._open[request.task_id] = task
         return task
 

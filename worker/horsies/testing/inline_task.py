@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.task_result import TaskError, TaskResult
     from horsies.store.enqueue import EnqueueRequest
     from horsies.task.parameters import Parameters
@@ -31,6 +32,8 @@ class InlineTask:
     request: EnqueueRequest
     due: datetime
     max_retries: int
+    classes: Classes
+    """Those that the application declares."""
     parameters: Parameters | None = None
     """Of its function; None for a name that no task has."""
     status: TaskStatus = TaskStatus.PENDING
@@ -65,8 +68,9 @@ class InlineTask:
         return dict(self._call()[1])
 
     def _call(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        args = load_args(self.request.args_json).unwrap()
-        kwargs = split_injection(load_kwargs(self.request.kwargs_json).unwrap()).kwargs
+        classes_for = (lambda _: self.classes) if self.parameters is None else self.parameters.classes_for
+        args = load_args(self.request.args_json, classes_for).unwrap()
+        kwargs = split_injection(load_kwargs(self.request.kwargs_json, classes_for).unwrap()).kwargs
         return (args, kwargs) if self.parameters is None else self.parameters.from_stored(args, kwargs)
 
     @property
@@ -76,7 +80,11 @@ class InlineTask:
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
         """None before its end."""
-        return self._outcome().result() if self.is_final else None
+        return self.result_of(self.classes) if self.is_final else None
+
+    def result_of(self, classes: Classes) -> TaskResult[Any, TaskError]:
+        """After its end, a value of these classes."""
+        return Outcome(self.task_id, self.status.value, self._stored, self.error_code, None).result(classes)
 
     @property
     def stored(self) -> str | None:
@@ -138,9 +146,6 @@ class InlineTask:
             result=self.result if include_result else None,
             attempts=self.attempts[::-1] if include_attempts else None,
         )
-
-    def _outcome(self) -> Outcome:
-        return Outcome(self.task_id, self.status.value, self._stored, self.error_code, None)
 
     def _add_attempt(self, ended: Ended, now: datetime, *, will_retry: bool) -> None:
         assert self.started_at is not None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from horsies.app import Horsies
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import WorkflowTaskInfo
     from horsies.domain.plan import WorkflowPlan
     from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
@@ -37,9 +38,10 @@ _CHILDREN = 100
 class InlineWorkflow:
     """One workflow that was started inside `inline()`, for asserts. It changes as its tasks run."""
 
-    def __init__(self, row: Workflow, connection: MemoryConnection) -> None:
+    def __init__(self, row: Workflow, connection: MemoryConnection, classes: Classes) -> None:
         self._row = row
         self._connection = connection
+        self._classes = classes
 
     @property
     def workflow_id(self) -> str:
@@ -69,13 +71,13 @@ class InlineWorkflow:
 
     @property
     def nodes(self) -> list[WorkflowTaskInfo]:
-        return run_now(read_nodes(self._connection, self.workflow_id)) or []
+        return run_now(read_nodes(self._connection, self.workflow_id, self._classes)) or []
 
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
         """None before its end."""
         outcome = run_now(read_workflow_outcomes(self._connection, [self.workflow_id]))[self.workflow_id]
-        return outcome.result() if self.status.is_terminal else None
+        return outcome.result(self._classes) if self.status.is_terminal else None
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} {self.status}: {', '.join(f'{n} {s}' for n, s in self.statuses.items())}>"
@@ -91,7 +93,7 @@ class InlineWorkflows:
         self._raises = raises
 
     def all(self) -> list[InlineWorkflow]:
-        return [InlineWorkflow(row, self.connection) for row in self._rows.workflows.values()]
+        return [InlineWorkflow(row, self.connection, self._app.storable) for row in self._rows.workflows.values()]
 
     def outcome(self, workflow_id: str) -> WorkflowOutcome | None:
         return self._use(partial(read_workflow_outcomes, workflow_ids=[workflow_id])).get(workflow_id)

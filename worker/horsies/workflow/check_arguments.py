@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.argument_types import spell
 from horsies.domain.codec import CodecError, dump_value, load_value
+from horsies.domain.codec.classes import LOADED
 from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.check_maps import map_problems
@@ -106,7 +107,8 @@ def _value_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidatio
         if _holds_marker(value) or not isinstance(name, str) or name.startswith("__"):
             continue  # reported separately
         try:
-            load_value(dump_value({name: target.to_stored(name, value)}, "kwargs"), "kwargs")
+            stored = {name: target.to_stored(name, value)}
+            load_value(dump_value(stored, "kwargs", target.classes), "kwargs", LOADED)
         except (CodecError, ConversionError) as error:
             yield node_problem(
                 node,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.argument_types import spell
 from horsies.domain.codec import CodecError, dump_value, load_value
+from horsies.domain.codec.classes import LOADED
 from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.fitting import fits, item_type
@@ -90,7 +91,8 @@ def _item_problems(node: MapNode[Any], limit: int, target: Target, parameter: st
             "raise max_items, or give each item more to do",
         )
     try:
-        load_value(dump_value([target.to_stored(parameter, item) for item in items], "over"), "over")
+        stored = [target.to_stored(parameter, item) for item in items]
+        load_value(dump_value(stored, "over", target.classes), "over", LOADED)
     except (CodecError, ConversionError) as error:
         yield node_problem(
             node,

@@ -37,12 +37,12 @@ def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -
         raise UnknownDefinition(
             f"no WorkflowDefinition with the key {definition_key!r} is known here; list its module in discover_tasks()"
         )
-    loaded = load_kwargs(kwargs_json)
+    target = build_target(definition, app.storable)
+    loaded = load_kwargs(kwargs_json, target.classes_for)
     if isinstance(loaded, Err):
         raise UnreadableKwargs(loaded.err_value.message)
     try:
-        target = build_target(definition)
-        kwargs = call_kwargs(loaded.ok_value, target.by_keyword)
+        kwargs = call_kwargs(loaded.ok_value, target.by_keyword, app.storable)
         kwargs = {name: target.from_stored(name, value) for name, value in kwargs.items()}
         # build_with may return a spec with another key, and a worker must find this definition again.
         return replace(build_for(definition, app, kwargs).to_plan(), definition_key=definition_key)

@@ -14,6 +14,7 @@ from horsies.workflow.nodes import id_of, restored
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from horsies.domain.codec.classes import Classes
     from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
     from horsies.workflow.nodes import Node, NodeKey
 
@@ -71,14 +72,17 @@ class WorkflowContext:
         return found[node_id]
 
 
-def call_kwargs(stored: dict[str, Any], takes: Container[str]) -> dict[str, Any]:
-    """The keyword arguments of the call, with `workflow_ctx` and `workflow_meta` if the function takes them."""
+def call_kwargs(stored: dict[str, Any], takes: Container[str], classes: Classes) -> dict[str, Any]:
+    """The keyword arguments of the call, with `workflow_ctx` and `workflow_meta` if the function takes them.
+
+    Results in `workflow_ctx` may have these `classes`.
+    """
     if _INJECTED.isdisjoint(stored):
         return stored
     injection = split_injection(stored)
     kwargs = injection.kwargs
     if injection.context is not None and CONTEXT_PARAMETER in takes:
-        kwargs[CONTEXT_PARAMETER] = _context(injection.context)
+        kwargs[CONTEXT_PARAMETER] = _context(injection.context, classes)
     if injection.meta is not None and META_PARAMETER in takes:
         kwargs[META_PARAMETER] = _meta(injection.meta)
     return kwargs
@@ -96,11 +100,11 @@ def meta_in(kwargs: str | None) -> WorkflowMeta | None:
     return _meta(meta) if isinstance(meta, dict) else None
 
 
-def _context(tree: Mapping[str, Any]) -> WorkflowContext:
+def _context(tree: Mapping[str, Any], classes: Classes) -> WorkflowContext:
     return WorkflowContext(
         **_place(tree),
-        results_by_id={name: load_task_result(text) for name, text in _texts(tree.get("results_by_id"))},
-        summaries_by_id={name: load_summary(text) for name, text in _texts(tree.get("summaries_by_id"))},
+        results_by_id={name: load_task_result(text, classes) for name, text in _texts(tree.get("results_by_id"))},
+        summaries_by_id={name: load_summary(text, classes) for name, text in _texts(tree.get("summaries_by_id"))},
     )
 
 

@@ -11,11 +11,13 @@ from horsies.domain.errors import ErrorCode, WorkflowValidationError
 from horsies.domain.places import calling_place
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
-from horsies.workflow.nodes import Definition
+from horsies.workflow.nodes import Definition, SubWorkflowNode
+from horsies.workflow.outputs import output_type
+from horsies.workflow.signatures import build_target
 from horsies.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from horsies.workflow.spec import WorkflowApp
 
@@ -103,6 +105,16 @@ def find_definition(definition_key: str) -> type[WorkflowDefinition[Any]] | None
 def known_definitions() -> list[str]:
     """The keys of all definitions that this process has imported."""
     return list(_by_key)
+
+
+def declared_types() -> Iterator[Any]:
+    """The types in all definitions that this process has imported: of parameters, nodes and outputs."""
+    for definition in list(_by_key.values()):
+        yield output_type(definition)
+        yield from build_target(definition).declared_types()
+        for _, node in definition.get_workflow_nodes():
+            if not isinstance(node, SubWorkflowNode):
+                yield from node.fn.declared_types()
 
 
 def build_for(

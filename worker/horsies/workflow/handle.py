@@ -19,7 +19,7 @@ from horsies.lifecycle.reopening import CannotReopenError
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
 from horsies.waits_in_tasks import waited_for
-from horsies.workflow.nodes import id_of, restored
+from horsies.workflow.nodes import id_of, restored, result_classes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -91,11 +91,11 @@ class WorkflowHandle(Generic[T]):
 
     def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """The present nodes, in their order."""
-        return self._found(self._ask(_on_connection(partial(read_nodes, workflow_id=self.workflow_id))))
+        return self._found(self._ask(self._read_nodes()))
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """`tasks` for a running event loop."""
-        return self._found(await self._ask_async(_on_connection(partial(read_nodes, workflow_id=self.workflow_id))))
+        return self._found(await self._ask_async(self._read_nodes()))
 
     def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
         """The results that exist so far, by node_id."""
@@ -111,7 +111,7 @@ class WorkflowHandle(Generic[T]):
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
             return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return restored(node, self._node_ended(self._ask(self._read_node(node_id)), node_id))
+        return restored(node, self._node_ended(self._ask(self._read_node(node_id)), node, node_id))
 
     async def result_for_async(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
         """`result_for` for a running event loop."""
@@ -119,7 +119,7 @@ class WorkflowHandle(Generic[T]):
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
             return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return restored(node, self._node_ended(await self._ask_async(self._read_node(node_id)), node_id))
+        return restored(node, self._node_ended(await self._ask_async(self._read_node(node_id)), node, node_id))
 
     def cancel(self) -> HandleResult[None]:
         """Cancel it with all its tasks and child workflows; has no effect if it has ended."""
@@ -177,6 +177,9 @@ class WorkflowHandle(Generic[T]):
         outcome = found.get(self.workflow_id)
         return None if outcome is None else WorkflowStatus(outcome.status)
 
+    def _read_nodes(self) -> Callable[[Link], Awaitable[list[WorkflowTaskInfo] | None]]:
+        return _on_connection(partial(read_nodes, workflow_id=self.workflow_id, classes=self.broker.classes))
+
     def _read_node(self, node_id: str) -> Callable[[Link], Awaitable[NodeOutcome | None]]:
         return _on_connection(partial(read_node, workflow_id=self.workflow_id, node_id=node_id))
 
@@ -215,12 +218,14 @@ class WorkflowHandle(Generic[T]):
         if outcome is None:
             return self._failure(RetrievalCode.WORKFLOW_NOT_FOUND, _NO_WORKFLOW)
         if outcome.is_final:
-            return outcome.result()
+            return outcome.result(result_classes(self._output, self.broker.classes))
         waited = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
         message = f"the workflow was still {outcome.status} {waited}"
         return self._failure(RetrievalCode.WAIT_TIMEOUT, message, timeout_ms=timeout_ms)
 
-    def _node_ended(self, answer: BrokerResult[NodeOutcome | None], node_id: str) -> TaskResult[Any, TaskError]:
+    def _node_ended(
+        self, answer: BrokerResult[NodeOutcome | None], key: object, node_id: str
+    ) -> TaskResult[Any, TaskError]:
         if isinstance(answer, Err):
             return self._unreadable(answer.err_value)
         node = answer.ok_value
@@ -229,7 +234,7 @@ class WorkflowHandle(Generic[T]):
         if node.status is None:
             return self._failure(RetrievalCode.TASK_NOT_FOUND, f"the workflow has no node {node_id!r}", node_id=node_id)
         if node.stored is not None:
-            return load_task_result(node.stored)
+            return load_task_result(node.stored, result_classes(key, self.broker.classes))
         if node.status == WorkflowTaskStatus.SKIPPED:
             return self._failure(OutcomeCode.UPSTREAM_SKIPPED, f"the node {node_id!r} was skipped", node_id=node_id)
         message = f"the node {node_id!r} is {node.status} and has no result yet"

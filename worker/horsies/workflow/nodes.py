@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from horsies.domain.codec.classes import Classes, StorableClasses
     from horsies.domain.errors import SourceLocation
     from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
 
@@ -25,6 +26,12 @@ MOST_ITEMS: Final = 1000
 """The default for one map: each item is a node and a task."""
 
 
+class TaskParameters(Protocol):
+    """The part of a task's parameters that a node uses."""
+
+    classes: StorableClasses
+
+
 class WorkflowTask(Protocol[T]):
     """The part of a task that a node uses; the class itself is in a higher layer."""
 
@@ -34,6 +41,14 @@ class WorkflowTask(Protocol[T]):
     location: SourceLocation | None
 
     def stored_options(self, good_until: datetime | None) -> str: ...
+
+    @property
+    def parameters(self) -> TaskParameters: ...
+
+    @property
+    def result_classes(self) -> Classes: ...
+
+    def declared_types(self) -> list[Any]: ...
 
     def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]: ...
 
@@ -255,6 +270,11 @@ def id_of(node: Node[Any] | NodeKey[Any]) -> str:
             "NodeKey, which the workflow's own nodes give with .key()"
         )
     return node.node_id
+
+
+def result_classes(node: object, otherwise: Classes) -> Classes:
+    """The classes that a stored result of this node may have: those of its task's type, if it is known."""
+    return node.fn.result_classes if isinstance(node, TaskNode | MapNode) else otherwise
 
 
 def restored(node: object, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:

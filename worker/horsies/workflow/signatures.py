@@ -7,7 +7,7 @@ import inspect
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
-from horsies.domain.argument_types import hint_of, kind_of_parameter, unwrapped
+from horsies.domain.argument_types import hint_of, hint_or_any, kind_of_parameter, unwrapped
 from horsies.domain.codec.conversion import conversion_of
 from horsies.domain.task_result import TaskResult
 from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.domain.argument_types import Kind
+    from horsies.domain.codec.classes import Classes, StorableClasses
     from horsies.domain.codec.conversion import Conversion
     from horsies.workflow.nodes import AnyNode, Definition
 
@@ -28,8 +29,12 @@ _BY_KEYWORD: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter
 class Target:
     """The function that is called with the arguments of a node, and its parameters."""
 
-    def __init__(self, fn: Callable[..., Any], label: str, *, leave_out: int = 0) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], label: str, classes: StorableClasses | None = None, *, leave_out: int = 0
+    ) -> None:
+        """`classes`: those that its application declares, if it is known."""
         self.label = label
+        self.classes = classes
         self._fn = fn
         parameters = list(inspect.signature(fn).parameters.values())[leave_out:]
         self.by_keyword = {each.name: each for each in parameters if each.kind in _BY_KEYWORD}
@@ -51,6 +56,18 @@ class Target:
         """The type of a parameter; its text if its names cannot be resolved here, None without annotation."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else hint_of(self._function(), parameter)
+
+    def declared_types(self) -> list[Any]:
+        return [self.hint(name) for name in self.by_keyword]
+
+    def classes_for(self, argument: int | str) -> Classes | None:
+        """The classes that the annotation of an argument allows a row to name."""
+        if self.classes is None or not self.takes(str(argument)):
+            return None
+        parameter = self.by_keyword.get(str(argument))
+        if parameter is None:
+            return self.classes
+        return self.classes.within(lambda: [hint_or_any(self._function(), parameter)])
 
     def kind(self, name: str) -> Kind | None:
         """The type for checks of values; None if they are not checked."""
@@ -77,14 +94,15 @@ class Target:
         return plain
 
 
-def build_target(definition: type[Definition[Any]]) -> Target:
-    return Target(definition.build_with, f"build_with() of {definition.name!r}", leave_out=1)
+def build_target(definition: type[Definition[Any]], classes: StorableClasses | None = None) -> Target:
+    return Target(definition.build_with, f"build_with() of {definition.name!r}", classes, leave_out=1)
 
 
 def target_of(node: AnyNode) -> Target:
     if isinstance(node, SubWorkflowNode):
         return build_target(node.workflow_def)
-    return Target(inspect.unwrap(node.fn), f"task {node.name!r}")  # type: ignore[arg-type]  # a task can be called
+    fn: Any = inspect.unwrap(node.fn)  # type: ignore[arg-type]  # a task can be called
+    return Target(fn, f"task {node.name!r}", node.fn.parameters.classes)
 
 
 def result_types(hint: Any) -> list[Any] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 from typing_extensions import TypeVar
 
 from horsies.domain.codec import dump_value, load_value
+from horsies.domain.codec.classes import LOADED
 from horsies.domain.errors import raise_collected
 from horsies.domain.places import calling_place
 from horsies.domain.plan import WorkflowPlan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from horsies.broker import PostgresBroker
     from horsies.config.app import AppConfig
+    from horsies.domain.codec.classes import StorableClasses
     from horsies.workflow.handle import WorkflowHandle
     from horsies.workflow.nodes import AnyNode, Definition, NodeRef
     from horsies.workflow.starting import WorkflowStartError, WorkflowStartResult
@@ -40,6 +42,7 @@ class WorkflowApp(Protocol):
     """The part of an application that a workflow uses."""
 
     config: AppConfig
+    storable: StorableClasses
 
     def get_broker(self) -> PostgresBroker: ...
 
@@ -170,7 +173,7 @@ def _freeze(node: AnyNode) -> None:
 
 def _stored_copy(target: Target, name: str, value: Any) -> Any:
     stored = target.to_stored(name, value)
-    copy = load_value(dump_value(stored))
+    copy = load_value(dump_value(stored), classes=LOADED)
     # What has a JSON of its own, a set or a UUID, is made again from that.
     return _frozen(copy) if stored is value else target.from_stored(name, copy)
 

@@ -1,22 +1,184 @@
-"""The class of a stored object: written as its module and qualname, and found by them."""
+"""The classes of stored objects: which of them a row may name, and under which address.
+
+Who may insert rows must not thereby run code of their choice. So nothing is imported because of a row, and only classes
+that the application declares are built: those that its types reach (`horsies.domain.codec.reach`), and those that it
+names itself with `app.storable(...)`.
+"""
 
 from __future__ import annotations
 
-import importlib
+import dataclasses
 import sys
 from functools import reduce
-from typing import Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from pydantic import BaseModel
+
+from horsies.domain.codec.reach import Reach, reach_of
+from horsies.domain.errors import ConfigurationError
 from horsies.domain.task_result import SubWorkflowSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping
+
+ClassT = TypeVar("ClassT")
 
 # Stored rows and other readers know this class under the documented path; that module re-exports it, while the class
 # itself is in the lowest layer, where every package may import it.
 _STORED_MODULES: Final[dict[type, str]] = {SubWorkflowSummary: "horsies.core.models.workflow.context"}
 
+_DICT_OF_MODULE: Final = vars(ModuleType)["__dict__"]
+_DICT_OF_CLASS: Final = vars(type)["__dict__"]
+
+
+class UndeclaredClassError(LookupError):
+    """A row names a class that must not be built for it. The text says why, and what to do."""
+
+
+class Classes(Protocol):
+    """The classes that may be built for one part of a row."""
+
+    @property
+    def anywhere(self) -> Classes:
+        """Those for the parts whose type is left open, such as the data of an error."""
+        ...
+
+    def find(self, module: Any, qualname: Any) -> type:
+        """The class at this address; UndeclaredClassError for any other."""
+        ...
+
+
+class StorableClasses:
+    """All classes that one application declares: `app.storable`. Built when first needed, and again for more tasks.
+
+    Call it to allow values of dataclasses and pydantic models where a type leaves it open, as Any or a base class does.
+    Classes that the types of tasks and workflows name, also in fields, need no call. As a decorator it is written above
+    `@dataclass`.
+    """
+
+    def __init__(self, declared: Callable[[], Iterable[Any]], version: Callable[[], Hashable]) -> None:
+        """`declared` has the types of all signatures; `version` changes with each that is added."""
+        self._declared = declared
+        self._version = version
+        self._allowed: list[type] = []
+        self._built: Hashable = None
+        self._unresolved = True
+        self._by_address: Mapping[tuple[str, str], type] = {}
+
+    def __call__(self, cls: type[ClassT], /, *more: type) -> type[ClassT]:
+        for each in (cls, *more):
+            if not isinstance(each, type) or not is_storable(each):
+                raise ConfigurationError(
+                    f"app.storable() takes dataclasses and pydantic models, not {each!r}",
+                    help_text="as a decorator it is written above @dataclass",
+                )
+        self._allowed += (cls, *more)
+        return cls
+
+    @property
+    def anywhere(self) -> StorableClasses:
+        return self
+
+    def find(self, module: Any, qualname: Any) -> type:
+        if not isinstance(module, str) or not isinstance(qualname, str):
+            raise UndeclaredClassError("the name of its class is damaged")
+        found = self._by_address.get((module, qualname))
+        if found is None:
+            self._build()
+            found = self._by_address.get((module, qualname)) or self._under_another_name(module, qualname)
+        if found is None:
+            raise UndeclaredClassError(
+                f"no signature of this application declares the class {module}.{qualname}; name it in the types of a "
+                "task, or allow it where the application is defined: app.storable(...)"
+            )
+        return found
+
+    def within(self, hints: Callable[[], Iterable[Any]]) -> ClassesWithin:
+        """Those that values of these types can have; the types are asked for when the first row names a class."""
+        return ClassesWithin(self, hints)
+
+    def why_not(self, cls: type) -> str | None:
+        """None if readers of this application may build `cls`, otherwise the reason as a message."""
+        try:
+            self.find(**address_of(cls))
+        except UndeclaredClassError as error:
+            return str(error)
+        return None
+
+    def _build(self) -> None:
+        version = self._version(), len(self._allowed)
+        # Names in annotations may be defined later, in the middle of an import.
+        if version == self._built and not self._unresolved:
+            return
+        reach = reach_of(SubWorkflowSummary, *self._declared(), *self._allowed)
+        self._by_address = {tuple(address_of(cls).values()): cls for cls in reach.classes if is_storable(cls)}  # type: ignore[misc]
+        self._built, self._unresolved = version, reach.is_unresolved
+
+    def _under_another_name(self, module: str, qualname: str) -> type | None:
+        """A declared class that was moved and is still found at its old place, or whose file was imported twice."""
+        if (there := _contents(sys.modules.get(module))) is None:
+            return None
+        found, file = _look_up(there, qualname), there.get("__file__")
+        for cls in self._by_address.values():
+            if cls is found:
+                return cls
+            own = _contents(sys.modules.get(cls.__module__)) if cls.__qualname__ == qualname else None
+            if own is not None and isinstance(file, str) and own.get("__file__") == file:
+                return cls
+        return None
+
+
+class ClassesWithin:
+    """The classes that values of some declared types can have."""
+
+    def __init__(self, anywhere: StorableClasses, hints: Callable[[], Iterable[Any]]) -> None:
+        self.anywhere = anywhere
+        self._hints = hints
+        self._reach: Reach | None = None
+        self._found: dict[tuple[Any, Any], type] = {}
+
+    def find(self, module: Any, qualname: Any) -> type:
+        cls = self.anywhere.find(module, qualname)
+        if (module, qualname) not in self._found:
+            if not self._takes(cls):
+                raise UndeclaredClassError(f"{module}.{qualname} does not fit the declared type")
+            self._found[module, qualname] = cls
+        return cls
+
+    def _takes(self, cls: type) -> bool:
+        if self._reach is None or self._reach.is_unresolved:
+            self._reach = reach_of(*self._hints())
+        return self._reach.is_open or not self._reach.classes.isdisjoint(cls.__mro__)
+
+
+class _Loaded:
+    """All classes of this process: only for text that it has just written itself."""
+
+    @property
+    def anywhere(self) -> _Loaded:
+        return self
+
+    def find(self, module: Any, qualname: Any) -> type:
+        found = _loaded_class(module, qualname)
+        if found is None:
+            raise UndeclaredClassError(f"{module}.{qualname} is no class of this process")
+        return found
+
+
+OURS: Final = StorableClasses(lambda: (), lambda: 0)
+"""Without an application: only what this library stores itself."""
+LOADED: Final = _Loaded()
+
 
 def address_of(cls: type) -> dict[str, str]:
     """The two address fields by which a reader finds `cls`."""
     return {"module": _STORED_MODULES.get(cls, cls.__module__), "qualname": cls.__qualname__}
+
+
+def is_storable(cls: type) -> bool:
+    """Whether the codec writes objects of this class."""
+    return dataclasses.is_dataclass(cls) or issubclass(cls, BaseModel)
 
 
 def why_not_storable(cls: type) -> str | None:
@@ -25,27 +187,34 @@ def why_not_storable(cls: type) -> str | None:
         return f"{cls.__qualname__} is defined in __main__, which is another program in a worker; move it to a module"
     if "<locals>" in cls.__qualname__:
         return f"{cls.__qualname__} is defined inside a function; move it to the top level of its module"
-    try:
-        found = find_class(**address_of(cls))
-    except (LookupError, AttributeError, ImportError):
-        found = None
-    if found is cls:
+    if _loaded_class(**address_of(cls)) is cls:
         return None
     name = f"{cls.__module__}.{cls.__qualname__}"
     return f"the name {name} does not lead back to this class; give it a name of its own at the top level of a module"
 
 
-def find_class(module: str, qualname: str) -> type:
-    """The class at this address.
+def _loaded_class(module: str, qualname: str) -> type | None:
+    """The class of this name that is loaded; for names of objects that this process has, not for those of a row."""
+    for cls, documented in _STORED_MODULES.items():
+        if (module, qualname) == (documented, cls.__qualname__):
+            return cls
+    try:
+        found = reduce(getattr, qualname.split("."), sys.modules[module])
+    except (KeyError, AttributeError):
+        return None
+    return found if isinstance(found, type) else None
 
-    A role that may insert rows must not be able to load arbitrary code, so a module is imported only if it belongs to a
-    package that this process already uses.
-    """
-    if module == "__main__":
-        raise LookupError("classes of __main__ differ from program to program")
-    if module.partition(".")[0] not in sys.modules:
-        raise LookupError(f"module {module!r} belongs to no package loaded here; import it where the app is defined")
-    found = reduce(getattr, qualname.split("."), importlib.import_module(module))
-    if not isinstance(found, type):
-        raise LookupError(f"{module}.{qualname} is not a class")
+
+def _contents(module: object) -> dict[str, Any] | None:
+    """The names of a module, without calling a `__getattr__` or a property, which may import more."""
+    contents: dict[str, Any] | None = _DICT_OF_MODULE.__get__(module) if issubclass(type(module), ModuleType) else None
+    return contents
+
+
+def _look_up(names: Mapping[str, Any], qualname: str) -> object:
+    """What a dotted name leads to, without calling anything."""
+    found: object = None
+    for name in qualname.split("."):
+        found = names.get(name)
+        names = _DICT_OF_CLASS.__get__(found) if issubclass(type(found), type) else {}
     return found

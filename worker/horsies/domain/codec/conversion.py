@@ -124,8 +124,8 @@ def _with_ok(value: Any, convert: Any) -> Any:
 def conversion_of(hint: Any) -> Conversion | None:
     """None for an annotation whose values the codec keeps, or that pydantic does not know."""
     make: type[Conversion] = Conversion
-    if get_origin(_bare(hint)) is TaskResult:
-        hint, make = get_args(_bare(hint))[0], ResultConversion
+    if get_origin(bare_type(hint)) is TaskResult:
+        hint, make = get_args(bare_type(hint))[0], ResultConversion
     found = fidelity(hint)
     if found is Fidelity.KEPT:
         return None
@@ -138,7 +138,7 @@ def conversion_of(hint: Any) -> Conversion | None:
 
 def fidelity(hint: Any, within: frozenset[int] = frozenset()) -> Fidelity:
     """`within`: the recursive types that are being looked at."""
-    bare = _bare(hint)
+    bare = bare_type(hint)
     if id(bare) in within:
         return Fidelity.KEPT
     within |= {id(bare)}
@@ -180,7 +180,7 @@ def _of_class(cls: type, hint: Any, arguments: Sequence[Any], within: frozenset[
 def _of_mapping(cls: type, arguments: Sequence[Any], within: frozenset[int]) -> Fidelity:
     if len(arguments) != 2:
         return Fidelity.KEPT
-    key, value = _bare(arguments[0]), fidelity(arguments[1], within)
+    key, value = bare_type(arguments[0]), fidelity(arguments[1], within)
     keys = Fidelity.KEPT if key in {str, Any, object} else max(Fidelity.RESTORED, fidelity(key, within))
     return max(keys, value, Fidelity.KEPT if cls in _DICTS else Fidelity.RESTORED)
 
@@ -204,7 +204,7 @@ def conversions_of_fields(cls: type) -> Mapping[str, Conversion]:
     return {name: conversion for name, conversion in made if conversion is not None}
 
 
-def _bare(hint: Any) -> Any:
+def bare_type(hint: Any) -> Any:
     """Behind Annotated, NewType and `type X = …`."""
     for _ in range(20):
         if get_origin(hint) is Annotated:

@@ -1,4 +1,4 @@
-"""Builds Python values from a tree of JSON values, with the classes that its tags name."""
+"""Builds Python values from a tree of JSON values; of the classes that its tags name, those that are declared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from horsies.domain import tags
-from horsies.domain.codec.classes import find_class
+from horsies.domain.codec.classes import UndeclaredClassError
 from horsies.domain.codec.conversion import conversions_of_fields
 from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError, spell_path
 from horsies.domain.codec.json_text import to_json
@@ -19,23 +19,32 @@ from horsies.domain.task_result import SubWorkflowError, TaskError, TaskResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.domain.codec.classes import Classes
+
 _Tree = dict[str, Any]
 
 
-def from_tree(tree: Any, name: str) -> Any:
-    """The value that `tree` represents; HydrationError if a class no longer exists or refuses its data."""
-    return _Reader(name).entry(_Reader.value, tree)
+def from_tree(tree: Any, name: str, classes: Classes) -> Any:
+    """The value that `tree` represents; HydrationError if a class is not declared or refuses its data."""
+    return _Reader(name, classes).entry(_Reader.value, tree)
 
 
-def result_from_tree(tree: _Tree, name: str) -> TaskResult[Any, Any]:
+def part_from_tree(tree: Any, name: str, key: str | int, classes: Classes) -> Any:
+    """`from_tree` for one argument of several, which errors name by its key."""
+    if not isinstance(tree, dict | list):
+        return tree
+    return _Reader(name, classes).entry(lambda reader, part: reader.step(key, part), tree)
+
+
+def result_from_tree(tree: _Tree, name: str, classes: Classes) -> TaskResult[Any, Any]:
     """A stored result, tagged or in the old form without tag; CodecError if it cannot be rebuilt."""
-    result: TaskResult[Any, Any] = _Reader(name).entry(_Reader.task_result, tree)
+    result: TaskResult[Any, Any] = _Reader(name, classes).entry(_Reader.task_result, tree)
     return result
 
 
-def error_from_tree(tree: _Tree, name: str) -> TaskError:
+def error_from_tree(tree: _Tree, name: str, classes: Classes) -> TaskError:
     """A stored error, tagged or not; CodecError if it cannot be rebuilt."""
-    error: TaskError = _Reader(name).entry(_Reader.task_error, tree)
+    error: TaskError = _Reader(name, classes).entry(_Reader.task_error, tree)
     return error
 
 
@@ -51,8 +60,9 @@ def unreadable(error: CodecError) -> TaskError:
 class _Reader:
     """One traversal. `path` is the current position, and is kept when an exception ends it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, classes: Classes) -> None:
         self.path: list[str | int] = [name]
+        self.classes = classes
 
     def entry(self, read: Callable[[_Reader, Any], Any], tree: Any) -> Any:
         try:
@@ -61,8 +71,10 @@ class _Reader:
             raise
         except RecursionError as error:
             raise HydrationError(spell_path(self.path), "nested too deeply") from error
-        # The user's modules and constructors may raise anything. SystemExit too: a module that calls sys.exit() when
-        # imported must fail this row, not the worker.
+        except UndeclaredClassError as error:
+            raise HydrationError(spell_path(self.path), str(error)) from error
+        # The user's constructors may raise anything. SystemExit too: one that calls sys.exit() must fail this row, not
+        # the worker.
         except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise HydrationError(spell_path(self.path), reason) from error
@@ -95,14 +107,14 @@ class _Reader:
         return {key: self.step(key, item) for key, item in tree.items()}
 
     def model(self, tree: _Tree) -> Any:
-        cls = find_class(tree["module"], tree["qualname"])
+        cls = self.classes.find(tree["module"], tree["qualname"])
         if not issubclass(cls, BaseModel):
             raise LookupError(f"{cls.__qualname__} is not a pydantic model")
         # As JSON, because a strict model accepts a date as text only there; by name, because the data has field names.
         return cls.model_validate_json(to_json(tree["data"]), by_alias=True, by_name=True)
 
     def dataclass(self, tree: _Tree) -> Any:
-        cls = find_class(tree["module"], tree["qualname"])
+        cls = self.classes.find(tree["module"], tree["qualname"])
         if not dataclasses.is_dataclass(cls):
             raise LookupError(f"{cls.__qualname__} is not a dataclass")
         fields = [field for field in dataclasses.fields(cls) if field.name in tree["data"]]
@@ -135,6 +147,14 @@ class _Reader:
         return TaskResult(err=self.step("err", err))
 
     def task_error(self, tree: _Tree) -> TaskError:
+        """Its data may hold what it likes, whatever the type of the value beside it."""
+        declared, self.classes = self.classes, self.classes.anywhere
+        try:
+            return self.task_error_of_any_class(tree)
+        finally:
+            self.classes = declared
+
+    def task_error_of_any_class(self, tree: _Tree) -> TaskError:
         stored = {key: item for key, item in tree.items() if key not in (tags.TASK_ERROR, tags.ERROR_CLASS)}
         fields = {key: self.error_field(key, item) for key, item in stored.items()}
         fields["error_code"] = _error_code(fields.get("error_code"))
@@ -142,7 +162,7 @@ class _Reader:
             return TaskError.model_validate(fields)
         # Callers decide by code, message and data: a process without the subclass still gets those.
         error: TaskError = self.attempt(
-            lambda _, address: _error_class(address).model_validate(fields, by_alias=True, by_name=True),
+            lambda _, address: _error_class(address, self.classes).model_validate(fields, by_alias=True, by_name=True),
             tree.get(tags.ERROR_CLASS),
             lambda _: TaskError.model_validate(fields),
         )
@@ -153,10 +173,10 @@ class _Reader:
         return self.attempt(lambda reader, part: reader.step(name, part), tree, lambda _: tree)
 
 
-def _error_class(address: dict[str, str] | None) -> type[TaskError]:
+def _error_class(address: dict[str, str] | None, classes: Classes) -> type[TaskError]:
     if address is None:
         return SubWorkflowError
-    cls = find_class(address["module"], address["qualname"])
+    cls = classes.find(address["module"], address["qualname"])
     if not issubclass(cls, TaskError):
         raise LookupError(f"{cls.__qualname__} is not a TaskError")
     return cls

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from horsies.domain import tags
+from horsies.domain.codec.classes import OURS, Classes, StorableClasses
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
 from horsies.domain.codec.json_text import parse_json, to_json
 from horsies.domain.codec.plain import plain_json
@@ -18,15 +19,18 @@ from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
 _LARGE: Final = 1_000_000
 
 
-def dump_value(value: Any, name: str = "value") -> str:
-    """The compact JSON of `value`; CodecError names what cannot be written, with `name` as the start of its path."""
+def dump_value(value: Any, name: str = "value", classes: StorableClasses | None = None) -> str:
+    """The compact JSON of `value`; CodecError names what cannot be written, with `name` as the start of its path.
+
+    With `classes`, an object of another class is refused, because readers of the application would not build it.
+    """
     text = plain_json(value)
-    return to_json(to_tree(value, name), name) if text is None else text
+    return to_json(to_tree(value, name, classes), name) if text is None else text
 
 
-def load_value(text: str, name: str = "value") -> Any:
-    """The value of stored text. CorruptJsonError, or HydrationError for a class that no longer exists."""
-    return from_tree(parse_json(text, name), name)
+def load_value(text: str, name: str = "value", classes: Classes = OURS) -> Any:
+    """The value of stored text. CorruptJsonError, or HydrationError for a class that is not one of `classes`."""
+    return from_tree(parse_json(text, name), name, classes)
 
 
 def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, Any], str]:
@@ -68,24 +72,24 @@ def dump_task_error(error: TaskError) -> str:
         return dump_value(_not_writable(reason, error), "error")
 
 
-def load_task_result(text: str) -> TaskResult[Any, Any]:
-    """The result. Corrupt text gives BROKER_ERROR, a class that no longer exists PYDANTIC_HYDRATION_ERROR."""
+def load_task_result(text: str, classes: Classes = OURS) -> TaskResult[Any, Any]:
+    """The result. Corrupt text gives BROKER_ERROR, a class that is not one of `classes` PYDANTIC_HYDRATION_ERROR."""
     try:
         tree = parse_json(text, "result")
         if not isinstance(tree, dict) or not tree.keys() & {"ok", "err"}:
             raise CorruptJsonError("result", "expected an object with ok and err")
-        return result_from_tree(tree, "result")
+        return result_from_tree(tree, "result", classes)
     except CodecError as error:
         return TaskResult(err=unreadable(error))
 
 
-def load_task_error(text: str) -> TaskError:
+def load_task_error(text: str, classes: Classes = OURS) -> TaskError:
     """The error of the text, or an error with the reason why it cannot be read."""
     try:
         tree = parse_json(text, "error")
         if not isinstance(tree, dict):
             raise CorruptJsonError("error", "expected an object")
-        return error_from_tree(tree, "error")
+        return error_from_tree(tree, "error", classes)
     except CodecError as error:
         return unreadable(error)
 
@@ -103,10 +107,10 @@ def stored_traceback(text: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def load_summary(text: str) -> SubWorkflowSummary[Any]:
-    """The summary of a child workflow; an output whose class no longer exists stays JSON, damaged text is a failure."""
+def load_summary(text: str, classes: Classes = OURS) -> SubWorkflowSummary[Any]:
+    """The summary of a child workflow; an output whose class is not declared stays JSON, damaged text is a failure."""
     try:
-        summary = load_value(text, "summary")
+        summary = load_value(text, "summary", classes)
     except CorruptJsonError as error:
         return _unreadable_summary(error)
     except CodecError:

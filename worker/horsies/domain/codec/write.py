@@ -27,6 +27,8 @@ from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, Tas
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from horsies.domain.codec.classes import StorableClasses
+
 # A level takes up to seven frames of Python's default 1,000 here, and the caller has a stack of its own.
 MAX_DEPTH: Final = 100
 # 4,214 digits. Python refuses to read integers of more than 4,300 from text.
@@ -47,9 +49,9 @@ _MESSAGE_LIMIT: Final = 8_000
 _TRACEBACK_LIMIT: Final = 32_000
 
 
-def to_tree(value: Any, name: str) -> Any:
-    """The JSON tree of `value`; CodecError names the part at fault, starting at `name`."""
-    writer = _Writer(name)
+def to_tree(value: Any, name: str, classes: StorableClasses | None = None) -> Any:
+    """The JSON tree of `value`; CodecError names the part at fault, starting at `name`. `classes`: see `dump_value`."""
+    writer = _Writer(name, classes)
     try:
         return writer.tree(value)
     except CodecError:
@@ -64,8 +66,9 @@ def to_tree(value: Any, name: str) -> Any:
 class _Writer:
     """One traversal. `path` is the current position, and is kept when an exception ends it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, classes: StorableClasses | None) -> None:
         self.path: list[str | int] = [name]
+        self.classes = classes
         self.ancestors: set[int] = set()
         self.plain = False
 
@@ -193,7 +196,10 @@ class _Writer:
         return tree
 
     def check_class(self, cls: type) -> None:
-        if reason := why_not_storable(cls):
+        reason = why_not_storable(cls)
+        if reason is None and self.classes is not None:
+            reason = self.classes.why_not(cls)
+        if reason is not None:
             raise self.refusal(reason)
 
     @contextmanager
