@@ -139,12 +139,14 @@ class ClassesWithin:
         self._found: dict[tuple[Any, Any], type] = {}
 
     def find(self, module: Any, qualname: Any) -> type:
-        cls = self.anywhere.find(module, qualname)
-        if (module, qualname) not in self._found:
-            if not self._takes(cls):
-                raise UndeclaredClassError(f"{module}.{qualname} does not fit the declared type")
-            self._found[module, qualname] = cls
-        return cls
+        try:
+            return self._found[module, qualname]
+        except (KeyError, TypeError):  # TypeError: a damaged name that has no hash
+            found = self.anywhere.find(module, qualname)
+        if not self._takes(found):
+            raise UndeclaredClassError(f"{module}.{qualname} does not fit the declared type")
+        self._found[module, qualname] = found
+        return found
 
     def _takes(self, cls: type) -> bool:
         if self._reach is None or self._reach.is_unresolved:
