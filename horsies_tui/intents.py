@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ from horsies_tui.look.tones import Tone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from horsies.operations.edited import TypedValues
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.target import Target, TargetKind
     from horsies.operations.verb import Verb
@@ -93,19 +95,25 @@ class Done:
 class Operation:
     """An intent on a link. `look` and `do` raise a HorsiesError with a sentence if nothing was done."""
 
-    def __init__(self, link: Link, intent: Intent) -> None:
+    def __init__(self, link: Link, intent: Intent, types: Callable[[], TypedValues] | None = None) -> None:
         self.intent = intent
         self._link = link
+        self._types = types if intent.verb.typed and intent.options else None
 
     async def look(self, *, fresh_budget: bool = False) -> Preview:
         """The preview of the change. Refused immediately if this session cannot write."""
 
         from horsies.operations.audit import require_writable
         from horsies.operations.pipeline import preview
+        from horsies.operations.verb import TYPES
+
+        options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
+        if self._types is not None:
+            # The modules of an application take their time when they are imported for the first time.
+            options[TYPES] = await asyncio.to_thread(self._types)
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
             return await preview(conn, self.intent.verb, self.intent.selection, **options)
 
         seen = await self._link.act(ask)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from horsies.config.contexts import ConfigFile, DatabaseChoice
+    from horsies.operations.edited import TypedValues
 
 USUAL_FPS: Final = 60
 """Data arrive four times a second; the rate matters for keys. At 20, the second of two quick keys waited 50 ms."""
@@ -38,3 +40,5 @@ class ConsoleOptions:
     replay: Path | None = None
     """The recording that is shown in place of a database."""
     speed: float = 1.0
+    types: Callable[[], TypedValues] | None = None
+    """Imports the application that the command line names, for the values that operators write."""

@@ -61,8 +61,6 @@ _BY_FILTER: Final[Mapping[TargetKind, Callable[[str], Filter]]] = {"task": parse
 """Kinds whose verbs take all that matches a filter."""
 _ELSEWHERE: Final = frozenset({"--yes", "-y", "--dry-run", "-n"})
 """Options of the shell's command: here a preview is always shown, and is always asked for."""
-_FOR_A_SHELL: Final = frozenset({"fits"})
-"""Options of verbs that import the application, which the console never does."""
 
 
 class CommandError(HorsiesError):
@@ -212,7 +210,7 @@ def names() -> list[str]:
 
 def options_of(verbs: Iterable[Verb]) -> dict[str, Option]:
     """By each of their spellings, the options of these verbs that make sense in a console."""
-    found = (option for verb in verbs for option in verb.options if option.name not in _FOR_A_SHELL)
+    found = (option for verb in verbs for option in verb.options)
     return {spelled: option for option in found for spelled in option.spelled}
 
 

@@ -147,7 +147,9 @@ class OperationFlow:
             if done is not None:
                 self._report(done, link, view)
 
-        self._console.push_sheet(PreviewSheet(Operation(link, intent), where, self._glyphs), closed)
+        self._console.push_sheet(
+            PreviewSheet(Operation(link, intent, self._console.options.types), where, self._glyphs), closed
+        )
 
     def _report(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
         self._last, self._last_link = done, link

@@ -72,8 +72,13 @@ def test_a_worker_reads_its_options_from_the_environment(variables: dict[str, st
     assert says in " ".join((result.output + str(result.exception)).replace("│", " ").split())
 
 
-def test_a_command_takes_the_application_from_the_environment() -> None:
-    result = CliRunner().invoke(app, ["status"], env={"HORSIES_MODULE": "no_such_module:app"})
+@pytest.mark.parametrize("words", sorted(commands().keys() - {"demo", "new"}))
+def test_every_command_takes_the_application_from_the_environment(words: str) -> None:
+    """All commands but `demo` and `new`, which make one."""
+    needed = [each for each in commands()[words].params if each.param_type_name == "argument" and each.required]
+    result = CliRunner().invoke(
+        app, [*words.split(), *("x" for _ in needed)], env={"HORSIES_MODULE": "no_such_module:app"}
+    )
     assert "there is no module 'no_such_module'" in str(result.exception)
 
 

@@ -38,6 +38,18 @@ if TYPE_CHECKING:
 V = named("workflow", "node")
 
 
+class Types:
+    """An application whose task returns lists."""
+
+    def __init__(self, task_name: str = "demo.add") -> None:
+        self._task_name = task_name
+
+    def result(self, task_name: str, definition_key: str | None, text: str) -> str | None:
+        if text == "0":
+            raise OperationError("0 is no result")
+        return f"[{text}]" if (task_name, definition_key) == (self._task_name, None) else None
+
+
 async def look(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Preview:
     return await preview(conn, verb, Selection.of_ids(ids))
 
@@ -242,7 +254,7 @@ async def test_what_completed_with_a_failed_input_is_not_told_to_go_on_with_a_va
     await planted(connection, plan(node(0), node(1, 0, allow_failed_deps=True), node(2, 0)))
     await ends(connection, "w1", 0, status="FAILED")
     await ends(connection, "w1", 1)
-    looked = await look_at_node(connection, V.COMPLETE, 0, value="1", fits=lambda *_: None)
+    looked = await look_at_node(connection, V.COMPLETE, 0, value="1", types=Types())
     assert looked.consequences == (
         "n2: may go on with this value",
         KEPT,
@@ -407,7 +419,8 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
     assert looked.consequences == (
         "n1: may go on with this value",
         "demo is FAILED and RUNNING again, with what was skipped after this node",
-        "the type that its task returns is not known here; `horsies workflows complete --module APP` checks it",
+        "the type that its task returns is not known here, so the value is stored as it is written; "
+        "`horsies workflows complete --module APP` checks and converts it",
     )
     assert looked.command == "horsies workflows complete w1 n0 --value '{\"n\":1}'"
     await apply(connection, looked, OPS, None)
@@ -423,7 +436,7 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
 async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0), node(1, 0), node(2, 1), on_error="pause"))
     await ends(connection, "w1", 0, status="FAILED")
-    fitting = {"value": "1", "fits": lambda *_: None}
+    fitting = {"value": "1", "types": Types()}
     for verb, index, options, detail in ((V.COMPLETE, 0, fitting, "COMPLETED"), (V.SKIP, 1, {}, "SKIPPED")):
         looked = await look_at_node(connection, verb, index, **options)
         assert looked.consequences[-1] == "demo stays PAUSED: nothing goes on before it is resumed"
@@ -442,16 +455,16 @@ async def test_a_value_that_cannot_be_stored_is_refused_before_the_node_is_read(
 
 
 async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(connection: asyncpg.Connection) -> None:
-    def fits(task_name: str, value: str) -> str | None:
-        return f"{value} is no text" if task_name == "demo.add" else None
-
     await planted(connection, CHAIN)
-    with pytest.raises(OperationError, match=r"does not fit what demo\.add returns: 1 is no text"):
-        await look_at_node(connection, V.COMPLETE, 0, value="1", fits=fits)
-    judged = await look_at_node(connection, V.COMPLETE, 0, value="1", fits=lambda *_: None)
-    unjudged = await look_at_node(connection, V.COMPLETE, 0, value="1")
-    (said,) = set(unjudged.consequences) - set(judged.consequences)
-    assert "--module APP` checks it" in said
+    with pytest.raises(OperationError, match="0 is no result"):
+        await look_at_node(connection, V.COMPLETE, 0, value="0", types=Types())
+    judged = await look_at_node(connection, V.COMPLETE, 0, value="1", types=Types())
+    assert judged.command == "horsies workflows complete w1 n0 --value '[1]'"
+    for unknown in ({}, {"types": Types("another")}):
+        unjudged = await look_at_node(connection, V.COMPLETE, 0, value="1", **unknown)
+        assert unjudged.command == "horsies workflows complete w1 n0 --value 1"
+        (said,) = set(unjudged.consequences) - set(judged.consequences)
+        assert "--module APP` checks and converts it" in said
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -12,11 +12,11 @@ import typer
 
 from horsies.cli.formatting import number
 from horsies.cli.machine import print_json
-from horsies.cli.node_values import fitting
 from horsies.cli.options import advised
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import Screen, ask, say
 from horsies.cli.targets import check, selected
+from horsies.cli.typed_values import ApplicationTypes
 from horsies.cli.verb_options import Asked
 from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.domain.errors import ConfigurationError, ErrorCode
@@ -24,6 +24,7 @@ from horsies.domain.masking import mask_word
 from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.verb import TYPES
 from horsies.store.connect import open_database, with_settings
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
@@ -51,7 +52,11 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     """
     asked = Asked.of(verb, given)
     check(verb.kind, given)
-    options = {option.name: _ready(option.name, given[option.name]) for option in verb.options}
+    options = {option.name: given[option.name] for option in verb.options}
+    if verb.typed and given["module"] is not None and any(value is not None for value in options.values()):
+        # Before a connection is made. What the application prints is no part of --json.
+        with redirect_stdout(sys.stderr):
+            options[TYPES] = ApplicationTypes(given["module"])
     refuse_writes(asked)
     with asyncio.Runner() as runner:
         held = AsyncExitStack()
@@ -74,11 +79,6 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     else:
         show(outcome_lines(seen, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
     raise typer.Exit(code_of(seen, outcome))
-
-
-def _ready(name: str, value: Any) -> Any:
-    """The application that a value must fit is imported before a connection is made."""
-    return fitting(value) if name == "fits" and value is not None else value
 
 
 def show(lines: list[str], *, on_stderr: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from horsies.cli.tables import say
 
 if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice
+    from horsies.operations.edited import TypedValues
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
 _TERMINAL = "The terminal"
@@ -189,8 +191,15 @@ def tui(
         record=record,
         replay=replay,
         speed=speed,
+        types=None if module is None else partial(_types_of, module),
     )
     raise typer.Exit(launch.run(options))
+
+
+def _types_of(module: str) -> TypedValues:
+    from horsies.cli.typed_values import ApplicationTypes
+
+    return ApplicationTypes(module)
 
 
 def _known_screen(name: str) -> str:

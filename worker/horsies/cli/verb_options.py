@@ -43,7 +43,7 @@ class Asked:
         from horsies.operations.verb import COMMAND_GROUPS
 
         names = ("reason", "dry_run", "yes", "read_only", "as_json")
-        choice = choose_existing(given["database_url"], given["context"], given.get("module", given.get("fits")))
+        choice = choose_existing(given["database_url"], given["context"], given["module"])
         return cls(choice, f"{COMMAND_GROUPS[verb.kind]} {verb.name}", *(given[name] for name in names))
 
     @property

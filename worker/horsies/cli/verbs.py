@@ -81,8 +81,7 @@ def _parameters(verb: Verb) -> Iterator[Parameter]:
         yield _parameter("filter_help", _FILTER_HELP[verb.kind], False)
     yield _parameter("database_url", DatabaseUrlOption, None)
     yield _parameter("context", ContextOption, None)
-    if not any("--module" in option.flags for option in verb.options):
-        yield _parameter("module", ApplicationOption, None)
+    yield _parameter("module", ApplicationOption, None)
     yield _parameter("debug", DebugOption, False)
 
 

@@ -117,6 +117,12 @@ class ByParameter(Generic[KnownT]):
                     made.by_name[name] = found
         return made
 
+    def of_argument(self, argument: int | str) -> KnownT | None:
+        """By its position or its name."""
+        if isinstance(argument, str):
+            return self.by_name.get(argument, self.more)
+        return self.by_position[argument][1] if argument < len(self.by_position) else self.rest[1]
+
 
 def checker(fn: Callable[..., Any]) -> ArgumentCheck:
     """For calls that fit the signature of `fn`: which of the arguments is of another type, None for none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain import tags
 from horsies.domain.codec import CodecError, parse_json, to_json
@@ -11,6 +11,47 @@ from horsies.domain.codec.read import moment
 from horsies.domain.codec.text import first_surrogate
 from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
 from horsies.operations.target import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from horsies.operations.reruns import Arguments
+
+
+class TypedValues(Protocol):
+    """The types of an application, by which JSON of an operator becomes what its tasks store and read.
+
+    Both return None for a task that the application does not have, and raise OperationError for a value that does not
+    fit.
+    """
+
+    def result(self, task_name: str, definition_key: str | None, text: str) -> str | None:
+        """A result of a task, or of the map or the sub-workflow with this key."""
+        ...
+
+    def arguments(self, task_name: str, edited: Arguments, original: Arguments) -> Arguments | None:
+        """Edited arguments of a task; a part that is not edited stays None."""
+        ...
+
+
+def first_untyped(edited: Any, original: Any, path: list[str | int]) -> str | None:
+    """The first place where an object with its class, or a moment, has become plain JSON, which its task refuses."""
+    if isinstance(original, dict) and (tag := next((tag for tag in _TYPED if original.get(tag) is True), None)):
+        plain = dict if tag in _CLASSES else str
+        if not isinstance(edited, plain) or (isinstance(edited, dict) and any(edited.get(each) for each in _TYPED)):
+            return None
+        name = f"{original.get('module')}.{original.get('qualname')}" if tag in _CLASSES else tag.strip("_")
+        return f"{spell_path(path)} was stored as {name}"
+    pairs: Iterable[tuple[str | int, Any, Any]] = ()
+    if isinstance(original, dict) and isinstance(edited, dict):
+        pairs = ((key, edited[key], part) for key, part in original.items() if key in edited)
+    elif isinstance(original, list) and isinstance(edited, list):
+        pairs = ((place, *parts) for place, parts in enumerate(zip(edited, original, strict=False)))
+    return next(filter(None, (first_untyped(now, before, [*path, key]) for key, now, before in pairs)), None)
+
+
+_CLASSES = (tags.PYDANTIC_MODEL, tags.DATACLASS)
+_TYPED = (*_CLASSES, tags.DATETIME, tags.DATE, tags.TIME)
 
 
 def checked_value(text: str) -> str:

@@ -51,6 +51,8 @@ class WorkflowFacts:
     """The newest audit row of an action on it; read only if the verb does not change the row."""
     repairs: tuple[Repair, ...] = ()
     reopening: Reopening | None = None
+    definition_key: str | None = None
+    """Of the target node, if it is a map or a sub-workflow; read only by the verb that gives it a value."""
     problem: str | None = None
     """Why repairs cannot be listed, or nothing can be reopened."""
 

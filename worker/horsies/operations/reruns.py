@@ -11,7 +11,7 @@ from horsies.domain.codec.errors import CorruptJsonError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
-from horsies.operations.edited import check_storable
+from horsies.operations.edited import check_storable, first_untyped
 from horsies.operations.target import OperationError
 
 if TYPE_CHECKING:
@@ -44,6 +44,19 @@ class Arguments:
 def checked(edited: Arguments) -> Arguments:
     """The arguments in their stored form; OperationError names what is wrong, and where."""
     return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
+
+
+def refuse_untyped(edited: Arguments, original: Arguments) -> None:
+    """OperationError for plain JSON in place of an object that is stored with its class: its task would refuse it."""
+    for name, now, before in (("args", edited.args, original.args), ("kwargs", edited.kwargs, original.kwargs)):
+        if now is None or before is None:
+            continue
+        if problem := first_untyped(parse_json(now, name), _tree_of(before), [name]):
+            raise OperationError(
+                f"the edited arguments would be refused by the task: {problem}, and is plain JSON now",
+                help_text="name the application, which converts it: --module shop.tasks:app; or keep its form, as "
+                "`horsies tasks show --json` prints it",
+            )
 
 
 @lru_cache(maxsize=256)

@@ -50,6 +50,8 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
         raise OperationError(
             "edited arguments fit one task, and the selection is not one", help_text="rerun the others without editing"
         )
+    if verb.requires is not None:
+        options = await verb.requires(conn, frozen.seen, options)
     asked = options
     if verb.gives is not None:
         options = {**options, VALUE: verb.gives.of(options, now)}

@@ -30,6 +30,8 @@ Options: TypeAlias = "Mapping[str, Any]"
 SqlName: TypeAlias = tuple[str, str]
 """A statement by its module and its name."""
 
+TYPES = "types"
+"""In the options of a verb with `typed`: the application's types."""
 TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 _STATUSES = frozenset(status.value for status in TaskStatus)
 
@@ -92,6 +94,9 @@ class Verb:
     on_recovery: bool = False
     """Whether the recovery screen has this key; for a verb for tasks, whose other keys it has as well: only that."""
     options: tuple[Option, ...] = ()
+    typed: bool = False
+    """Whether it takes values of the application's types. Options of a preview may then have them as `types`, a
+    TypedValues of horsies.operations.edited."""
     check: Callable[[Options], Options] | None = None
     """Returns the options as they are used; OperationError if they cannot be."""
     inverse: str | None = None
@@ -113,7 +118,7 @@ class Verb:
     def checked(self, given: Options) -> Options:
         """The options that were given and are not empty; OperationError for those of another verb."""
         options = {name: value for name, value in given.items() if value is not None and value is not False}
-        for name in options.keys() - {option.name for option in self.options}:
+        for name in options.keys() - {option.name for option in self.options} - ({TYPES} if self.typed else set()):
             raise OperationError(f"{self.name} takes no {name.replace('_', ' ')}", help_text="leave it out")
         return options if self.check is None else self.check(options)
 
@@ -179,6 +184,8 @@ class TaskVerb(Verb):
     refuses: SqlName | None = None
     sets: SqlName | None = None
     statement: SqlName | None = None
+    requires: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[Options]] | None = None
+    """Returns the options as they fit the targets; OperationError if they do not."""
     values: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[tuple[Any, ...]]] | None = None
     gives: NewValue | None = None
     ends: Ending | None = None
@@ -237,8 +244,8 @@ class WorkflowVerb(Verb):
     change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[Done]]
     reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
     """Adds to the facts what only this verb needs."""
-    requires: Callable[[Sequence[WorkflowFacts], Options], None] | None = None
-    """OperationError if the options do not fit the targets."""
+    requires: Callable[[Sequence[WorkflowFacts], Options], Options] | None = None
+    """Returns the options as they fit the targets; OperationError if they do not."""
     warns: Callable[[Options], tuple[str, ...]] | None = None
     """More sentences of the preview, about the options."""
 

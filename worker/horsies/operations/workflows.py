@@ -56,7 +56,7 @@ async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Se
     flows = await read_flows(conn, [workflow_id for workflow_id, _ in keys])
     seen = [await _facts(conn, verb, flows[one], index) for one, index in keys if one in flows]
     if verb.requires is not None:
-        verb.requires(seen, options)
+        options = verb.requires(seen, options)
     reasons = [(one, verb.refusal(one)) for one in seen]
     eligible = [one for one, reason in reasons if reason is None]
     gone = [one for one, _ in keys if one not in flows]

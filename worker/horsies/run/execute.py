@@ -8,14 +8,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OperationalErrorCode
-from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.guard import LeaseTable
 from horsies.run.outcomes import Outcome, TaskStopped, failed, outcome_of
 from horsies.task.current import CurrentTask, begin_run, end_run, moment
-from horsies.workflow.context import call_kwargs, meta_in
+from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,13 +189,8 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
     task = tasks.get(name)
     if task is None:
         return TaskResult(err=_unknown(name))
-    parameters = task.parameters
-    positional, named = load_args(args, parameters.classes_for), load_kwargs(kwargs, parameters.classes_for)
-    if isinstance(positional, Err):
-        return TaskResult(err=positional.err_value)
-    if isinstance(named, Err):
-        return TaskResult(err=named.err_value)
-    return task, positional.ok_value, call_kwargs(named.ok_value, parameters, parameters.classes)
+    loaded = task.load(args, kwargs)
+    return loaded if isinstance(loaded, TaskResult) else (task, *loaded)
 
 
 def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:

@@ -7,14 +7,17 @@ import inspect
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.failed_sends import or_raise
 from horsies.task.bulk import TaskCall
 from horsies.task.calls import Judge
 from horsies.task.options import PLAIN, TaskSendOptions
 from horsies.waits_in_tasks import RUNNING_HERE, RunningTask
+from horsies.workflow.context import call_kwargs
 from horsies.workflow.nodes import NodeFactory
 
 if TYPE_CHECKING:
@@ -147,6 +150,24 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
     def declared_types(self) -> list[Any]:
         """All types of its signature."""
         return [*self.parameters.hints(), self.promise.ok_type, self.promise.err_type]
+
+    def load(
+        self, args: str | None, kwargs: str | None
+    ) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
+        """The values of stored arguments, with what a workflow gives besides; or the error of unreadable ones."""
+        parameters = self.parameters
+        positional, named = load_args(args, parameters.classes_for), load_kwargs(kwargs, parameters.classes_for)
+        if isinstance(positional, Err):
+            return TaskResult(err=positional.err_value)
+        if isinstance(named, Err):
+            return TaskResult(err=named.err_value)
+        return positional.ok_value, call_kwargs(named.ok_value, parameters, parameters.classes)
+
+    def why_not_run(self, args: str | None, kwargs: str | None) -> str | None:
+        """Why a worker would refuse these stored arguments, if so."""
+        loaded = self.load(args, kwargs)
+        call = loaded if isinstance(loaded, TaskResult) else self._call(*loaded)
+        return call.err_value.message if isinstance(call, TaskResult) else None
 
     def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
         """A stored result of this task with a value of the declared type."""

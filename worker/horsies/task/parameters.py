@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.argument_types import ByParameter, checker, hint_of, hint_or_any
@@ -77,10 +77,11 @@ class Parameters:
 
     def classes_for(self, argument: int | str) -> Classes | None:
         """The classes that the annotation of an argument, by its position or its name, allows a row to name."""
-        known = self._classes
-        if isinstance(argument, str):
-            return known.by_name.get(argument, known.more)
-        return known.by_position[argument][1] if argument < len(known.by_position) else known.rest[1]
+        return self._classes.of_argument(argument)
+
+    def hint_for(self, argument: int | str) -> Any:
+        """The type of an argument: Any without annotation, its text if it cannot be resolved, None if none takes it."""
+        return ByParameter.of(self._signature, partial(hint_or_any, self._fn)).of_argument(argument)
 
     def hints(self) -> list[Any]:
         """The types of the parameters that have one."""

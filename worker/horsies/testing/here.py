@@ -9,14 +9,12 @@ from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from horsies.domain.codec import load_args, load_kwargs, with_retries_spent
-from horsies.domain.result import Err
+from horsies.domain.codec import with_retries_spent
 from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide, timeout_of
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.outcomes import outcome_of
 from horsies.task.current import ignore_report, running
 from horsies.testing.limits import run_limited, run_limited_async
-from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -85,7 +83,7 @@ def run_here(
 
 
 def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None) -> Ended:
-    values = _values(task, args, kwargs)
+    values = task.load(args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
     limit = timeout_of(task_options, task.timeout_ms)
@@ -100,7 +98,7 @@ async def run_here_async(
     task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
 ) -> Ended:
     """An `async def` task in the running loop, for its fixtures; a plain one in another thread."""
-    values = _values(task, args, kwargs)
+    values = task.load(args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
     limit = timeout_of(task_options, task.timeout_ms)
@@ -138,18 +136,6 @@ def next_try(
         stored = with_retries_spent(ended.stored, retry_count=retry_count, max_retries=max_retries)
         return None, replace(ended, stored=stored)
     return decision.delay_s if isinstance(decision, RetryAt) else None, ended
-
-
-def _values(
-    task: AnyTask, args: str | None, kwargs: str | None
-) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-    parameters = task.parameters
-    positional, named = load_args(args, parameters.classes_for), load_kwargs(kwargs, parameters.classes_for)
-    if isinstance(positional, Err):
-        return TaskResult(err=positional.err_value)
-    if isinstance(named, Err):
-        return TaskResult(err=named.err_value)
-    return positional.ok_value, call_kwargs(named.ok_value, parameters, parameters.classes)
 
 
 def _run(task: AnyTask, limit: int | None, args: list[Any], kwargs: dict[str, Any]) -> TaskResult[Any, Any]:

@@ -136,6 +136,18 @@ def conversion_of(hint: Any) -> Conversion | None:
     return make(hint, own=found is Fidelity.OWN)
 
 
+def reading_of(hint: Any) -> Conversion | None:
+    """For JSON that somebody has written by hand: its `load` makes a dataclass or a model of a plain object, too.
+
+    None for an annotation that pydantic does not know.
+    """
+    try:
+        _adapter(hint)
+    except _UNBUILDABLE:
+        return None
+    return Conversion(hint, own=True)
+
+
 def fidelity(hint: Any, within: frozenset[int] = frozenset()) -> Fidelity:
     """`within`: the recursive types that are being looked at."""
     bare = bare_type(hint)

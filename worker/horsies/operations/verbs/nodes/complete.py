@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.target import OperationError
-from horsies.operations.verb import Option, WorkflowVerb
+from horsies.operations.verb import TYPES, Option, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
+    from horsies.operations.edited import TypedValues
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Done, Options
 
@@ -32,27 +33,35 @@ def _check(options: Options) -> Options:
     return {**options, "value": checked_value(options["value"])}
 
 
-def _requires(targets: Sequence[WorkflowFacts], options: Options) -> None:
-    """The value must fit what the task returns, if the application is there to say so."""
-    fits = options.get("fits")
-    for node in (seen.node for seen in targets):
-        if fits is None or node is None or node.is_subworkflow:
+def _requires(targets: Sequence[WorkflowFacts], options: Options) -> Options:
+    """The value as its task would store it, if the application is there to say so."""
+    types: TypedValues | None = options.get(TYPES)
+    rest = {name: value for name, value in options.items() if name != TYPES}
+    for seen in targets:
+        if types is None or seen.node is None:
             continue
-        if problem := fits(node.task_name, options["value"]):
-            raise OperationError(
-                f"the value does not fit what {node.task_name} returns: {problem}",
-                help_text="the nodes that depend on it read it as that type",
-            )
+        if (value := types.result(seen.node.task_name, seen.definition_key, options["value"])) is None:
+            return rest
+        return {**options, "value": value}
+    return rest
 
 
 def _warns(options: Options) -> tuple[str, ...]:
-    if "fits" in options:
+    if TYPES in options:
         return ()
-    return ("the type that its task returns is not known here; `horsies workflows complete --module APP` checks it",)
+    return (
+        "the type that its task returns is not known here, so the value is stored as it is written; "
+        "`horsies workflows complete --module APP` checks and converts it",
+    )
 
 
-async def _with_reopening(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
+async def _reads(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
     from horsies.lifecycle.reopening import CannotReopenError, Reopening
+    from horsies.store.statements import statement
+
+    if seen.node is not None and seen.node.is_subworkflow:
+        key = await conn.fetchval(statement(__name__, "definition_of_node"), seen.flow.id, seen.index)
+        seen = replace(seen, definition_key=key)
 
     reopening = Reopening(seen.flows, seen.nodes)
     try:
@@ -111,20 +120,18 @@ VERB = WorkflowVerb(
     will="will be completed",
     done="completed by hand",
     help="Complete a node by hand, with a value in place of what its code would return.\n\n"
-    "With `--module` the application is imported, and the value must fit the type that the task returns; without it, "
-    "the value must only be JSON that can be read.",
+    "With `--module`, or HORSIES_MODULE, the application is imported: plain JSON becomes a value of the type that the "
+    "task returns, or is refused. Without it, the value is stored as it is written.",
     example="""horsies workflows complete 57b650e8 import_eu --value '{"rows": 12}'""",
     key="O",
     hint="Give this node its result by hand.",
-    options=(
-        Option("value", 'What it returns instead of its code: `{"rows": 12}`.', "JSON", "null"),
-        Option("fits", "Where the application is: `shop.tasks:app`.", "MODULE", flags=("--module", "-m")),
-    ),
+    options=(Option("value", 'What it returns instead of its code: `{"rows": 12}`.', "JSON", "null"),),
+    typed=True,
     check=_check,
     requires=_requires,
     warns=_warns,
     sources=frozenset(WorkflowStatus),
-    reads=_with_reopening,
+    reads=_reads,
     refusal=_refusal,
     effects=_effects,
     change=_change,

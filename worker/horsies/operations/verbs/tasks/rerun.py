@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.verb import TERMINAL, Option, TaskVerb
+from horsies.operations.verb import TERMINAL, TYPES, Option, TaskVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.operations.edited import TypedValues
     from horsies.operations.facts import TaskFacts
     from horsies.operations.target import AuditedAction
     from horsies.operations.verb import Options
@@ -22,7 +23,25 @@ def _check(options: Options) -> Options:
     from horsies.operations.reruns import Arguments, checked
 
     edited = checked(Arguments(options.get("args"), options.get("kwargs")))
-    return {name: getattr(edited, name) for name in options}
+    return {**options, **{name: getattr(edited, name) for name in options.keys() - {TYPES}}}
+
+
+async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> Options:
+    """Edited arguments as a send of the application would store them; without it, plain JSON for objects is refused."""
+    from horsies.operations.reruns import Arguments, refuse_untyped
+
+    types: TypedValues | None = options.get(TYPES)
+    rest = {name: value for name, value in options.items() if name != TYPES}
+    if not rest or not seen:
+        return rest
+    row = await conn.fetchrow(statement(__name__, "rerun_original"), seen[0].task_id)
+    edited = Arguments(rest.get("args"), rest.get("kwargs"))
+    original = Arguments() if row is None else Arguments(row["args"], row["kwargs"])
+    typed = None if types is None else types.arguments(seen[0].task_name, edited, original)
+    if typed is None:
+        refuse_untyped(edited, original)
+        return rest
+    return {name: getattr(typed, name) for name in rest}
 
 
 async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> tuple[Any, ...]:
@@ -51,7 +70,8 @@ VERB = TaskVerb(
     will="will be sent again",
     done="sent again as new tasks",
     help="Send tasks that have ended again, as new tasks; the old ones keep their outcome.\n\n"
-    "`--args` and `--kwargs` replace the arguments of one task; what is not given stays as it was.",
+    "`--args` and `--kwargs` replace the arguments of one task; what is not given stays as it was. With `--module`, or "
+    "HORSIES_MODULE, plain JSON becomes values of the types that the task takes, or is refused.",
     example="""horsies tasks rerun 1cd6ba9a --kwargs '{"dry_run": true}'""",
     key="E",
     hint="Send a copy; its arguments are edited first.",
@@ -60,7 +80,9 @@ VERB = TaskVerb(
         Option("args", 'Other arguments: `[7, "eu"]`.', "JSON"),
         Option("kwargs", 'Other named arguments: `{"dry_run": true}`.', "JSON"),
     ),
+    typed=True,
     check=_check,
+    requires=_requires,
     single=frozenset({"args", "kwargs"}),
     sources=TERMINAL,
     wrong_state=lambda status: f"it is {status}: only what has ended is run again as a new task",

@@ -1,3 +1,7 @@
+-- name: rerun_original
+-- verbs/tasks/rerun.py; reads only: what edited arguments replace ($1 task)
+SELECT args, kwargs FROM horsies_tasks WHERE id = $1
+
 -- name: rerun_sources
 -- verbs/tasks/rerun.py, before the statement that stores the copies; locks the rows until then ($1 tasks)
 SELECT id, task_name, queue_name, priority, args, kwargs, task_options,

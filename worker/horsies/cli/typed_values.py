@@ -1,0 +1,102 @@
+"""JSON of an operator as values of the application's types: what its tasks would store themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain import tags
+from horsies.domain.codec import CodecError, dump_value, load_value, parse_json, to_json
+from horsies.domain.codec.conversion import ConversionError, conversion_of, reading_of
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.locate import locate_app
+from horsies.operations.reruns import Arguments
+from horsies.operations.target import OperationError
+from horsies.task.returns import Promise
+from horsies.workflow.definition import find_definition
+from horsies.workflow.outputs import output_type
+
+if TYPE_CHECKING:
+    from horsies.registry import AnyTask
+
+_OURS = frozenset({tags.WORKFLOW_CTX, tags.WORKFLOW_META})
+
+
+class ApplicationTypes:
+    """The TypedValues of an application, which this imports with its task modules."""
+
+    def __init__(self, module: str) -> None:
+        self._app = locate_app(module)
+        self._app.import_task_modules()
+
+    def result(self, task_name: str, definition_key: str | None, text: str) -> str | None:
+        promise = self._promise(task_name, definition_key)
+        if promise is None:
+            return None
+        try:
+            value = self._by_hand(promise.ok_type, text, "value")
+            broken = promise.broken_by(TaskResult(ok=value))
+            stored = promise.to_stored(TaskResult(ok=value))
+            if (error := broken or stored.err) is None:
+                return dump_value(stored.ok, "value", self._app.storable)
+            problem = error.message
+        except (CodecError, ConversionError) as error:
+            problem = str(error)
+        raise OperationError(
+            f"the value does not fit what {task_name} returns: {problem}",
+            help_text="the nodes that depend on it read it as that type",
+        )
+
+    def arguments(self, task_name: str, edited: Arguments, original: Arguments) -> Arguments | None:
+        task = self._app.tasks.get(task_name)
+        if task is None:
+            return None
+        try:
+            typed = Arguments(self._args(task, edited.args), self._kwargs(task, edited.kwargs))
+            args = original.args if typed.args is None else typed.args
+            problem = task.why_not_run(args, original.kwargs if typed.kwargs is None else typed.kwargs)
+        except (CodecError, ConversionError) as error:
+            problem = str(error)
+        if problem is not None:
+            raise OperationError(
+                f"the edited arguments do not fit what {task_name} takes: {problem}",
+                help_text="write them as the types of its parameters say",
+            )
+        return typed
+
+    def _promise(self, task_name: str, definition_key: str | None) -> Promise | None:
+        """The types of what a node ends with."""
+        if definition_key is not None and definition_key != MAP_DEFINITION:
+            definition = find_definition(definition_key)
+            return None if definition is None else Promise(output_type(definition), TaskError)
+        task = self._app.tasks.get(task_name)
+        if task is None:
+            return None
+        return task.promise if definition_key is None else Promise(list[task.task_ok_type], TaskError)  # type: ignore[name-defined]
+
+    def _args(self, task: AnyTask, text: str | None) -> str | None:
+        if text is None:
+            return None
+        return to_json([self._argument(task, place, part) for place, part in enumerate(parse_json(text, "args"))])
+
+    def _kwargs(self, task: AnyTask, text: str | None) -> str | None:
+        if text is None:
+            return None
+        return to_json({name: self._argument(task, name, part) for name, part in parse_json(text, "kwargs").items()})
+
+    def _argument(self, task: AnyTask, key: int | str, tree: Any) -> Any:
+        """The stored form of one argument; what no parameter takes is refused afterwards, with all the others."""
+        hint = task.parameters.hint_for(key)
+        if hint is None or key in _OURS or (isinstance(tree, dict) and tags.INJECTED_RESULT in tree):
+            return tree
+        name = f"args[{key}]" if isinstance(key, int) else key
+        value = self._by_hand(hint, to_json(tree), name)
+        conversion = conversion_of(hint)
+        stored = value if conversion is None else conversion.dump(value, name)
+        return parse_json(dump_value(stored, name, self._app.storable))
+
+    def _by_hand(self, hint: Any, text: str, name: str) -> Any:
+        """Plain JSON, or JSON with the tags of stored values."""
+        value = load_value(text, name, self._app.storable)
+        reading = None if isinstance(hint, str) else reading_of(hint)
+        return value if reading is None else reading.load(value, name)
