@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,17 @@ def test_a_worker_reads_its_options_from_the_environment(variables: dict[str, st
     assert says in " ".join((result.output + str(result.exception)).replace("│", " ").split())
 
 
+@pytest.fixture
+def _log_of_the_test() -> Iterator[None]:
+    """Workers, schedulers and checks send the log to the output of the command, which is closed after it."""
+    logger = logging.getLogger("horsies")
+    before, level, propagate = [*logger.handlers], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = before, propagate
+    logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("_log_of_the_test")
 @pytest.mark.parametrize("words", sorted(commands().keys() - {"demo", "new"}))
 def test_every_command_takes_the_application_from_the_environment(words: str) -> None:
     """All commands but `demo` and `new`, which make one."""
