@@ -90,8 +90,14 @@ async def test_arguments_that_cannot_travel_are_refused(args: Any, kwargs: Any, 
         ({"unique_key": ""}, "unique_key"),
         ({"unique_key": 7}, "unique_key"),
         ({"unique_key": "k" * 256}, "has 256 characters"),
-        ({"unique_key": "nul\0"}, "cannot store"),
-        ({"unique_key": "\udc80"}, "cannot store"),
+        (
+            {"unique_key": "nul\0"},
+            "unique_key 'nul\\x00' has characters that cannot be printed or stored; of any text a digest can be one",
+        ),
+        ({"unique_key": "\udc80"}, "cannot be printed or stored"),
+        ({"unique_key": "k\nDELETE FROM app_users; --"}, "cannot be printed or stored"),
+        ({"unique_key": "k\u2028"}, "cannot be printed or stored"),
+        ({"unique_key": " "}, "the unique_key is empty"),
     ],
 )
 async def test_options_that_make_no_sense_are_an_err_of_the_send(options: dict[str, Any], text: str) -> None:

@@ -1,14 +1,23 @@
-"""The SQL files of the engine: the module of each statement, and the content of its first line."""
+"""The SQL files of the engine: the module of each statement, its first line, and what of it is sent."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from statements import statements
 
 import horsies
+from horsies.lifecycle import finish_and_claim
+from horsies.operations.tasks import change_statement
+from horsies.operations.undo import undo_statement
+from horsies.operations.verb import TaskVerb
+from horsies.operations.verbs import VERBS
+from horsies.store.callers import _named
+from horsies.store.statements import statement, tokens, without_comments
 
 ENGINE = Path(horsies.__file__).parent
 FILES = [file for file in sorted(ENGINE.rglob("*.sql")) if "schema" not in file.parts]
@@ -28,3 +37,57 @@ def test_the_module_beside_it_runs_each_of_its_statements(file: Path) -> None:
 @pytest.mark.parametrize("name", statements())
 def test_the_first_line_says_who_runs_it(name: str) -> None:
     assert re.match(r"-- \S", statements()[name])
+
+
+HOSTILE = {
+    "-- $1 of a caller\nSELECT $1": "SELECT %(p1)s",
+    "SELECT $1--$2\r, $2": "SELECT %(p1)s , %(p2)s",
+    "/* $1 /* $2 */ $3 */ SELECT 1": "SELECT 1",
+    "SELECT a/* $1 */b": "SELECT a b",
+    "SELECT '$1 -- ''/*', $1": "SELECT '$1 -- ''/*', %(p1)s",
+    "SELECT E'\\' $1 -- ', '\\', $1": "SELECT E'\\' $1 -- ', '\\', %(p1)s",
+    "SELECT E'a'\n  'b\\' -- $1', $1": "SELECT E'a'\n  'b\\' -- $1', %(p1)s",
+    "SELECT name'$1', e'\\'$1'": "SELECT name'$1', e'\\'$1'",
+    'SELECT "$1 -- ""/*" FROM x': 'SELECT "$1 -- ""/*" FROM x',
+    "DO $$ -- $1\n BEGIN END $$": "DO $$ -- $1\n BEGIN END $$",
+    "DO $a$ $$ $1 $b$ $a$": "DO $a$ $$ $1 $b$ $a$",
+    "SELECT a$1, $12::text || $1": "SELECT a$1, %(p12)s::text || %(p1)s",
+    "SELECT 1 % 2 LIKE '%$1'": "SELECT 1 %% 2 LIKE '%%$1'",
+    "SELECT /* place */ -- $1": "SELECT /* place */",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_only_what_postgresql_takes_for_a_parameter_is_one(text: str) -> None:
+    assert _named(without_comments(text)).strip() == HOSTILE[text]
+    assert "".join(part for _, part in tokens(text)) == text
+
+
+@pytest.mark.parametrize("text", ["SELECT 'a", 'SELECT "a', "SELECT E'a\\'", "SELECT $a$ $b$", "SELECT /* /* */"])
+def test_a_quote_or_a_comment_that_does_not_end_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="does not end"):
+        without_comments(text)
+
+
+def prepared() -> Iterator[tuple[str, str]]:
+    """Each statement as it is run, as far as it is made of texts alone."""
+    for file in FILES:
+        module = ".".join(("horsies", *file.relative_to(ENGINE).with_suffix("").parts))
+        for name in re.findall(r"^-- name: (\w+)\n", file.read_text(), re.MULTILINE):
+            yield name, statement(module, name)
+    for verb in VERBS.values():
+        if isinstance(verb, TaskVerb):
+            yield verb.name, change_statement(verb)
+    yield "undo_tasks", undo_statement("undo_tasks")
+    yield "finish_and_claim", finish_and_claim._statement(follows=True, searches=True)
+
+
+def test_what_is_sent_has_no_comment_but_its_name() -> None:
+    for name, text in prepared():
+        parts = [(kind, part) for kind, part in tokens(text) if not re.fullmatch(r"/\* \w+ \*/", part)]
+        assert [kind for kind, _ in parts].count("comment") == 1, name
+        assert re.fullmatch(r"-- \w+", parts[0][1])
+        # A negative number behind it would begin a comment where a driver writes values into the text.
+        assert ("sign", "-") not in [before for before, here in pairwise(parts) if here[0] == "parameter"], name
+        named = [part for kind, part in tokens(_named(text)) if kind == "parameter"]
+        assert named == [], name

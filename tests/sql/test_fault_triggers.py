@@ -39,7 +39,7 @@ async def test_a_blocked_statement_stands_still_until_it_is_released(
         starting = asyncio.create_task(start_tokens(victim, tokens))
         (backend,) = await blocked.reached()
         assert (backend.pid, backend.application_name) == (victim.get_server_pid(), "victim")
-        assert backend.query.startswith("-- starting.start" if moment is not FaultMoment.COMMIT else "")
+        assert backend.query.startswith("-- start\n" if moment is not FaultMoment.COMMIT else "")
         assert await statuses(connection) == {"a": "CLAIMED"}
         await blocked.release()
         assert (await starting).started == frozenset(tokens)

@@ -13,16 +13,14 @@ from contextlib import (
     suppress,
 )
 from typing import Any, TypeAlias
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
-import django
 import psycopg
 import psycopg2
 import pytest
+from caller_steps import use_django
 from database_server import url_with
-from django.conf import settings
-from django.db import connection as django_db_connection, connections, transaction as django_transaction
+from django.db import connection as django_db_connection, transaction as django_transaction
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import scoped_session, sessionmaker
@@ -69,27 +67,6 @@ async def stored(connection: asyncpg.Connection) -> Stored:
         )
 
     return counted
-
-
-def use_django(database: str) -> Any:
-    """Django's connection of this thread, to this database."""
-    parts = urlsplit(database)
-    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    config = {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parts.path[1:],
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": query.get("host", parts.hostname or ""),
-        "PORT": query.get("port", str(parts.port or "")),
-    }
-    if not settings.configured:
-        settings.configure(DATABASES={"default": config}, USE_TZ=True)
-        django.setup()
-    connections.settings["default"].update(config)
-    if hasattr(connections["default"], "settings_dict"):
-        connections["default"].settings_dict.update(config)
-    return connections["default"]
 
 
 Execute = Callable[[str], object]

@@ -178,7 +178,7 @@ class _Schedule(CheckedModel):
             zone_named(self.timezone)
         except ValueError as error:
             yield _invalid(f"schedule {self.name!r}: {error}", "zoneinfo.available_timezones() lists every name")
-        for reason in filter(None, (why_not_a_name("schedule", self.name), *self._unusable_names())):
+        for reason in filter(None, (why_not_a_name("schedule name", self.name), *self._unusable_names())):
             yield _invalid(f"schedule {self.name!r}: {reason}", "choose another name")
 
     def _unusable_names(self) -> Iterable[str | None]:

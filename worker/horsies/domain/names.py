@@ -5,7 +5,8 @@ from __future__ import annotations
 MAX_QUEUE_NAME_BYTES = 52
 """The insert trigger notifies `task_queue_<name>`; PostgreSQL allows 63 bytes for a channel and fails the insert."""
 
-MAX_TASK_NAME_CHARACTERS = 255
+MAX_NAME_CHARACTERS = 255
+"""Of a task, of a workflow, and of a definition_key: their columns hold no more."""
 
 
 def why_not_a_queue_name(name: str) -> str | None:
@@ -13,20 +14,28 @@ def why_not_a_queue_name(name: str) -> str | None:
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MAX_QUEUE_NAME_BYTES:
         return f"queue name {name!r} has {size} bytes; the notification channel leaves room for {MAX_QUEUE_NAME_BYTES}"
-    return why_not_a_name("queue", name)
+    return why_not_a_name("queue name", name)
 
 
 def why_not_a_task_name(name: str) -> str | None:
     """None if `name` can be a task, otherwise the reason as a message."""
-    if len(name) > MAX_TASK_NAME_CHARACTERS:
-        return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_TASK_NAME_CHARACTERS}"
-    return why_not_a_name("task", name)
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_NAME_CHARACTERS}"
+    return why_not_a_name("task name", name)
+
+
+def is_workflow_name(name: object) -> bool:
+    """Return whether `name` can be the name of a workflow, or its definition_key."""
+    return isinstance(name, str) and len(name) <= MAX_NAME_CHARACTERS and why_not_a_name("name", name) is None
 
 
 def why_not_a_name(kind: str, name: str) -> str | None:
-    """None if `name` is visible and contains nothing that a screen or a text column refuses."""
+    """None if `name` is visible and contains nothing that a screen or a text column refuses.
+
+    `kind` is what the message calls it: queue name, unique_key.
+    """
     if not name.strip():
-        return f"a {kind} name is empty"
+        return f"the {kind} is empty"
     if not name.isprintable():
-        return f"{kind} name {name!r} has characters that cannot be printed or stored"
+        return f"{kind} {name!r} has characters that cannot be printed or stored"
     return None

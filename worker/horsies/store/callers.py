@@ -5,13 +5,14 @@ The engine never imports these libraries: the caller has loaded the one that the
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
+
+from horsies.store.statements import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -87,7 +88,8 @@ def _awaited_fetch(connection: Any) -> Fetch | None:
     if _is_a(connection, "psycopg", "AsyncConnection"):
 
         async def fetch(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
-            async with connection.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
+            psycopg = sys.modules["psycopg"]
+            async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
                 await cursor.execute(*_with_names(query, parameters))
                 return await cursor.fetchall() if cursor.description is not None else ()
 
@@ -105,7 +107,9 @@ def _awaited_fetch(connection: Any) -> Fetch | None:
 
 def _blocking_fetch(connection: Any) -> Fetch | None:
     if _is_a(connection, "psycopg", "Connection"):
-        return _with_cursor(lambda: connection.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row))
+        psycopg: Any = sys.modules["psycopg"]
+        # Not the connection's own kind of cursor: this one sends the values beside the statement, not in it.
+        return _with_cursor(lambda: psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row))
     if _is_a(connection, "psycopg2.extensions", "connection"):
         return _with_cursor(lambda: connection.cursor(cursor_factory=sys.modules["psycopg2.extensions"].cursor))
     # `django.db.connection` is a proxy of the thread's own, `connections["default"]` is that one itself.
@@ -152,8 +156,13 @@ def _with_names(query: str, parameters: tuple[Any, ...]) -> tuple[str, dict[str,
 
 @cache
 def _named(query: str) -> str:
-    """`$1` in the notation of psycopg, psycopg2 and Django."""
-    return re.sub(r"\$(\d+)", r"%(p\1)s", query.replace("%", "%%"))
+    """`$1` in the notation of psycopg, psycopg2 and Django. They read a `%` as theirs anywhere, also in a quoted text.
+
+    Only what PostgreSQL takes as a parameter becomes one: a value in a comment would end it with a newline, and run.
+    """
+    return "".join(
+        f"%(p{text[1:]})s" if kind == "parameter" else text.replace("%", "%%") for kind, text in tokens(query)
+    )
 
 
 def _is_a(connection: object, module_name: str, *names: str) -> bool:

@@ -1,27 +1,116 @@
-"""Loads the SQL files, each named like the module beside it and holding several named statements."""
+"""Loads the SQL files, each named like the module beside it and holding several named statements.
+
+No comment of a file reaches a driver or the server. Drivers that bind on the client look for placeholders without
+knowing SQL, so they put values into comments, too, and a newline in the value ends the comment: the rest of the value
+would run. What is sent begins with one comment, the statement's name, which shows in `pg_stat_activity`.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_HEAD = re.compile(r"\A-- \w+\n")
+_PLACE = re.compile(r"/\* \w+ \*/")
+
+# As in PostgreSQL's scan.l. Quantifiers are possessive: a quote that is not closed is an error, not another token.
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space> \s++ )
+  | (?P<comment> --[^\r\n]*+ )
+  | (?P<block> /\* )
+  | (?P<parameter> \$[0-9]++ )
+  | (?P<quoted> [eE]'(?: [^'\\] | \\. | '' | '\s*[\r\n]\s*' )*+'
+              | '(?: [^'] | '' )*+'
+              | "(?: [^"] | "" )*+"
+              | \$(?P<tag> (?: [^\W\d]\w*+ )? )\$ .*? \$(?P=tag)\$ )
+  | (?P<word> (?! [eE]' ) [^\W\d][\w$]*+ )
+  | (?P<sign> [^\w\s'"$/-]++ | [0-9]++ | [^\w'"$] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BLOCK_EDGE: Final = re.compile(r"/\*|\*/")
 
 
 def statement(module: str, name: str, **fragments: str) -> str:
-    """The statement `name` of the SQL file beside `module`, including the comments on who runs it and what guards it.
+    """The statement `name` of the SQL file beside `module`: its name as a comment, and the text without comments.
 
     `fragments` replace their names in it, in this order: `/* audit */`. They are texts of SQL files, too.
     """
-    text = _statements(module)[name]
+    text = _prepared(module, name)
+    return filled(text, fragments) if fragments else text
+
+
+def filled(text: str, fragments: Mapping[str, str]) -> str:
+    """The text with fragments in the places that have their names. The names of fragments that are statements go."""
     for place, fragment in fragments.items():
-        text = text.replace(f"/* {place} */", fragment)
+        text = text.replace(f"/* {place} */", _HEAD.sub("", fragment))
     return text
 
 
+def tokens(sql: str) -> Iterator[tuple[str, str]]:
+    """The kind and the text of each token: space, comment, parameter, quoted, word, sign. Together they are `sql`.
+
+    ValueError for a quote or a comment that does not end.
+    """
+    at = 0
+    while at < len(sql):
+        found = _TOKEN.match(sql, at)
+        if found is None:
+            raise ValueError(f"SQL has a quote that does not end: {sql[at : at + 40]!r}")
+        kind, end = found.lastgroup or "", found.end()
+        if found["tag"] is not None:
+            kind = "quoted"
+        elif kind == "block":
+            kind, end = "comment", _end_of_block(sql, at)
+        yield kind, sql[at:end]
+        at = end
+
+
+def without_comments(sql: str) -> str:
+    """The same statement without its comments, except for the places of fragments."""
+    kept: list[str] = []
+    blank = ""
+    for kind, text in tokens(sql):
+        if kind == "space":
+            blank += text
+        elif kind == "comment" and not _PLACE.fullmatch(text):
+            blank += " "  # words on its two sides stay two words
+        else:
+            kept += (_one_blank(blank), text)
+            blank = ""
+    return "".join(kept).strip() + "\n"
+
+
+def _one_blank(blank: str) -> str:
+    """At most one end of a line, with the indentation after it."""
+    _, end, indentation = blank.rpartition("\n")
+    return end + indentation if end else blank[:1]
+
+
+def _end_of_block(sql: str, at: int) -> int:
+    """Where a block comment ends; comments in it may have comments in them."""
+    depth = 0
+    for edge in _BLOCK_EDGE.finditer(sql, at):
+        depth += 1 if edge[0] == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    raise ValueError(f"SQL has a comment that does not end: {sql[at : at + 40]!r}")
+
+
 @cache
-def _statements(module: str) -> dict[str, str]:
+def _prepared(module: str, name: str) -> str:
+    return f"-- {name}\n{without_comments(_file(module)[name])}"
+
+
+@cache
+def _file(module: str) -> dict[str, str]:
     package, _, file = module.rpartition(".")
     _, *parts = _NAME.split(files(package).joinpath(f"{file}.sql").read_text(encoding="utf-8"))
     return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from horsies.domain.codec import clean_text
+from horsies.domain.names import why_not_a_name
 
 HIGHEST_PRIORITY: Final = 1
 LOWEST_PRIORITY: Final = 100
@@ -112,6 +112,6 @@ def checked_unique_key(unique_key: object) -> str | None:
         raise UnsendableError(f"unique_key={unique_key!r} is not a text")
     if len(unique_key) > LONGEST_UNIQUE_KEY:
         raise UnsendableError(f"unique_key has {len(unique_key)} characters; the column holds {LONGEST_UNIQUE_KEY}")
-    if clean_text(unique_key, LONGEST_UNIQUE_KEY) != unique_key:
-        raise UnsendableError(f"unique_key={unique_key!r} holds a character that PostgreSQL cannot store")
+    if (reason := why_not_a_name("unique_key", unique_key)) is not None:
+        raise UnsendableError(f"{reason}; of any text a digest can be one: hashlib.sha256(text.encode()).hexdigest()")
     return unique_key

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from horsies.query.conditions import STATUS
-from horsies.store.statements import statement
+from horsies.store.statements import filled, statement
 from horsies.views.reading import aware
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def edge_of(table: Table, wanted: Conditions, stretch: Stretch) -> tuple[str, li
         "named": _named(source, wanted, given),
         "most": given.add(stretch.most),
     }
-    return _filled(statement(__name__, "view_edge_of_each" if source.each else "view_edge"), slots), given.values
+    return filled(statement(__name__, "view_edge_of_each" if source.each else "view_edge"), slots), given.values
 
 
 def over(
@@ -201,15 +201,15 @@ def over(
             "named": _named(source, wanted, given),
             "most": given.add(stretch.most),
         }
-        rows = _filled(statement(__name__, "view_walk_of_each" if source.each else "view_walk"), walk)
+        rows = filled(statement(__name__, "view_walk_of_each" if source.each else "view_walk"), walk)
         holds = []
     else:
         rows = _whole(source, wanted, stretch, given)
         holds = _bounds(f"at, {table.alias}.id", stretch, given)
     holds += map(given.put, source.further(wanted))
-    candidates = _filled(table.candidates, {"rows": rows, "holds": " AND ".join(holds) or "true"})
-    slots = {"order": stretch.order}
-    return f"WITH {table.alias} AS (\n{candidates})\n{_filled(selecting, slots)}", given.values
+    candidates = filled(table.candidates, {"rows": rows, "holds": " AND ".join(holds) or "true"})
+    slots = {"candidates": candidates, "selecting": selecting, "order": stretch.order}
+    return filled(f"WITH {table.alias} AS (\n/* candidates */)\n/* selecting */", slots), given.values
 
 
 async def read_page(
@@ -285,11 +285,4 @@ def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: Paramete
         slots["wanted"] = given.add(one.values[0])
     if "/* most */" in source.rows:
         slots["most"] = given.add(stretch.most)
-    return _filled(source.rows, slots)
-
-
-def _filled(text: str, slots: dict[str, str]) -> str:
-    """The text with its slots filled. None of the texts put in has a slot, so the order does not matter."""
-    for name, filling in slots.items():
-        text = text.replace(f"/* {name} */", filling)
-    return text
+    return filled(source.rows, slots)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.argument_types import spell
 from horsies.domain.errors import ErrorCode, SourceLocation, WorkflowValidationError
+from horsies.domain.names import MAX_NAME_CHARACTERS, is_workflow_name
 from horsies.domain.states import OnError
 from horsies.workflow.check_arguments import argument_problems
 from horsies.workflow.check_shape import shape_problems
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from horsies.workflow.nodes import AnyNode, Definition, NodeRef
 
 MAX_NODE_ID_CHARACTERS: Final = 128
-MAX_NAME_CHARACTERS: Final = 255
 _KINDS: Final[dict[str, tuple[type | tuple[type, ...], ErrorCode]]] = {
     "waits_for": ((list, tuple), ErrorCode.WORKFLOW_INVALID_DEPENDENCY),
     "args_from": (Mapping, ErrorCode.WORKFLOW_INVALID_ARGS_FROM),
@@ -59,12 +59,12 @@ def bare_problems(
             location=location,
             help_text="write OnError.FAIL or OnError.PAUSE",
         )
-    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_CHARACTERS:
+    if not is_workflow_name(name):
         yield WorkflowValidationError(
             "the workflow has no name" if not name else f"{name!r:.60} cannot be the name of a workflow",
             code=ErrorCode.WORKFLOW_NO_NAME,
             location=location,
-            help_text=f"name it with at most {MAX_NAME_CHARACTERS} characters",
+            help_text=f"name it with at most {MAX_NAME_CHARACTERS} printable characters, without line breaks",
         )
     nodes = list(tasks) if isinstance(tasks, list | tuple) else None
     if not nodes:
@@ -114,7 +114,7 @@ def _not_runnable(node: Node[Any], position: int) -> Iterator[WorkflowValidation
 
 def key_problems(key: object, location: SourceLocation | None) -> Iterator[WorkflowValidationError]:
     """The problems of the key of an application's workflow, by which stored workflows of one kind are known later."""
-    if not isinstance(key, str) or not key.strip() or len(key) > MAX_NAME_CHARACTERS:
+    if not is_workflow_name(key):
         yield WorkflowValidationError(
             "the workflow has no definition_key" if key is None else f"definition_key={key!r:.60} is not possible",
             code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from typing_extensions import TypeVar
 
 from horsies.domain.errors import ErrorCode, WorkflowValidationError
+from horsies.domain.names import is_workflow_name
 from horsies.domain.places import calling_place
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
@@ -40,9 +41,11 @@ class WorkflowDefinition(Definition[T]):
         cls._place = calling_place()
         if cls.is_base():
             return
-        if not isinstance(getattr(cls, "name", None), str) or not cls.name.strip():
+        if not is_workflow_name(name := getattr(cls, "name", None)):
             raise WorkflowValidationError(
-                f"{cls.__qualname__} has no name",
+                f"name={name!r:.60} of {cls.__qualname__} is not possible"
+                if name
+                else f"{cls.__qualname__} has no name",
                 code=ErrorCode.WORKFLOW_NO_NAME,
                 location=cls._place,
                 help_text='name it: name = "monthly_report"',

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError
+from horsies.domain.names import is_workflow_name
 from horsies.domain.places import calling_place
 from horsies.domain.task_result import TaskResult
 
@@ -21,7 +22,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
 
-MAX_KEY_CHARACTERS: Final = 255
 MOST_ITEMS: Final = 1000
 """The default for one map: each item is a node and a task."""
 
@@ -147,14 +147,15 @@ class Definition(Generic[T]):
 
     @classmethod
     def has_key(cls) -> bool:
-        """Whether it has a definition_key of its own."""
-        key = vars(cls).get("definition_key")
-        return isinstance(key, str) and bool(key.strip()) and len(key) <= MAX_KEY_CHARACTERS
+        """Whether it has a definition_key of its own, which can be stored."""
+        return is_workflow_name(vars(cls).get("definition_key"))
 
     @classmethod
     def missing_key(cls) -> WorkflowValidationError:
         return WorkflowValidationError(
-            f"{cls.__qualname__} has no definition_key of its own",
+            f"{cls.__qualname__} has no definition_key of its own"
+            if (key := vars(cls).get("definition_key")) is None
+            else f"definition_key={key!r:.60} of {cls.__qualname__} is not possible",
             code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             location=cls._place,
             help_text=f'give it one that never changes: definition_key = "{cls.__module__}.{cls.__name__}"',

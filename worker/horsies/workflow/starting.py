@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.domain.ids import new_task_id
+from horsies.domain.names import why_not_a_name
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.trace import UNTRACED
@@ -295,11 +296,13 @@ def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartR
 
 
 def _check(workflow_id: object, sent_at: datetime | None) -> None:
-    if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _LONGEST_ID or "\0" in workflow_id:
+    if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _LONGEST_ID:
         raise ValueError(
             f"workflow_id={workflow_id!r} is not a text of 1 to {_LONGEST_ID} characters, as a UUID is; "
             "of a longer key uuid.uuid5 makes one"
         )
+    if (reason := why_not_a_name("workflow_id", workflow_id)) is not None:
+        raise ValueError(f"{reason}; of any text uuid.uuid5 makes one that can")
     if sent_at is not None and sent_at.tzinfo is None:
         raise ValueError(f"sent_at={sent_at} has no time zone; pass an aware datetime, as datetime.now(UTC)")
 

@@ -20,7 +20,7 @@ from horsies.operations.findings import (
     remedies,
 )
 from horsies.operations.formatting import counted
-from horsies.store.statements import statement
+from horsies.store.statements import filled, statement
 from horsies.views.losses import Loss, worker_losses
 from horsies.views.workers import name_of
 
@@ -56,7 +56,8 @@ ACKNOWLEDGE = "acknowledge"
 @cache
 def over_crashed(selecting: str) -> str:
     """A statement that selects from `crashed`, the tasks that have crashed."""
-    return f"WITH crashed AS MATERIALIZED (\n{statement(__name__, 'crashed_tasks')})\n{selecting}"
+    slots = {"crashed": statement(__name__, "crashed_tasks"), "selecting": selecting}
+    return filled("WITH crashed AS MATERIALIZED (\n/* crashed */)\n/* selecting */", slots)
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
