@@ -141,7 +141,9 @@ class SyncRunner:
     def _take_stop(self, number: int) -> TaskStopped | None:
         """The stop request for this job, if any; those that came too late for earlier jobs are dropped."""
         stop = self._stops.pop(number, None)
-        self._stops = {later: kept for later, kept in self._stops.items() if later > number}
+        # The thread that listens to the parent adds stops meanwhile: copied in one step, and never replaced.
+        for late in [each for each in list(self._stops) if each < number]:
+            self._stops.pop(late, None)
         return stop
 
 
