@@ -285,6 +285,20 @@ async def nothing_async() -> Out:
     return TaskResult(ok=None)
 
 
+@app.task("large_result_async")
+async def large_result_async(size: int) -> Out:
+    begun()
+    return TaskResult(ok="x" * size)
+
+
+@app.task("read_async")
+async def read_async(path: str) -> Out:
+    begun()
+    text = await asyncio.to_thread(Path(path).read_text)
+    print("read", flush=True)
+    return TaskResult(ok=text)
+
+
 @app.task("print_async")
 async def print_async(first: str, second: str) -> Out:
     print(first)

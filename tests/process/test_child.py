@@ -527,6 +527,22 @@ async def test_async_tasks_go_on_while_a_plain_task_blocks(watched: Watched) -> 
     assert list(watched.child.running) == [blocking]
 
 
+async def test_async_tasks_go_on_while_the_worker_reads_no_results(watched: Watched, tmp_path: Path) -> None:
+    """It reads none while too much waits for the database; a result that does not fit the socket stopped the loop."""
+    with fifo(tmp_path) as path:
+        reading = watched.submit("read_async", str(path))
+        await watched.until_begun(reading)
+        watched.child.hold_results(True)
+        large = [watched.submit("large_result_async", 2_000_000) for _ in range(2)]
+        await watched.until_begun(large[0])
+        await write_to(path, "text")
+        await watched.until(lambda: (reading, "stdout", "read") in watched.output)
+    watched.child.hold_results(False)
+    assert [len(ok_of(await watched.result_of(key))) for key in large] == [2_000_000] * 2
+    assert ok_of(await watched.result_of(reading)) == "text"
+    assert ok_of(await watched.run("nothing_async")) is None
+
+
 async def test_a_subtask_that_exits_does_not_end_the_event_loop(watched: Watched) -> None:
     waiting = watched.submit("wait_for", "go")
     assert ok_of(await watched.run("exit_in_a_subtask")) == "went on"

@@ -57,6 +57,8 @@ class AsyncRunner:
         self._frames = FrameReader()
         self._active: dict[int, tuple[Run, asyncio.Task[None] | None]] = {}
         self._waiting: deque[Message] = deque()
+        self._unsent: deque[memoryview] = deque()
+        """Reports that the parent has not read: it reads none while too many wait for the database."""
         self._no_more = self._joining = False
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
@@ -128,7 +130,7 @@ class AsyncRunner:
     @property
     def _has_ended(self) -> bool:
         """Whether the loop may end: after join() only, because hooks of plain tasks use the loop, too."""
-        return self._joining and self._no_more and not self._active
+        return self._joining and self._no_more and not self._active and not self._unsent
 
     def _end(self) -> None:
         self._joining = True
@@ -147,7 +149,7 @@ class AsyncRunner:
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        while self._waiting and len(self._active) < self._limit:
+        while self._waiting and len(self._active) < self._limit and not self._unsent:
             job = self._waiting.popleft()
             run = Run(job[0], job[-1], job, self._leases, self._progress)
             self._active[run.number] = run, None
@@ -174,8 +176,31 @@ class AsyncRunner:
         self._start_waiting()
 
     def _report(self, report: Report) -> None:
-        # At once and blocking: a result must not wait for other user code, and the parent always reads.
-        self._channel.sendall(pack([report]))
+        # At once: a result must not wait for other user code, which may crash, or take an hour.
+        self._unsent.append(memoryview(pack([report])))
+        if len(self._unsent) == 1 and not self._send():
+            self._loop.add_writer(self._channel.fileno(), self._send_rest)
+
+    def _send(self) -> bool:
+        """Whether all reports are sent. It never blocks: the other tasks go on, and no further one starts meanwhile."""
+        while self._unsent:
+            try:
+                sent = self._channel.send(self._unsent[0], socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:  # the parent has ended, and with it this process
+                self._unsent.clear()
+                return True
+            if sent < len(self._unsent[0]):
+                self._unsent[0] = self._unsent[0][sent:]
+            else:
+                self._unsent.popleft()
+        return True
+
+    def _send_rest(self) -> None:
+        if self._send():
+            self._loop.remove_writer(self._channel.fileno())
+            self._start_waiting()
 
     def _stop(self, number: int, stop: TaskStopped) -> None:
         if number in self._active:
