@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,10 @@ from horsies.lifecycle.scheduling import OrderedRun, due, ordered_runs, start, s
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
+from horsies.run import scheduled_workflows
+from horsies.run.events import Events
+from horsies.run.schedule_failures import ScheduleFailures
+from horsies.run.scheduled_workflows import ScheduledWorkflows
 from horsies.task.scheduled import ScheduledWorkflow, schedules_of
 
 
@@ -116,6 +121,30 @@ async def test_a_scheduler_that_dies_before_its_commit_has_started_nothing_and_a
     dying.terminate()
     await until(connection, f"NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid})")
     assert await start(connection, run, one.plan())
+    assert len(await workflows(connection)) == 1
+
+
+async def test_a_workflow_that_hangs_while_it_is_built_has_one_thread(
+    connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scheduled_workflows, "_LONGEST_BUILD_S", 0.05)
+    let_go = threading.Event()
+    one = nightly()
+    monkeypatch.setattr(Nightly, "build_with", lambda *_, **__: let_go.wait(20))
+    await plan(connection, {"a": one})
+    await overdue(connection, 1)
+    events = Events()
+    starting = ScheduledWorkflows([one], ScheduleFailures(events), events, look_again=lambda: None)
+    run = await due_now(connection, one)
+    for _ in range(3):
+        await starting.start(connection, [run])
+    hanging = [thread for thread in threading.enumerate() if thread.name == "horsies build a"]
+    assert len(hanging) == 1
+    assert "its workflow is not built again: 1 earlier build has not ended" in caplog.text
+    let_go.set()
+    hanging[0].join(5)
+    monkeypatch.undo()
+    await starting.start(connection, [run])
     assert len(await workflows(connection)) == 1
 
 

@@ -104,10 +104,18 @@ async def test_a_build_that_hangs_makes_no_other_workflow_wait(
     assert isinstance(refused, BuildFailed)
     assert "within 0.05 s" in str(refused)
     assert await states(connection, flow) == "FAILED: failed"
+    # Each build that hangs keeps its thread: what is tried again for ever must not take all of them.
+    for _ in range(6):
+        flow = await grow(connection, node(0, sub_definition_key=Hanging.definition_key))
+        refused = await build(connection, flow)
+    assert "4 earlier builds have not ended" in str(refused)
+    hanging = [thread for thread in threading.enumerate() if thread.name.endswith(Hanging.definition_key)]
+    assert len(hanging) == 4
     let_go.set()
-    for thread in threading.enumerate():
-        if thread.name == "horsies build demo.add":
-            thread.join(5)
+    for thread in hanging:
+        thread.join(5)
+    flow = await grow(connection, node(0, sub_definition_key=Hanging.definition_key))
+    assert await build(connection, flow) is None
 
 
 async def test_a_map_over_more_items_than_it_allows_names_both_numbers(connection: asyncpg.Connection) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 
 from horsies.domain.errors import HorsiesError
 from horsies.lifecycle.scheduling import ordered_runs, start, start_ordered
-from horsies.run.threads import in_thread
+from horsies.run.threads import TooManyHangError, in_thread
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 
@@ -89,7 +89,9 @@ class ScheduledWorkflows:
 
     async def _build(self, name: str) -> WorkflowPlan:
         try:
-            return await in_thread(self._schedules[name].plan, name=name, longest_s=_LONGEST_BUILD_S)
+            return await in_thread(self._schedules[name].plan, name=name, longest_s=_LONGEST_BUILD_S, most_hanging=1)
+        except TooManyHangError as error:
+            raise TimeoutError(f"its workflow is not built again: {error}") from None
         except TimeoutError:
             raise TimeoutError(f"its workflow was not built within {_LONGEST_BUILD_S:g} s") from None
 

@@ -16,7 +16,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.domain.trace import trace_of
 from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
 from horsies.run.loops import Wake
-from horsies.run.threads import in_thread
+from horsies.run.threads import TooManyHangError, in_thread
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 from horsies.workflow.children import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
@@ -40,6 +40,7 @@ _LONGEST_BUILD_S = 30.0
 # A build that takes longer runs beside the next ones: one that hangs would block all others.
 _PATIENCE_S = 0.25
 _MOST_SLOW = 32
+_MOST_HANGING = 4  # of one definition, each for good: Python cannot end a thread
 # During a deployment, some workers do not know its definitions yet, and others do: these check at least this often.
 _FOR_OTHERS_S = 5.0
 _LOCKED_AGAIN_S = 1.0
@@ -135,7 +136,9 @@ async def plan_in_thread(app: Horsies, child: ReadyChild) -> WorkflowPlan:
     """Build its definition, for as long as a worker waits for user code."""
     build = partial(child_plan, app, child.definition_key, child.kwargs_json)
     try:
-        return await in_thread(build, name=child.name, longest_s=_LONGEST_BUILD_S)
+        return await in_thread(build, name=child.definition_key, longest_s=_LONGEST_BUILD_S, most_hanging=_MOST_HANGING)
+    except TooManyHangError as error:
+        raise BuildFailed(f"the definition {child.definition_key!r} is not built any more: {error}") from None
     except TimeoutError:
         message = f"the definition {child.definition_key!r} was not built within {_LONGEST_BUILD_S:g} s"
         raise BuildFailed(message) from None
