@@ -46,7 +46,7 @@ def root(sku: str = "a", **options: Any) -> TaskNode[int]:
     return price.node(**options)(sku=sku)
 
 
-@pytest.mark.parametrize("name", ["", "  ", "x" * 256, None, 5])
+@pytest.mark.parametrize("name", ["", "  ", "x" * 256, None, 5, "a\nb"])
 def test_001_a_workflow_needs_a_name(name: Any) -> None:
     assert only(root(), name=name)[0] == "HRS-001"
 

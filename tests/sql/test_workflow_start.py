@@ -271,11 +271,19 @@ async def test_a_broker_that_cannot_be_made_is_an_error_and_not_an_exception() -
         assert answer.unwrap_err().workflow_id
 
 
-@pytest.mark.parametrize("workflow_id", ["", "x" * 37, "a\0b", 3])
-def test_an_id_that_does_not_fit_its_column_is_refused(away: PostgresBroker, workflow_id: Any) -> None:
+@pytest.mark.parametrize(
+    ("workflow_id", "words"),
+    [
+        *((each, "1 to 36 characters") for each in ("", "x" * 37, 3)),
+        *((each, "cannot be printed or stored; of any text uuid.uuid5") for each in ("a\0b", "a\nb", "a\u2028")),
+    ],
+)
+def test_an_id_that_is_no_name_or_does_not_fit_its_column_is_refused(
+    away: PostgresBroker, workflow_id: Any, words: str
+) -> None:
     error = start_workflow(Spec(DIAMOND, away), away, workflow_id).unwrap_err()
     assert error.code is WorkflowStartErrorCode.VALIDATION_FAILED
-    assert "1 to 36 characters" in error.message
+    assert words in error.message
 
 
 def test_a_time_without_a_zone_is_refused(away: PostgresBroker) -> None:
