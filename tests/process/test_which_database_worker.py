@@ -31,6 +31,14 @@ async def test_what_a_task_sends_goes_to_the_database_of_its_worker(
     assert told["not_used"].startswith("postgresql://shop:***@127.0.0.1:1/own (the application two_databases_app:app")
 
 
+async def test_an_application_that_connects_when_it_is_imported_sends_where_its_worker_claims(
+    start: Callable[..., Worker], table: Table, database: str, empty_database: str
+) -> None:
+    start("--database-url", database, app=APP, OWN_URL=empty_database, READS_AT_IMPORT="yes", HORSIES_DATABASE_URL="")
+    row = await table.done(await table.send("pass_on", 7))
+    assert (await table.done(json.loads(row["result"])["ok"]))["task_name"] == "receive"
+
+
 async def test_a_scheduler_takes_the_environment_before_the_application(table: Table, database: str) -> None:
     process = Command(
         ["scheduler", APP],

@@ -24,6 +24,9 @@ app = Horsies(
     )
 )
 
+if os.environ.get("READS_AT_IMPORT"):  # before the worker can name its database
+    app.get_broker().get_task_info("none").unwrap()
+
 
 @app.task("receive")
 def receive(number: int) -> TaskResult[int, TaskError]:

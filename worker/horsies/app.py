@@ -313,6 +313,8 @@ class Horsies:
         self.config = self.config.model_copy(update={"broker": broker})
         if self._broker is not None:
             self._broker.config = broker
+            # A module that reads when it is imported has connected to the other one: that link would stay in use.
+            self._broker.close()
 
     def database_url(self, driver: str | None = None) -> str:
         """Its database as other libraries want it: `create_async_engine(app.database_url("asyncpg"))`.
