@@ -18,7 +18,7 @@ from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
 from horsies.lifecycle.recovering import Recovered, expire_pending, recover_stale_runs, requeue_stale_claims
-from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
+from horsies.store.callers import CallerConnectionError, OwnDatabase, on_callers, on_callers_blocking, session_database
 from horsies.store.connect import is_transient
 from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
 from horsies.store.loop_thread import LoopClosed, LoopThread
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from horsies.config.broker import PostgresConfig
     from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
+    from horsies.store.callers import Ask, CallersConnection, SessionDatabase
 
 T = TypeVar("T")
 
@@ -78,6 +79,7 @@ class PostgresBroker:
         self._resend_pauses_s = _RESEND_PAUSES_S if resend_on_transient_err else ()
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
+        self._database = OwnDatabase()
         self._thread = LoopThread("horsies broker", on_stop=self._disconnect, after_fork=self._forget)
 
     async def ensure_schema_initialized(self) -> BrokerResult[None]:
@@ -230,8 +232,12 @@ class PostgresBroker:
 
     def perform_on_callers(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> BrokerResult[T]:
         """Inside the caller's transaction, in the caller's thread."""
+
+        async def own() -> BrokerResult[SessionDatabase]:
+            return self._blocking(self._own_database())
+
         try:
-            return Ok(on_callers_blocking(connection, work))
+            return on_callers_blocking(connection, lambda callers: self._within(callers, own, work))
         except (CallerConnectionError, ValueError) as error:
             return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
 
@@ -239,8 +245,12 @@ class PostgresBroker:
         self, connection: object, work: Callable[[Any], Awaitable[T]]
     ) -> BrokerResult[T]:
         """Inside the caller's transaction, on the caller's event loop."""
+
+        async def own() -> BrokerResult[SessionDatabase]:
+            return await self._awaited(self._own_database())
+
         try:
-            return Ok(await on_callers(connection, work))
+            return await on_callers(connection, lambda callers: self._within(callers, own, work))
         except (CallerConnectionError, ValueError) as error:
             return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
 
@@ -254,6 +264,17 @@ class PostgresBroker:
     async def close_async(self) -> BrokerResult[None]:
         """`close` for a running event loop."""
         return await asyncio.to_thread(self.close)
+
+    async def _within(
+        self, callers: CallersConnection, own: Ask, work: Callable[[Any], Awaitable[T]]
+    ) -> BrokerResult[T]:
+        """Do `work` if the caller's connection is one to the application's database: no worker claims elsewhere."""
+        if (reason := await self._database.why_not(callers, own)) is not None:
+            return _refused(reason)
+        return Ok(await work(callers))
+
+    def _own_database(self) -> Coroutine[Any, Any, BrokerResult[SessionDatabase]]:
+        return self._attempt(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(session_database))
 
     def _send(self, request: EnqueueRequest) -> Coroutine[Any, Any, BrokerResult[Enqueued]]:
         return self._attempt(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.send(request), self._resend_pauses_s)
@@ -351,6 +372,7 @@ class PostgresBroker:
             self._opening.cancel()
             await asyncio.wait([self._opening])
         link, self._link = self._link, None
+        self._database = OwnDatabase()
         if link is not None:
             await link.close()
 

@@ -5,28 +5,40 @@ The engine never imports these libraries: the caller has loaded the one that the
 
 from __future__ import annotations
 
+import logging
 import sys
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from horsies.store.statements import tokens
+from horsies.domain.masking import mask
+from horsies.domain.result import Ok
+from horsies.store.statements import statement, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from types import ModuleType
 
-    from horsies.store.steps import Row
+    from horsies.domain.result import Result
+    from horsies.store.steps import Fetches, Row
 
 T = TypeVar("T")
 
+_log = logging.getLogger("horsies.broker")
+
 Fetch: TypeAlias = "Callable[[str, tuple[Any, ...]], Awaitable[Sequence[Row]]]"
+Driver: TypeAlias = "Callable[[], Awaitable[Any]]"
 
 _ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
 _DOLLARS = frozenset({"asyncpg"})
 _NAMES = frozenset({"psycopg", "psycopg_async", "psycopg2"})
+_ASK_AGAIN_S = 30.0
+"""While the application's database cannot be reached, sends on callers' connections do not wait for it each time."""
 _ACCEPTED = (
     "connection= takes a connection of asyncpg, psycopg or psycopg2, a Session or Connection of SQLAlchemy (also its "
     "async ones) with one of these drivers, or Django's connection"
@@ -37,20 +49,47 @@ class CallerConnectionError(Exception):
     """The caller's connection cannot be used, or the server refused a statement on it."""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionDatabase:
+    """The database that a session is in.
+
+    The server's system identifier, made by initdb, is the same behind every name, socket and pooler, on a standby that
+    is promoted, and after a restart; addresses and start times are not. Any role may read it, unless an administrator
+    has revoked that: then the name and the number of the database decide alone.
+    """
+
+    name: str
+    oid: int
+    server: int | None
+
+    def is_other_than(self, other: SessionDatabase) -> bool:
+        are_known = self.server is not None and other.server is not None
+        return self.oid != other.oid or self.name != other.name or (are_known and self.server != other.server)
+
+
+async def session_database(connection: Fetches) -> SessionDatabase:
+    ((name, oid, may_ask),) = await connection.fetch(statement(__name__, "database_of_session"))
+    server = (await connection.fetch(statement(__name__, "server_of_session")))[0][0] if may_ask else None
+    return SessionDatabase(name, oid, server)
+
+
 class CallersConnection:
     """The part of asyncpg's connection that sends and starts use. Rows are sequences, without names of columns."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, driver: Driver) -> None:
         self._fetch = fetch
+        self._driver = driver
 
     async def fetch(self, query: str, *parameters: Any) -> Sequence[Row]:
-        try:
-            return await self._fetch(query, parameters)
-        except CallerConnectionError:
-            raise
-        except Exception as error:
-            # SQLAlchemy's own text has the parameters in it, which are the task's arguments.
-            raise CallerConnectionError(str(getattr(error, "orig", None) or error)) from error
+        return await _explained(self._fetch, query, parameters)
+
+    async def database(self) -> SessionDatabase:
+        """Its database, which is read once for each connection of the driver: pools keep these for long."""
+        driver = await _explained(self._driver)
+        known = None if driver is None else _databases.get(driver)  # None: it is back in its pool
+        if known is None:
+            known = _databases[driver] = await session_database(self)
+        return known
 
     async def fetchval(self, query: str, *parameters: Any) -> Any:
         rows = await self.fetch(query, *parameters)
@@ -60,20 +99,81 @@ class CallersConnection:
         await self.fetch(query, *parameters)
 
 
+class Failure(Protocol):
+    """Why the application's database could not be asked."""
+
+    @property
+    def message(self) -> str: ...
+
+
+Ask: TypeAlias = "Callable[[], Awaitable[Result[SessionDatabase, Failure]]]"
+
+
+class OwnDatabase:
+    """An application's database, compared with that of callers' connections: a task in another one would never run."""
+
+    def __init__(self) -> None:
+        self._known: SessionDatabase | None = None
+        self._unreached_until = 0.0
+
+    async def why_not(self, callers: CallersConnection, ask: Ask) -> str | None:
+        """None if the connection is one to this database, or that cannot be found out now; otherwise the reason.
+
+        A difference is confirmed with `ask`: an upgrade of the server, or a switch to another one, changes what was
+        read before.
+        """
+        theirs = await callers.database()
+        if self._known is not None and not self._known.is_other_than(theirs):
+            return None
+        known = await self._confirmed(ask)
+        if known is None or not known.is_other_than(theirs):
+            return None
+        where = f"another server's {theirs.name!r}" if theirs.name == known.name else repr(theirs.name)
+        return (
+            f"connection= is to the database {where}, and the application's is {known.name!r}: no worker would find it "
+            "there; pass a connection to that one, for example of an engine made with app.database_url()"
+        )
+
+    async def _confirmed(self, ask: Ask) -> SessionDatabase | None:
+        if monotonic() < self._unreached_until:
+            return None
+        answer = await ask()
+        if isinstance(answer, Ok):
+            self._known = answer.ok_value
+            return self._known
+        self._unreached_until = monotonic() + _ASK_AGAIN_S
+        words = "cannot compare the database of connection= with that of the application: %s"
+        _log.warning(words, mask(answer.err_value.message))
+        return None
+
+
+_databases: WeakKeyDictionary[Any, SessionDatabase] = WeakKeyDictionary()
+
+
+async def _explained(work: Callable[..., Awaitable[T]], *given: Any) -> T:
+    try:
+        return await work(*given)
+    except CallerConnectionError:
+        raise
+    except Exception as error:
+        # SQLAlchemy's own text has the parameters in it, which are the task's arguments.
+        raise CallerConnectionError(str(getattr(error, "orig", None) or error)) from error
+
+
 async def on_callers(connection: object, work: Callable[[Any], Awaitable[T]]) -> T:
     """`work` with the caller's connection, on the event loop of the caller."""
-    fetch = _awaited_fetch(connection) or _blocking_fetch(connection)
-    if fetch is None:
+    callers = _awaited(connection) or _blocking(connection)
+    if callers is None:
         raise _foreign(connection)
-    return await work(CallersConnection(fetch))
+    return await work(callers)
 
 
 def on_callers_blocking(connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
     """`work` with the caller's connection, in the thread of the caller. Nothing in it waits for an event loop."""
-    fetch = _blocking_fetch(connection)
-    if fetch is None:
-        raise _foreign(connection) if _awaited_fetch(connection) is None else _must_be_awaited(connection)
-    working = work(CallersConnection(fetch))
+    callers = _blocking(connection)
+    if callers is None:
+        raise _foreign(connection) if _awaited(connection) is None else _must_be_awaited(connection)
+    working = work(callers)
     try:
         working.send(None)
     except StopIteration as end:
@@ -82,9 +182,13 @@ def on_callers_blocking(connection: object, work: Callable[[Any], Coroutine[Any,
     raise RuntimeError("work on a blocking connection waited for an event loop")
 
 
-def _awaited_fetch(connection: Any) -> Fetch | None:
+def _awaited(connection: Any) -> CallersConnection | None:
     if isinstance(connection, _ASYNCPG):
-        return lambda query, parameters: connection.fetch(query, *parameters)
+        return CallersConnection(
+            lambda query, parameters: connection.fetch(query, *parameters),
+            # One of a pool is a new object each time that it is acquired, around the same connection.
+            _given(getattr(connection, "_con", connection)),
+        )
     if _is_a(connection, "psycopg", "AsyncConnection"):
 
         async def fetch(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
@@ -93,30 +197,44 @@ def _awaited_fetch(connection: Any) -> Fetch | None:
                 await cursor.execute(*_with_names(query, parameters))
                 return await cursor.fetchall() if cursor.description is not None else ()
 
-        return fetch
+        return CallersConnection(fetch, _given(connection))
     if _is_a(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection"):
 
+        async def opened() -> Any:
+            return connection if hasattr(connection, "exec_driver_sql") else await connection.connection()
+
+        async def driver() -> Any:
+            own = await opened()
+            _takes_dollars(own.dialect)
+            return (await own.get_raw_connection()).driver_connection
+
         async def fetch_by_sqlalchemy(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
-            opened = connection if hasattr(connection, "exec_driver_sql") else await connection.connection()
-            result = await opened.exec_driver_sql(*_for_dialect(opened.dialect, query, parameters))
+            own = await opened()
+            result = await own.exec_driver_sql(*_for_dialect(own.dialect, query, parameters))
             return result.fetchall() if result.returns_rows else ()
 
-        return fetch_by_sqlalchemy
+        return CallersConnection(fetch_by_sqlalchemy, driver)
     return None
 
 
-def _blocking_fetch(connection: Any) -> Fetch | None:
+def _blocking(connection: Any) -> CallersConnection | None:
     if _is_a(connection, "psycopg", "Connection"):
         psycopg: Any = sys.modules["psycopg"]
         # Not the connection's own kind of cursor: this one sends the values beside the statement, not in it.
-        return _with_cursor(lambda: psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row))
+        return _with_cursor(lambda: psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row), _given(connection))
     if _is_a(connection, "psycopg2.extensions", "connection"):
-        return _with_cursor(lambda: connection.cursor(cursor_factory=sys.modules["psycopg2.extensions"].cursor))
+        psycopg2: Any = sys.modules["psycopg2.extensions"]
+        return _with_cursor(lambda: connection.cursor(cursor_factory=psycopg2.cursor), _given(connection))
     # `django.db.connection` is a proxy of the thread's own, `connections["default"]` is that one itself.
     if _is_a(connection, "django.utils.connection", "ConnectionProxy") or _is_a(
         connection, "django.db.backends.base.base", "BaseDatabaseWrapper"
     ):
-        return _with_cursor(connection.cursor)
+
+        async def driver() -> Any:
+            connection.ensure_connection()
+            return connection.connection
+
+        return _with_cursor(connection.cursor, driver)
     if _is_a(connection, "sqlalchemy.orm", "Session", "scoped_session"):
         return _by_sqlalchemy(connection.connection)
     if _is_a(connection, "sqlalchemy.engine", "Connection"):
@@ -124,29 +242,44 @@ def _blocking_fetch(connection: Any) -> Fetch | None:
     return None
 
 
-def _with_cursor(open_cursor: Callable[[], Any]) -> Fetch:
+def _given(driver: Any) -> Driver:
+    async def give() -> Any:
+        return driver
+
+    return give
+
+
+def _with_cursor(open_cursor: Callable[[], Any], driver: Driver) -> CallersConnection:
     async def fetch(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
         with open_cursor() as cursor:
             cursor.execute(*_with_names(query, parameters))
             return cursor.fetchall() if cursor.description is not None else ()
 
-    return fetch
+    return CallersConnection(fetch, driver)
 
 
-def _by_sqlalchemy(connect: Callable[[], Any]) -> Fetch:
+def _by_sqlalchemy(connect: Callable[[], Any]) -> CallersConnection:
+    async def driver() -> Any:
+        connection = connect()
+        _takes_dollars(connection.dialect)
+        return connection.connection.driver_connection
+
     async def fetch(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
         connection = connect()
         result = connection.exec_driver_sql(*_for_dialect(connection.dialect, query, parameters))
         return result.fetchall() if result.returns_rows else ()
 
-    return fetch
+    return CallersConnection(fetch, driver)
 
 
 def _for_dialect(dialect: Any, query: str, parameters: tuple[Any, ...]) -> tuple[str, Any]:
-    if dialect.driver in _DOLLARS:
-        return query, parameters
-    if dialect.driver in _NAMES:
-        return _with_names(query, parameters)
+    return (query, parameters) if _takes_dollars(dialect) else _with_names(query, parameters)
+
+
+def _takes_dollars(dialect: Any) -> bool:
+    """Whether SQLAlchemy's driver knows `$1`; an error for one that is not accepted."""
+    if dialect.driver in _DOLLARS | _NAMES:
+        return dialect.driver in _DOLLARS
     raise CallerConnectionError(f"{_ACCEPTED}; this is SQLAlchemy with {dialect.name}+{dialect.driver}")
 
 
