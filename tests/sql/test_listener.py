@@ -286,7 +286,7 @@ async def test_a_wait_behind_a_pooler_polls_and_never_listens(
     broker = PostgresBroker(PostgresConfig(database_url=database))
     assert broker.enqueue("demo.add", task_id="t", enqueue_sha="a") == Ok("t")
     wait = asyncio.create_task(broker.get_result_async("t"))
-    await until(connection, f"EXISTS (SELECT {PRODUCERS} AND query LIKE '-- reading.py%' AND state = 'idle')")
+    await until(connection, f"EXISTS (SELECT {PRODUCERS} AND query LIKE '-- read_outcomes%' AND state = 'idle')")
     await complete(connection, "t")
     began = time.monotonic()
     assert await wait == TaskResult(ok=42)
