@@ -425,6 +425,13 @@ def test_times_that_make_no_sense_are_refused_before_anything_is_stored(broker: 
     assert broker.enqueue("demo.add", task_id="one", enqueue_sha="a", sent_at=later, enqueued_at=later) == Ok("one")
 
 
+def test_names_that_cannot_be_printed_are_refused_before_anything_is_stored(broker: PostgresBroker) -> None:
+    for names in (("demo\n.add",), ("demo.add", "mail\n"), ("demo.add", "q" * 53)):
+        error = broker.enqueue(*names, task_id="one", enqueue_sha="a").unwrap_err()
+        assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
+        assert "cannot be printed or stored" in error.message or "has 53 bytes" in error.message
+
+
 def test_a_password_is_in_no_part_of_an_error() -> None:
     for url in ("postgresql://bob:hunter2@localhost:1/shop", "postgresql://bob@localhost:1/shop?password=hunter2"):
         broker = PostgresBroker(PostgresConfig(database_url=url))

@@ -14,6 +14,7 @@ from horsies.domain.codec.classes import OURS
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
+from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
@@ -118,13 +119,14 @@ class PostgresBroker:
         self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
     ) -> BrokerResult[str]:
         """Insert a task from its stored parts; Ok(task_id), also if the same task was inserted before."""
-        return _request(task_name, queue_name, columns).and_then(self.send).map(_id_of)
+        return _request(task_name, queue_name, columns).and_then(self.send).map(lambda enqueued: enqueued.task_id)
 
     async def enqueue_async(
         self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
     ) -> BrokerResult[str]:
         """`enqueue` for a running event loop."""
-        return (await _request(task_name, queue_name, columns).and_then_async(self.send_async)).map(_id_of)
+        sent = await _request(task_name, queue_name, columns).and_then_async(self.send_async)
+        return sent.map(lambda enqueued: enqueued.task_id)
 
     @property
     def classes(self) -> Classes:
@@ -409,6 +411,8 @@ def _request(task_name: str, queue_name: str, columns: EnqueueColumns) -> Broker
     for name, moment in (("sent_at", sent_at), ("enqueued_at", enqueued_at), ("good_until", good_until)):
         if moment is not None and moment.tzinfo is None:
             return _refused(f"{name}={moment} has no time zone; pass an aware datetime, for example datetime.now(UTC)")
+    for reason in filter(None, (why_not_a_task_name(task_name), why_not_a_queue_name(queue_name))):
+        return _refused(reason)
     if enqueued_at is not None and delay is not None:
         return _refused("enqueued_at and enqueue_delay_seconds both say when the task is due; pass one of them")
     if enqueued_at is None and delay is None and sent_at > now + _CLOCK_TOLERANCE:
@@ -433,10 +437,6 @@ def _request(task_name: str, queue_name: str, columns: EnqueueColumns) -> Broker
 
 def _refused(message: str) -> Err[BrokerOperationError]:
     return Err(BrokerOperationError(BrokerErrorCode.ENQUEUE_FAILED, message, retryable=False))
-
-
-def _id_of(enqueued: Enqueued) -> str:
-    return enqueued.task_id
 
 
 def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
