@@ -106,8 +106,17 @@ ALL_AWAITED = AWAITED | {
     "psycopg, raw cursor": async_psycopg_with(psycopg.AsyncRawCursor),
     "sqlalchemy, psycopg, client cursor": async_sqlalchemy_with_client_cursor,
 }
-blocking = pytest.mark.parametrize("transaction", ALL_BLOCKING.values(), ids=ALL_BLOCKING)
-awaited = pytest.mark.parametrize("transaction", ALL_AWAITED.values(), ids=ALL_AWAITED)
+# These bind as another one in the list does.
+LONG = {"django proxy", "sqlalchemy scoped session", *(name for name in BLOCKING | AWAITED if "connection, " in name)}
+
+
+def every(transactions: dict[str, Any]) -> list[Any]:
+    marks = {name: [pytest.mark.chaos] for name in LONG}
+    return [pytest.param(each, id=name, marks=marks.get(name, [])) for name, each in transactions.items()]
+
+
+blocking = pytest.mark.parametrize("transaction", every(ALL_BLOCKING))
+awaited = pytest.mark.parametrize("transaction", every(ALL_AWAITED))
 
 
 @pytest.fixture
@@ -182,6 +191,18 @@ async def test_an_awaited_connection_stores_texts_as_texts(
                 raise UndoError
     assert names == STATEMENTS
     await compare(connection)
+
+
+async def test_a_connection_that_binds_on_the_client_prepares_nothing(database: str) -> None:
+    """It may be so because its pooler has no prepared statements; psycopg prepares what it executes the sixth time."""
+
+    def work() -> list[tuple[int]]:
+        with psycopg_with(psycopg.ClientCursor)(database) as (mine, execute):
+            for number in range(7):
+                on_callers_blocking(mine, lambda callers, number=number: drive(callers, one(request("a", f"{number}"))))
+            return execute("SELECT count(*) FROM pg_prepared_statements").fetchall()  # type: ignore[no-any-return]
+
+    assert await asyncio.to_thread(work) == [(0,)]
 
 
 @pytest.mark.usefixtures("users")

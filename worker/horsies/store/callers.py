@@ -193,8 +193,9 @@ def _awaited(connection: Any) -> CallersConnection | None:
 
         async def fetch(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
             psycopg = sys.modules["psycopg"]
+            prepare = _prepares(connection, psycopg.AsyncClientCursor)
             async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-                await cursor.execute(*_with_names(query, parameters))
+                await cursor.execute(*_with_names(query, parameters), prepare=prepare)
                 return await cursor.fetchall() if cursor.description is not None else ()
 
         return CallersConnection(fetch, _given(connection))
@@ -221,7 +222,11 @@ def _blocking(connection: Any) -> CallersConnection | None:
     if _is_a(connection, "psycopg", "Connection"):
         psycopg: Any = sys.modules["psycopg"]
         # Not the connection's own kind of cursor: this one sends the values beside the statement, not in it.
-        return _with_cursor(lambda: psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row), _given(connection))
+        return _with_cursor(
+            lambda: psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row),
+            _given(connection),
+            prepare=_prepares(connection, psycopg.ClientCursor),
+        )
     if _is_a(connection, "psycopg2.extensions", "connection"):
         psycopg2: Any = sys.modules["psycopg2.extensions"]
         return _with_cursor(lambda: connection.cursor(cursor_factory=psycopg2.cursor), _given(connection))
@@ -249,10 +254,16 @@ def _given(driver: Any) -> Driver:
     return give
 
 
-def _with_cursor(open_cursor: Callable[[], Any], driver: Driver) -> CallersConnection:
+def _prepares(connection: Any, client_cursor: type) -> bool | None:
+    """For psycopg: never where the connection binds on the client, as poolers without prepared statements need it;
+    elsewhere as psycopg decides."""
+    return False if issubclass(connection.cursor_factory, client_cursor) else None
+
+
+def _with_cursor(open_cursor: Callable[[], Any], driver: Driver, **options: Any) -> CallersConnection:
     async def fetch(query: str, parameters: tuple[Any, ...]) -> Sequence[Row]:
         with open_cursor() as cursor:
-            cursor.execute(*_with_names(query, parameters))
+            cursor.execute(*_with_names(query, parameters), **options)
             return cursor.fetchall() if cursor.description is not None else ()
 
     return CallersConnection(fetch, driver)
