@@ -242,25 +242,36 @@ def test_an_initialization_that_was_killed_leaves_nothing_half_made(fresh: Place
 
 @pytest.mark.parametrize("name", ["long" * 30, "one,two"])
 def test_a_path_unfit_for_a_socket_puts_it_elsewhere(short_directory: Path, cluster: Place, name: str) -> None:
+    """In a directory whose name cannot be known before; where another account has taken the name since, in another."""
     place = Place(short_directory / name / "pg")
     copy_cluster(cluster, place)
-    assert place.sockets.parent != place.root
     with acquire(place) as held:
+        first = place.sockets
+        assert first.parent == Path(tempfile.gettempdir()).resolve()
+        assert f"host={first}" in held.url
+        assert first.stat().st_mode & 0o077 == 0
+    wait_until_stopped(place)
+    acquire(place).release()
+    assert place.sockets == first
+    wait_until_stopped(place)
+    shutil.rmtree(first)
+    first.mkdir()
+    first.chmod(0o777)
+    with acquire(place) as held:
+        assert place.sockets != first
         assert f"host={place.sockets}" in held.url
         assert place.sockets.stat().st_mode & 0o077 == 0
     wait_until_stopped(place)
-    place.sockets.rmdir()
+    assert list(first.iterdir()) == []
+    first.rmdir()
+    shutil.rmtree(place.sockets)
 
 
-def test_a_socket_directory_of_a_stranger_is_refused(short_directory: Path) -> None:
-    place = Place(short_directory / ("long" * 30) / "pg")
-    place.sockets.mkdir(mode=0o777)
+def test_a_socket_directory_beside_the_data_that_others_can_enter_is_refused(place: Place) -> None:
+    place.sockets.mkdir()
     place.sockets.chmod(0o777)
-    try:
-        with pytest.raises(EmbeddedError, match="not a private directory of ours"):
-            acquire(place)
-    finally:
-        place.sockets.rmdir()
+    with pytest.raises(EmbeddedError, match="not a private directory of ours"):
+        acquire(place)
 
 
 def test_the_server_works_for_root_and_for_an_ordinary_user(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -104,7 +105,14 @@ def test_a_url_that_is_none_of_ours_is_refused_with_its_reason(text: str, reason
         assert part not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["embedded:/x", "EMBEDDED://", "embedded://x", "embedded:///x?y=1"])
+def test_a_name_is_a_directory_of_the_embedded_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HORSIES_HOME", str(tmp_path))
+    url = DatabaseUrl.parse("embedded://shop")
+    assert url.embedded_directory == tmp_path / "shop"
+    assert url == DatabaseUrl.parse(url.secret_text)
+
+
+@pytest.mark.parametrize("text", ["embedded:/x", "EMBEDDED://", "embedded://x/y", "embedded://..", "embedded:///x?y=1"])
 def test_a_misspelt_embedded_url_says_how_to_write_one(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         DatabaseUrl.parse(text)

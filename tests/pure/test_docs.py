@@ -26,7 +26,7 @@ TEXTS = {page: (ROOT / page).read_text("utf-8") for page in (*PAGES, TESTS)}
 
 BASES = (ROOT, ROOT / "worker/horsies", ROOT / "horsies_tui")
 """A path is relative to the repository, or in the tables about the two packages to one of those."""
-NOT_OURS = ("dist", "/tmp")
+NOT_OURS = ("dist",)
 SUFFIXES = (".py", ".sql", ".md", ".toml", ".tcss")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 MARKERS = {marker.partition(":")[0] for marker in PYPROJECT["tool"]["pytest"]["ini_options"]["markers"]}

@@ -116,6 +116,17 @@ def _words(span: str) -> list[str]:
     return [word for word in shlex.split(span.replace("…", " ")) if word[0] != "["]
 
 
+def test_no_page_and_no_default_has_a_path_that_another_account_can_take_first() -> None:
+    """Whoever makes /tmp/shop before its user decides what is in it."""
+    new = {path.name: path.read_text("utf-8") for path in (ROOT / "worker/horsies/cli/new_project").glob("*.template")}
+    shop = {path.name: path.read_text("utf-8") for path in (ROOT / "tests/fastapi_shop").rglob("*.py")}
+    both = {name: (ROOT / name).read_text("utf-8") for name in ("CONTRIBUTING.md", "ARCHITECTURE.md")}
+    assert len(new) > 5
+    guessable = re.compile(r"(?<![\w`])/(?:var/)?tmp/|gettempdir\(\)")
+    assert [name for name, text in (PAGES | new | shop | both).items() if guessable.search(text)] == []
+    assert [line for line in SOURCES.splitlines() if re.search(r"gettempdir\(\)\)? */|['\"]/tmp/", line)] == []
+
+
 @pages
 def test_each_link_and_picture_leads_somewhere(page: str) -> None:
     here = (ROOT / page).parent

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from struct import pack
 
 import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
 
-from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, waits_in_tasks
+from horsies.run.leases import memory_for_waits
 
 ENDED = 'UPDATE horsies_tasks SET status = \'COMPLETED\', result = \'{"__task_result__":true,"ok":1,"err":null}\''
 
 
 @pytest.fixture
-def app(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Horsies]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def app(database: str) -> Iterator[Horsies]:
     made = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
     yield made
     made.get_broker().close()
@@ -31,17 +30,17 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_sync_task_that_waits_is_told_once_with_its_siblings(
-    app: Horsies, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    app: Horsies, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sibling = tmp_path / f"horsies-waits-{os.getuid()}-{os.getppid()}" / str(os.getppid())
+    """Counted in memory that the children of a worker share: a directory would need a name that all of them know."""
+    memory, of_a_killed_child = memory_for_waits(3), 999_999_999
+    os.pwrite(memory, pack("3q", os.getppid(), of_a_killed_child, 0), 0)
+    monkeypatch.setattr(waits_in_tasks, "_siblings", waits_in_tasks.SiblingWaits(memory, 2))
 
     def part() -> TaskResult[int, TaskError]:
         return TaskResult(ok=1)
 
     def report() -> TaskResult[str, TaskError]:
-        sibling.parent.mkdir(exist_ok=True)
-        sibling.touch()
-        sibling.with_name("999999999").touch()  # of a child that was killed
         waited = parts.send().unwrap().get(30)
         assert waited.err is not None
         return TaskResult(ok=str(waited.err.error_code))
@@ -54,7 +53,8 @@ def test_a_sync_task_that_waits_is_told_once_with_its_siblings(
     assert warning.startswith("task 'siblings.report' waits for a result inside of its run, with a blocking get(): ")
     assert "2 children of its worker wait like this now" in warning
     assert "make both nodes of a workflow" in warning
-    assert {file.name for file in sibling.parent.iterdir()} == {sibling.name, "999999999"}
+    assert os.pread(memory, 24, 0) == pack("3q", os.getppid(), of_a_killed_child, 0)
+    os.close(memory)
 
 
 async def test_a_result_that_is_there_and_a_wait_outside_of_tasks_are_no_reason_to_warn(

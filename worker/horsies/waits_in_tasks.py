@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import mmap
 import os
-import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
@@ -66,31 +65,56 @@ def _words(running: RunningTask, waiting: int) -> str:
     )
 
 
+WAIT_BYTES: Final = 8
+
+
+class SiblingWaits:
+    """The children of a worker that wait, in memory that they share: each one's process id in its place while it waits.
+
+    A child that was killed leaves its id, which then counts no more.
+    """
+
+    def __init__(self, fd: int, place: int) -> None:
+        """`fd` stays open and belongs to the caller."""
+        self._ids: memoryview[int] = memoryview(mmap.mmap(fd, 0)).cast("q")
+        self._place = place
+
+    def begin(self) -> int:
+        """Return how many wait, this one included."""
+        self._ids[self._place] = os.getpid()
+        return sum(_lives(pid) for pid in self._ids)
+
+    def end(self) -> None:
+        self._ids[self._place] = 0
+
+
+_siblings: SiblingWaits | None = None
+"""None outside of a worker's children."""
+
+
+def share_waits(siblings: SiblingWaits) -> None:
+    """In a child: from now on it counts with its siblings."""
+    global _siblings  # noqa: PLW0603 - one per process, set before any task runs
+    _siblings = siblings
+
+
 @contextmanager
 def _counted_among_siblings() -> Iterator[int]:
-    """How many children of this worker wait, this one included: each has a file while it waits.
-
-    By files, because children hold no connection of the worker's and its sockets are for jobs. One that was killed
-    leaves its file, which then counts no more.
-    """
-    place = Path(tempfile.gettempdir()) / f"horsies-waits-{os.getuid()}-{os.getppid()}"
-    own = place / str(os.getpid())
-    waiting = 1
-    with suppress(OSError):
-        place.mkdir(mode=0o700, exist_ok=True)
-        own.touch()
-        waiting = max(sum(_lives(file.name) for file in place.iterdir()), 1)
+    """How many children of this worker wait, this one included."""
+    if _siblings is None:
+        yield 1
+        return
     try:
-        yield waiting
+        yield _siblings.begin()
     finally:
-        with suppress(OSError):
-            own.unlink()
-            place.rmdir()
+        _siblings.end()
 
 
-def _lives(name: str) -> bool:
+def _lives(pid: int) -> bool:
+    if pid == 0:
+        return False
     try:
-        os.kill(int(name), 0)
-    except (OSError, ValueError):
+        os.kill(pid, 0)
+    except OSError:
         return False
     return True

@@ -13,7 +13,7 @@ from horsies import (
     TaskSchedule,
 )
 
-DATABASE_URL = os.environ.get("HORSIES_DATABASE_URL", "embedded:///tmp/bookshop")
+DATABASE_URL = os.environ.get("HORSIES_DATABASE_URL", "embedded://bookshop")
 
 app = Horsies(
     AppConfig(

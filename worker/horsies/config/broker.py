@@ -17,11 +17,12 @@ class PostgresConfig(CheckedModel):
     """One database and the size of the pool in front of it.
 
     `postgresql://`, `postgresql+psycopg://` and `postgresql+asyncpg://` name the same database, several hosts and
-    sockets included; `embedded:///path` names a server of our own in that directory.
+    sockets included; `embedded:///path` names a server of our own in that directory, and `embedded://name` in a
+    directory of that name below HORSIES_HOME or the data directory of the account.
     """
 
     database_url: str
-    """`postgresql://`, several hosts and sockets included, or `embedded:///path`."""
+    """`postgresql://`, several hosts and sockets included, `embedded:///path`, or `embedded://name`."""
     pool_pre_ping: bool = True
     """Whether a pooled connection that was lost is replaced without an error for the caller."""
     pool_size: int = 30

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from platformdirs import user_data_path
 
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import is_secret, mask_whole
 
 EMBEDDED_SCHEME = "embedded"
 _DRIVERS = re.compile(r"postgres(?:ql)?(?:\+\w+)?")
+_ROOT_HOME = Path("/var/lib/horsies")
+_EMBEDDED_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*")
 SESSION_ATTRS = ("any", "read-write", "read-only", "primary", "standby", "prefer-standby")
 _FORMS = (
@@ -166,10 +171,21 @@ def _seconds(text: str, value: str | None) -> float | None:
     return float(value)
 
 
+def embedded_home() -> Path:
+    """HORSIES_HOME, or the user's data directory. Root's server runs as another user, so not below root's home."""
+    if home := os.environ.get("HORSIES_HOME"):
+        return Path(home).expanduser().absolute()
+    return _ROOT_HOME if os.geteuid() == 0 else user_data_path("horsies")
+
+
 def _embedded(text: str) -> DatabaseUrl:
     path = unquote(text.removeprefix(f"{EMBEDDED_SCHEME}://"))
     if "?" in text or "#" in text:
         reason = "holds a '?' or '#', and an embedded server takes no settings"
+    elif text.startswith(f"{EMBEDDED_SCHEME}://") and _EMBEDDED_NAME.fullmatch(path):
+        directory = embedded_home() / path
+        named = f"{EMBEDDED_SCHEME}://{quote(str(directory))}"
+        return DatabaseUrl(named, named, (), None, None, None, directory)
     elif not text.startswith(f"{EMBEDDED_SCHEME}://") or not path.startswith("/"):
         reason = "names no absolute directory"
     else:
@@ -177,7 +193,8 @@ def _embedded(text: str) -> DatabaseUrl:
     raise ConfigurationError(
         f"{mask_whole(text)!r} {reason}",
         code=ErrorCode.BROKER_INVALID_URL,
-        help_text="write embedded:///absolute/path, or leave the URL out for the default directory",
+        help_text="write embedded:///absolute/path, or embedded://name for a directory of that name in HORSIES_HOME,\n"
+        "or leave the URL out for the default directory",
     )
 
 

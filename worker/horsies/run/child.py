@@ -25,7 +25,7 @@ from horsies.run.contract import (
 )
 from horsies.run.guard import LeaseTable, clock
 from horsies.run.job_queue import JobQueue, LostJobs
-from horsies.run.leases import memory_for, shared_memory
+from horsies.run.leases import memory_for, memory_for_waits, shared_memory
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
@@ -243,6 +243,8 @@ class Child:
         channels = self._channels
         rope, end_of_guard = os.pipe()
         shared = [self._table_fd, self._progress_fd]
+        waits_fd = self.spec.waits_fd
+        shared.append(memory_for_waits(self.spec.index) if waits_fd is None else os.dup(waits_fd))
         descriptors = [*shared, rope, self._dump, *(channel.child_end.fileno() for channel in channels)]
         pipes = [os.pipe() for _ in _STREAMS]
         numbers = [str(number) for number in (os.getpid(), *descriptors)]
@@ -278,7 +280,7 @@ class Child:
         self._control.send(
             (
                 *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
-                *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms)),
+                *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms), spec.index),
             )
         )
         return process, [self._output(fd, stream) for (fd, _), stream in zip(pipes, _STREAMS, strict=True)]

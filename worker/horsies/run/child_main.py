@@ -1,8 +1,8 @@
 """The child process: imports the application once, runs jobs, ends with its parent.
 
-Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD PROGRESS_FD ROPE_FD DUMP_FD CONTROL_FD SYNC_FD
-ASYNC_FD`. The first message on the control socket names what to import; later messages stop jobs, ask for the stack of
-one, and set the title that `ps` shows.
+Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD PROGRESS_FD WAITS_FD ROPE_FD DUMP_FD CONTROL_FD
+SYNC_FD ASYNC_FD`. The first message on the control socket names what to import; later messages stop jobs, ask for the
+stack of one, and set the title that `ps` shows.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from horsies.run.progress_table import ProgressTable
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
 from horsies.task.current import forget_runs
+from horsies.waits_in_tasks import SiblingWaits, share_waits
 from horsies.workflow.definition import known_definitions
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Parent:
 
 
 def main() -> None:
-    parent_pid, table_fd, progress_fd, rope, dump, *descriptors = map(int, sys.argv[1:])
+    parent_pid, table_fd, progress_fd, waits_fd, rope, dump, *descriptors = map(int, sys.argv[1:])
     die_with(parent_pid)
     end_with_guard(rope)
     os.set_inheritable(rope, False)
@@ -115,7 +116,7 @@ def main() -> None:
         each.set_inheritable(False)
     _ForkGuard().install(sockets)
     try:
-        _serve(table, progress, *sockets)
+        _serve(table, progress, waits_fd, *sockets)
     except BaseException:  # noqa: BLE001 - threads that user code has left behind must not keep a broken child alive
         traceback.print_exc()
         os._exit(1)
@@ -127,13 +128,16 @@ def main() -> None:
 def _serve(
     table: LeaseTable,
     progress: ProgressTable,
+    waits_fd: int,
     control: socket.socket,
     sync_channel: socket.socket,
     async_channel: socket.socket,
 ) -> None:
     parent = Parent(control)
-    (locator, database_url, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
+    (locator, database_url, path, title, log_level, limit, first_async_slot, terms, index), *_ = parent.messages()
     setproctitle(title)
+    share_waits(SiblingWaits(waits_fd, index - 1))
+    os.close(waits_fd)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
 

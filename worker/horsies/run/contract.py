@@ -85,6 +85,8 @@ class ChildSpec:
     database_url: str | None = field(default=None, repr=False)
     """The worker's, for what tasks send; None leaves the application its own."""
     start_timeout_s: float = 60.0
+    waits_fd: int | None = None
+    """The memory of SiblingWaits, a place for each child; None counts none but itself."""
 
 
 @dataclass(frozen=True, slots=True)

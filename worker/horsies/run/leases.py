@@ -19,6 +19,7 @@ from horsies.run import guard
 from horsies.run.contract import ChildFailed
 from horsies.run.guard import MESSAGE, SLOT_BYTES
 from horsies.run.process import ChildProcess
+from horsies.waits_in_tasks import WAIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +103,11 @@ class Guard:
 def memory_for(slots: int) -> int:
     """A descriptor of memory for a LeaseTable with this number of slots, all free."""
     return shared_memory("horsies leases", slots * SLOT_BYTES)
+
+
+def memory_for_waits(children: int) -> int:
+    """A descriptor of memory for SiblingWaits."""
+    return shared_memory("horsies waits", children * WAIT_BYTES)
 
 
 def shared_memory(name: str, size: int) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections import deque
 from typing import TYPE_CHECKING
 
 from horsies.domain.trace import run_context
 from horsies.run.child import Child
 from horsies.run.contract import ChildFailed, ChildSpec, Job
-from horsies.run.leases import Guard
+from horsies.run.leases import Guard, memory_for_waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -71,6 +72,7 @@ class Slots:
         self._prefetch = prefetch
         self._terms = terms
         self._guard: Guard | None = None
+        self._waits = os.fdopen(memory_for_waits(settings.processes), "rb", buffering=0)
         self._events = events
         self._database_url = database_url
         self._title = title
@@ -206,6 +208,7 @@ class Slots:
         await asyncio.gather(*(child.close(grace_s) for child in self.children))
         if self._guard is not None:
             await self._guard.close()
+        self._waits.close()
 
     def _count(self, slot: Slot, change: int, *, is_async: bool) -> None:
         if is_async:
@@ -234,6 +237,7 @@ class Slots:
             title=f"horsies: child {slot.index} of {self._title}",
             log_level=self._events.child_level,
             terms=self._terms,
+            waits_fd=self._waits.fileno(),
         )
         if self._guard is None or self._guard.ended:
             self._guard = Guard(self._terms, self._guard_ended)

@@ -6,6 +6,7 @@ stops the server. No list of process ids is kept, so a kill cannot leave a wrong
 """
 
 from horsies.store.embedded.access import EmbeddedServer, acquire
-from horsies.store.embedded.place import EmbeddedError, Place, default_place
+from horsies.store.embedded.place import Place, default_place
+from horsies.store.embedded.trusted_paths import EmbeddedError
 
 __all__ = ["EmbeddedError", "EmbeddedServer", "Place", "acquire", "default_place"]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.place import EmbeddedError, Place, unusable
+from horsies.store.embedded.place import Place, unusable
 from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready, ready_postmaster
+from horsies.store.embedded.trusted_paths import EmbeddedError
 
 if TYPE_CHECKING:
     from typing import Self

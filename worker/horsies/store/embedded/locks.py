@@ -7,6 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from horsies.store.embedded.trusted_paths import open_file
+
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
@@ -19,7 +21,7 @@ class FileLock:
 
     def __init__(self, path: Path, fd: int | None = None) -> None:
         self.path = path
-        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if fd is None else fd
+        self._fd: int | None = open_file(path, os.O_RDWR | os.O_CREAT) if fd is None else fd
 
     @classmethod
     def handed_over(cls, path: Path, fd: int) -> Self:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from platformdirs import user_data_path
-
-from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.config.url import embedded_home
 from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name, trusted_directory
 
-ROOT_HOME = Path("/var/lib/horsies")
 ROLE = DATABASE = "horsies"
 _LONGEST_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
 NO_SPACE = "No space left on device"
@@ -23,20 +19,17 @@ PORT = 5432  # only part of the socket's name
 SOCKET = f".s.PGSQL.{PORT}"
 
 
-class EmbeddedError(HorsiesError):
-    """The embedded server cannot be used; the help says what to change."""
-
-    default_code = ErrorCode.BROKER_INIT_FAILED
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """One directory with everything that belongs to one embedded server."""
 
     root: Path
+    given: Path = field(init=False, repr=False, compare=False)
+    """As it was named: a link on the way may belong to another account."""
 
     def __post_init__(self) -> None:
         """One spelling for one directory: a server started through a symbolic link is recognised by its real name."""
+        object.__setattr__(self, "given", self.root.absolute())
         object.__setattr__(self, "root", Path(os.path.realpath(self.root)))
 
     @property
@@ -77,8 +70,15 @@ class Place:
         beside = self.root / "run"
         if len(os.fsencode(beside / SOCKET)) <= _LONGEST_SOCKET_PATH and "," not in str(beside):
             return beside
-        name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"horsies-{name}"
+        try:
+            return self.far_sockets.readlink()
+        except FileNotFoundError:
+            return self.far_sockets
+
+    @property
+    def far_sockets(self) -> Path:
+        """A link to the directory in the temporary directory, whose name nobody can know before it is made."""
+        return self.root / "sockets"
 
     @property
     def url(self) -> str:
@@ -97,34 +97,21 @@ class Place:
         return ["\n".join(lines[-6:])] if lines else []
 
     def prepare(self) -> None:
-        """Create the directory, private to its owner if it is new; refuse it if this account may not use it."""
+        """Create the directory, private to its owner if it is new; refuse it if others may change what is in it."""
         try:
-            _make_directories(self.root)
+            if trusted_directory(self.given, make=True) != self.root:
+                raise EmbeddedError(
+                    f"the symbolic links of {self.given} have changed",
+                    help_text="try again, or name the directory itself",
+                )
             FileLock(self.users_lock).close()
         except OSError as error:
             raise unusable(self.root, error) from error
 
 
 def default_place() -> Place:
-    """HORSIES_HOME, or the user's data directory. Root's server runs as another user, so not below root's home."""
-    if home := os.environ.get("HORSIES_HOME"):
-        return Place(Path(home).expanduser().absolute() / "postgres")
-    base = ROOT_HOME if os.geteuid() == 0 else user_data_path("horsies")
-    return Place(base / "postgres")
-
-
-def _make_directories(directory: Path) -> None:
-    """Each missing directory with its mode set, which a umask may narrow: root's server enters as another user."""
-    if directory.is_dir():
-        return
-    _make_directories(directory.parent)
-    try:
-        directory.mkdir()
-    except FileExistsError:
-        if directory.is_dir():  # another process was faster
-            return
-        raise
-    directory.chmod(0o755 if os.geteuid() == 0 else 0o700)
+    """The server that is meant where no URL is given."""
+    return Place(embedded_home() / "postgres")
 
 
 def unusable(directory: Path, error: OSError) -> EmbeddedError:
@@ -160,10 +147,3 @@ def _who_refuses(path: Path) -> str:
             continue
         return f"{part} cannot be written" if uid == os.geteuid() else f"{part} belongs to {owner_name(part)}"
     return f"{path} cannot be reached"
-
-
-def owner_name(path: Path) -> str:
-    try:
-        return path.owner()
-    except KeyError:  # an account of another machine or container
-        return f"user {path.lstat().st_uid}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import Place
+from horsies.store.embedded.trusted_paths import EmbeddedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,5 +53,5 @@ def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
             with FileLock(place.users_lock) as users, FileLock(place.keeper_lock) as keeper:
                 if users.try_exclusive() and keeper.try_exclusive():
                     yield directory
-        except OSError:  # its owner is removing it at this moment
+        except (OSError, EmbeddedError):  # its owner is removing it at this moment
             continue

@@ -1,0 +1,185 @@
+"""Directories and files of an embedded server that no other account can replace.
+
+Another account that may write one part of a path decides what stands below it: a symbolic link in place of `server.log`
+makes root write to any file. So the path is checked from `/` downwards, where each part that was found good can no
+longer be changed by others, and files are opened relative to a handle of their directory, never through a link.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Final
+
+from horsies.domain.errors import ErrorCode, HorsiesError
+
+_ROOT: Final = 0
+_MOST_LINKS: Final = 40  # as Linux
+_WAY_OUT: Final = (
+    "point HORSIES_HOME, or the URL, to a directory that only you can write, such as one below your home,\n"
+    "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+)
+
+
+class EmbeddedError(HorsiesError):
+    """The embedded server cannot be used; the help says what to change."""
+
+    default_code = ErrorCode.BROKER_INIT_FAILED
+
+
+def trusted_directory(path: Path, *, make: bool = False) -> Path:
+    """Return the directory of this absolute path without links; EmbeddedError if another account could replace it.
+
+    `make` creates what is missing, for this account alone. Root's directories can be entered by all, because its server
+    runs as another user. The last directory must not be shared either, as /tmp is.
+    """
+    here = Path("/")
+    ahead = [*reversed(path.parts[1:])]
+    links = 0
+    shared = _require_trusted(here, os.lstat(here), in_shared=False)
+    while ahead:
+        name = ahead.pop()
+        if name == "..":
+            here = here.parent
+            shared = _require_trusted(here, os.lstat(here), in_shared=False)
+            continue
+        entry = here / name
+        found = _found(entry, make=make)
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            if shared:
+                _require_owner(entry, found, _own_accounts())
+            target = entry.readlink()
+            ahead += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+            if target.is_absolute():
+                here = Path("/")
+                shared = _require_trusted(here, os.lstat(here), in_shared=False)
+            continue
+        if not stat.S_ISDIR(found.st_mode):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(entry))
+        shared = _require_trusted(entry, found, in_shared=shared)
+        here = entry
+    if shared:
+        raise _refused(f"other accounts may create files in {here}", f"write a directory below {here}, or {_WAY_OUT}")
+    return here
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file in a trusted directory, made for this account alone if the flags say so; links are refused."""
+    directory = trusted_directory(path.parent)
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fd = os.open(path.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=handle)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _not_ours(path, "is a symbolic link") from error
+        error.filename = str(path)
+        raise
+    finally:
+        os.close(handle)
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+        os.close(fd)
+        raise _not_ours(path, "is not a file of this account alone")
+    return fd
+
+
+def owner_name(path: Path) -> str:
+    return _account(path.lstat().st_uid)
+
+
+def _found(entry: Path, *, make: bool) -> os.stat_result:
+    """What stands there; made if it is missing, with its mode set, which a umask may have narrowed."""
+    try:
+        return os.lstat(entry)
+    except FileNotFoundError:
+        if not make:
+            raise
+    mode = 0o755 if os.geteuid() == _ROOT else 0o700
+    try:
+        entry.mkdir(mode)
+    except FileExistsError:  # another process was faster; the caller checks whose it is
+        return os.lstat(entry)
+    found = os.lstat(entry)
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != mode:
+        entry.chmod(mode)
+    return os.lstat(entry)
+
+
+def _require_trusted(directory: Path, found: os.stat_result, *, in_shared: bool) -> bool:
+    """Return whether other accounts may add entries here without touching ours: a sticky directory such as /tmp.
+
+    In such a directory an entry of another account is refused whoever that is. Elsewhere the owner of `/` is as good as
+    root: in a user namespace that is how root may appear.
+    """
+    accounts = _own_accounts()
+    _require_owner(directory, found, accounts if in_shared else accounts | {os.lstat("/").st_uid})
+    writers = _writers(found)
+    if writers and not found.st_mode & stat.S_ISVTX:
+        raise _refused(
+            f"{writers} may replace files in {directory}",
+            f"if it is meant for you alone: chmod go-w {directory};\n{_WAY_OUT}",
+        )
+    return writers is not None
+
+
+def _require_owner(path: Path, found: os.stat_result, accounts: set[int]) -> None:
+    if found.st_uid not in accounts:
+        raise _refused(f"{path} belongs to {_account(found.st_uid)}, who may replace the files in it", _WAY_OUT)
+
+
+def _own_accounts() -> set[int]:
+    return {_ROOT, os.geteuid()}
+
+
+def _writers(found: os.stat_result) -> str | None:
+    """Who may write it except its owner."""
+    if found.st_mode & stat.S_IWOTH:
+        return "every account"
+    if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid):
+        return f"group {_group(found.st_gid)}"
+    return None
+
+
+def _is_private(gid: int) -> bool:
+    """True if no account but root and this one is in the group: many systems give each user a group of its own.
+
+    Whoever is in group 0 is trusted as root is: some container platforms run each program in it under a random account.
+    """
+    if gid == _ROOT:
+        return True
+    own = _own_accounts()
+    try:
+        members = grp.getgrgid(gid).gr_mem
+    except KeyError:
+        members = []
+    others = (entry for entry in pwd.getpwall() if entry.pw_uid not in own)
+    return not any(entry.pw_gid == gid or entry.pw_name in members for entry in others)
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _account(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # an account of another machine or container
+        return f"user {uid}"
+
+
+def _refused(reason: str, help_text: str) -> EmbeddedError:
+    return EmbeddedError(f"the embedded PostgreSQL cannot be used there: {reason}", help_text=help_text)
+
+
+def _not_ours(path: Path, reason: str) -> EmbeddedError:
+    return _refused(f"{path} {reason}", f"look what it is and remove it, or {_WAY_OUT}")
