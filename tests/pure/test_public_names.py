@@ -32,7 +32,7 @@ WorkflowContext WorkflowContextMissingIdError WorkflowDefinition WorkflowHandle 
 WorkflowStartError WorkflowStartErrorCode WorkflowStartResult WorkflowTaskInfo from_node pause_workflow
 pause_workflow_sync resume_workflow resume_workflow_sync slugify start_workflow start_workflow_async
 TaskFailed TaskRetried WorkerStarted WorkerStopped progress track CurrentTask current_task
-ChildStarted ChildStopped RunStarted RunFailed RunEnded
+ChildStarted ChildStopped RunStarted RunFailed RunEnded recover_stuck_workflows
 """
 
 

@@ -124,6 +124,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskNode as TaskNode,
         from_node as from_node,
     )
+    from horsies.workflow.recovery import recover_stuck_workflows as recover_stuck_workflows
     from horsies.workflow.spec import WorkflowSpec as WorkflowSpec
     from horsies.workflow.starting import (
         WorkflowStartError as WorkflowStartError,
@@ -190,6 +191,7 @@ _MODULES = {
     "workflow.nodes": [
         *("AnyNode", "MapNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
     ],
+    "workflow.recovery": ["recover_stuck_workflows"],
     "workflow.spec": ["WorkflowSpec"],
     "workflow.starting": [
         *("WorkflowStartError", "WorkflowStartErrorCode", "WorkflowStartResult"),

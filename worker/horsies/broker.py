@@ -18,14 +18,19 @@ from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
-from horsies.lifecycle.recovering import Recovered, expire_pending, recover_stale_runs, requeue_stale_claims
+from horsies.lifecycle.recovering import (
+    Recovered,
+    SilentRows,
+    expire_pending,
+    sweep_claims_once,
+    sweep_runs_once,
+)
 from horsies.store.callers import CallerConnectionError, OwnDatabase, on_callers, on_callers_blocking, session_database
 from horsies.store.connect import is_transient
 from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
 from horsies.store.loop_thread import LoopClosed, LoopThread
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.producer_client import Link
-from horsies.store.pulse import write_pulse
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
 from horsies.store.steps import drive
@@ -173,9 +178,10 @@ class PostgresBroker:
         """`get_task_info` for a running event loop."""
         return await self._awaited(self._info(task_id, include_result, include_failed_reason, include_attempts))
 
-    async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> BrokerResult[list[dict[str, Any]]]:
-        """RUNNING tasks whose execution has not beaten for that long."""
-        return await self._awaited(self._monitor(partial(read_stale_tasks, threshold_minutes=stale_threshold_minutes)))
+    async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
+        """Return the RUNNING tasks whose execution has not beaten for that long; HorsiesError if that fails."""
+        read = partial(read_stale_tasks, threshold_minutes=stale_threshold_minutes)
+        return value_or_raise(await self._awaited(self._monitor(read)))
 
     async def get_worker_stats(self) -> BrokerResult[list[dict[str, Any]]]:
         """RUNNING tasks counted by the process that runs them."""
@@ -186,39 +192,34 @@ class PostgresBroker:
         return await self._awaited(self._monitor(read_expired_tasks))
 
     async def mark_stale_tasks_as_failed(
-        self, stale_threshold_ms: int = 300_000, *, finalizing_stale_threshold_ms: int = 300_000
-    ) -> BrokerResult[int]:
-        """Recover RUNNING tasks without a heartbeat like a worker's sweep; returns how many were retried or failed.
+        self,
+        stale_threshold_ms: int = 300_000,
+        *,
+        finalizing_stale_threshold_ms: int = 300_000,
+        spare: bool = True,
+    ) -> int:
+        """Recover RUNNING tasks without a heartbeat like a worker's sweep; return how many were retried or failed.
 
-        As in a sweep, silence does not count while no worker could beat, nor for the spare period after it.
+        As in a sweep, silence does not count while no worker could beat, nor for the spare period after it: the log
+        says how many were spared until when. `spare=False` is for workers that are known to be dead. HorsiesError if
+        it fails.
         """
-        told = self._recovery(running_stale_threshold_ms=stale_threshold_ms)
+        settings = self._recovery(
+            running_stale_threshold_ms=stale_threshold_ms, finalizing_stale_threshold_ms=finalizing_stale_threshold_ms
+        )
+        return await self._swept("mark_stale_tasks_as_failed", partial(sweep_runs_once, config=settings, spare=spare))
 
-        async def sweep(connection: asyncpg.Connection) -> Recovered:
-            await write_pulse(connection, told, 1.0, lives=False)
-            return await recover_stale_runs(
-                connection,
-                threshold_ms=stale_threshold_ms,
-                finalizing_ms=finalizing_stale_threshold_ms,
-                beat_ms=told.runner_heartbeat_interval_ms,
-            )
+    async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000, *, spare: bool = True) -> int:
+        """Requeue CLAIMED tasks without a heartbeat, like a sweep; return their number.
 
-        return await self._awaited(self._clean_up(sweep))
-
-    async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> BrokerResult[int]:
-        """Requeue CLAIMED tasks without a heartbeat, like a sweep; returns their number."""
-        told = self._recovery(claimed_stale_threshold_ms=stale_threshold_ms)
-
-        async def sweep(connection: asyncpg.Connection) -> Recovered:
-            await write_pulse(connection, told, 1.0, lives=False)
-            beat_ms = told.claimer_heartbeat_interval_ms
-            return await requeue_stale_claims(connection, threshold_ms=stale_threshold_ms, beat_ms=beat_ms)
-
-        return await self._awaited(self._clean_up(sweep))
+        `spare` and failures as with `mark_stale_tasks_as_failed`.
+        """
+        settings = self._recovery(claimed_stale_threshold_ms=stale_threshold_ms)
+        return await self._swept("requeue_stale_claimed", partial(sweep_claims_once, config=settings, spare=spare))
 
     async def expire_pending_tasks(self) -> BrokerResult[int]:
         """Expire PENDING tasks past their good_until; returns their number."""
-        return await self._awaited(self._clean_up(expire_pending))
+        return (await self._clean_up(expire_pending)).and_then(_count_of)
 
     def perform(
         self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
@@ -325,10 +326,17 @@ class PostgresBroker:
         config: RecoveryConfig = RecoveryConfig() if self.app is None else self.app.config.recovery
         return config.model_copy(update=thresholds)
 
-    async def _clean_up(self, sweep: Callable[[asyncpg.Connection], Awaitable[Recovered]]) -> BrokerResult[int]:
+    async def _swept(
+        self, name: str, sweep: Callable[[asyncpg.Connection], Awaitable[tuple[Recovered, SilentRows | None]]]
+    ) -> int:
+        done, left = value_or_raise(await self._clean_up(sweep))
+        if left is not None:
+            _log.warning("%s %s", name, left.words())
+        return value_or_raise(_count_of(done))
+
+    async def _clean_up(self, sweep: Callable[[asyncpg.Connection], Awaitable[T]]) -> BrokerResult[T]:
         code = BrokerErrorCode.CLEANUP_FAILED
-        swept = await self._attempt(code, lambda link: link.use(sweep, limit_s=_LONGEST_SWEEP_S))
-        return swept.and_then(_count_of)
+        return await self._awaited(self._attempt(code, lambda link: link.use(sweep, limit_s=_LONGEST_SWEEP_S)))
 
     def _blocking(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
         try:
@@ -383,6 +391,13 @@ class PostgresBroker:
         parents = self._link, self._opening
         self._link = self._opening = None
         return parents
+
+
+def value_or_raise(answer: BrokerResult[T]) -> T:
+    """For the methods that are documented to return the value itself."""
+    if isinstance(answer, Ok):
+        return answer.ok_value
+    raise HorsiesError(answer.err_value.message) from answer.err_value.exception
 
 
 async def _nothing(_link: Link) -> None:

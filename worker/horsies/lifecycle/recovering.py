@@ -12,6 +12,7 @@ from horsies.domain.retry import GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.following import follow
 from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
+from horsies.store.pulse import read_pulse, write_pulse
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -142,6 +143,66 @@ async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered
     return done + await expire_pending(conn)
 
 
+@dataclass(frozen=True, slots=True)
+class SilentRows:
+    """Rows without a heartbeat for the threshold that a sweep has left alone, `until` then if no worker could beat."""
+
+    status: str
+    count: int
+    threshold_ms: int
+    until: datetime | None
+
+    def words(self) -> str:
+        silent = f"{self.count} {self.status} without a heartbeat for {self.threshold_ms / 1000:g} s"
+        if self.until is None:
+            return (
+                f"left {silent}: their worker has a longer threshold of its own, or another session has locked them;"
+                " spare=False goes by the given threshold alone"
+            )
+        return (
+            f"spared {silent} until {self.until:%Y-%m-%d %H:%M:%SZ}: workers could not store heartbeats, or none was"
+            " running, and one that lives has until then to beat again; call it again then, or with spare=False if"
+            " their workers are dead"
+        )
+
+
+async def sweep_runs_once(
+    conn: asyncpg.Connection, config: RecoveryConfig, *, spare: bool
+) -> tuple[Recovered, SilentRows | None]:
+    """The sweep of runs for a caller that may be the only one. `spare=False`: silence alone proves a death."""
+    thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
+    beat_ms = config.runner_heartbeat_interval_ms if spare else None
+    if spare:
+        await write_pulse(conn, config, 1.0, lives=False)
+    done = await recover_stale_runs(conn, threshold_ms=thresholds[0], finalizing_ms=thresholds[1], beat_ms=beat_ms)
+    left = len(await conn.fetch(with_beats(__name__, "stale_runs"), *thresholds, None, _MOST_AT_ONCE)) if spare else 0
+    return done, await _silent_rows(conn, "RUNNING", left, thresholds[0], beat_ms)
+
+
+async def sweep_claims_once(
+    conn: asyncpg.Connection, config: RecoveryConfig, *, spare: bool
+) -> tuple[Recovered, SilentRows | None]:
+    """The same for claims."""
+    threshold_ms = config.claimed_stale_threshold_ms
+    beat_ms = config.claimer_heartbeat_interval_ms if spare else None
+    if spare:
+        await write_pulse(conn, config, 1.0, lives=False)
+    done = await requeue_stale_claims(conn, threshold_ms=threshold_ms, beat_ms=beat_ms)
+    left = (
+        len(await conn.fetch(with_beats(__name__, "stale_claims"), threshold_ms, None, _MOST_AT_ONCE)) if spare else 0
+    )
+    return done, await _silent_rows(conn, "CLAIMED", left, threshold_ms, beat_ms)
+
+
+async def _silent_rows(
+    conn: asyncpg.Connection, status: str, left: int, threshold_ms: int, beat_ms: int | None
+) -> SilentRows | None:
+    if beat_ms is None or not left:
+        return None
+    pulse = await read_pulse(conn, threshold_ms, beat_ms)
+    return SilentRows(status, left, threshold_ms, None if pulse is None else pulse.spared_until)
+
+
 async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[str, int]:
     """How many tasks `recover` would change now, by its own scans. Reads only."""
     claims, runs = 0, 0
@@ -162,10 +223,13 @@ def with_beats(module: str, name: str) -> str:
     return statement(module, name, **beats)
 
 
-async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
+async def requeue_stale_claims(
+    conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int | None = BEAT_MS
+) -> Recovered:
     """CLAIMED without a recent beat: PENDING again. User code was never called.
 
-    Time in which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
+    Time in which no worker could beat does not count, unless there is no interval of beats; see horsies_silent_before
+    in `pulse` of the schema.
     """
     rows = await conn.fetch(with_beats(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
@@ -179,7 +243,12 @@ async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, b
 
 
 async def recover_stale_runs(
-    conn: asyncpg.Connection, *, threshold_ms: int, finalizing_ms: int, beat_ms: int = BEAT_MS, rng: Random = _rng
+    conn: asyncpg.Connection,
+    *,
+    threshold_ms: int,
+    finalizing_ms: int,
+    beat_ms: int | None = BEAT_MS,
+    rng: Random = _rng,
 ) -> Recovered:
     """RUNNING without a recent beat: retried if the policy lists WORKER_CRASHED, else FAILED.
 

@@ -6,11 +6,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from horsies.broker import PostgresBroker
+from horsies.broker import PostgresBroker, value_or_raise
 from horsies.config.recovery import RecoveryConfig
-from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
-from horsies.domain.result import Err
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 
@@ -34,9 +32,7 @@ async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) ->
     config = RecoveryConfig() if where.app is None else where.app.config.recovery
     sweep = partial(reconcile_all, grace_ms=config.crashed_worker_recovery_grace_ms)
     done = await where.perform_async(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_LONGEST_S))
-    if isinstance(done, Err):
-        raise HorsiesError(done.err_value.message, help_text="nothing is lost: workers do the same with each sweep")
-    return _log_refused(done.ok_value)
+    return _log_refused(value_or_raise(done))
 
 
 def _log_refused(done: Reconciled) -> int:
