@@ -138,7 +138,9 @@ def _outcome(texts: Texts, masks: Masks) -> PayloadPart | None:
     if isinstance(value, Labelled) and value.label == "TaskResult" and len(value.data) == 1:
         (side, value), *_ = value.data.items()
         if side == "err":
-            title, value = "error", _error(value) | reason
+            error = _error(value)
+            told = (error.get("message"), error.get("error_code"))
+            title, value = "error", error if reason.get("failed_reason") in told else error | reason
     return PayloadPart(title, Tree(OUTCOME, value), _note(texts.result))
 
 

@@ -235,10 +235,11 @@ async def test_a_task_runs_and_its_result_attempt_and_history_are_stored(served:
 
 async def test_an_error_that_the_task_returns_is_its_outcome(served: Served) -> None:
     row = await served.done(await served.send("refuse"))
-    assert (row["status"], row["error_code"], row["failed_reason"]) == ("FAILED", "CARD_DECLINED", None)
+    assert (row["status"], row["error_code"], row["failed_reason"]) == ("FAILED", "CARD_DECLINED", "no")
     assert result_of(row)["err"]["data"] == {"limit": 5}
     (attempt,) = await served.attempts(row["id"])
     assert (attempt["outcome"], attempt["error_code"], attempt["error_message"]) == ("FAILED", "CARD_DECLINED", "no")
+    assert attempt["failed_reason"] is None
 
 
 async def test_a_retry_waits_its_delay_and_keeps_the_history(served: Served, tmp_path: Path) -> None:
@@ -250,6 +251,15 @@ async def test_a_retry_waits_its_delay_and_keeps_the_history(served: Served, tmp
     assert (second["attempt"], second["outcome"], second["will_retry"]) == (2, "COMPLETED", False)
     late = (second["started_at"] - row["next_retry_at"]).total_seconds()
     assert 0 <= late < 0.25  # by the alarm, not by the next poll after up to 5 s
+
+
+async def test_rows_whose_retry_is_due_after_their_time_in_the_queue_run_when_it_is(served: Served) -> None:
+    """Each waits for the one before: by polls alone, every 5 s, six would take longer than the patience."""
+    async with asyncio.timeout(PATIENCE_S):
+        for number in range(6):
+            soon = datetime.now(UTC) + timedelta(seconds=0.3)
+            row = await served.done(await served.send("add", number, 1, next_retry_at=soon))
+            assert (row["status"], row["started_at"] >= soon) == ("COMPLETED", True)
 
 
 async def test_a_task_that_is_moved_here_or_made_due_wakes_the_worker(served: Served) -> None:
@@ -268,10 +278,21 @@ async def test_a_task_that_is_moved_here_or_made_due_wakes_the_worker(served: Se
 async def test_the_error_of_the_last_try_says_that_the_retries_are_spent(served: Served, tmp_path: Path) -> None:
     task_id = await served.send("flaky", str(tmp_path / "runs"), 9, max_retries=1, task_options=options(["TRY_AGAIN"]))
     declined = await served.send("refuse", max_retries=1, retry_count=1, task_options=options(["CARD_DECLINED"]))
+    unhandled, crashed = [
+        await served.send(name, *args, max_retries=1, retry_count=1, task_options=options([code]))
+        for name, args, code in (
+            ("flaky", (str(tmp_path), 1), "UNHANDLED_EXCEPTION"),  # it opens a directory
+            ("die", (str(tmp_path / "deaths"), 9), "WORKER_CRASHED"),
+        )
+    ]
     row = await served.done(task_id)
     assert (row["status"], row["retry_count"], row["error_code"]) == ("FAILED", 1, "TRY_AGAIN")
     assert result_of(row)["err"]["data"] == {"reason": "all retries are spent", "retry_count": 1, "max_retries": 1}
     assert result_of(await served.done(declined))["err"]["data"] == {"limit": 5}
+    spent = result_of(await served.done(unhandled))["err"]["data"]
+    assert (spent["exception_type"], spent["reason"]) == ("IsADirectoryError", "all retries are spent")
+    spent = result_of(await served.done(crashed))["err"]["data"]
+    assert ("SIGKILL" in spent["how"], spent["reason"]) == (True, "all retries are spent")
 
 
 def options(codes: list[str]) -> str:
@@ -325,6 +346,11 @@ async def test_a_task_that_leaves_the_process_is_a_crash_and_the_slot_is_usable_
 async def test_a_task_over_its_time_is_stopped(served: Served) -> None:
     row = await served.done(await served.send("hang"))
     assert (row["status"], row["error_code"]) == ("FAILED", "TASK_TIMEOUT")
+    assert (
+        row["failed_reason"]
+        == (await served.attempts(row["id"]))[0]["failed_reason"]
+        == result_of(row)["err"]["message"]
+    )
     assert 0.3 <= (row["failed_at"] - row["started_at"]).total_seconds() < 1.3
 
 
@@ -405,6 +431,8 @@ async def test_a_task_past_the_grace_is_interrupted_and_waits_for_a_decision(
     assert await asyncio.to_thread(worker.stop) == 0
     row = await table.row(task_id)
     assert (row["status"], row["error_code"]) == ("FAILED", "TASK_INTERRUPTED")
+    (attempt,) = await table.attempts(task_id)
+    assert row["failed_reason"] == attempt["failed_reason"] == "the worker was stopped while this task ran"
 
 
 async def test_a_task_that_may_run_again_goes_back_without_burning_its_budget(

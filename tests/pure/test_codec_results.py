@@ -292,9 +292,32 @@ def test_the_error_of_the_last_try_says_in_its_empty_data_that_no_retry_is_left(
     )
 
 
+def of_exception(code: OperationalErrorCode | str) -> TaskError:
+    """As the engine makes it of an exception."""
+    return TaskError(error_code=code, exception=ValueError("x"), data={"exception_type": "ValueError"})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        of_exception("MAPPED"),
+        of_exception(OperationalErrorCode.UNHANDLED_EXCEPTION),
+        TaskError(error_code=OperationalErrorCode.WORKER_CRASHED, data={"worker_id": "w", "how": "SIGKILL"}),
+    ],
+    ids=repr,
+)
+def test_data_that_the_engine_made_says_so_as_well(error: TaskError) -> None:
+    text = dump_task_result(TaskResult(err=error))
+    spent = load_task_result(with_retries_spent(text, retry_count=2, max_retries=2)).err_value.data
+    assert "retry" in str(spent)
+    assert spent == {**error.data, "reason": "all retries are spent", "retry_count": 2, "max_retries": 2}
+
+
 @pytest.mark.parametrize(
     "result",
     [
+        TaskResult(err=TaskError(error_code="MINE", data={"exception_type": "of my own"})),
+        TaskResult(err=TaskError(error_code="MINE", exception=ValueError("x"), data={"limit": 5})),
         *(TaskResult(err=TaskError(error_code="MINE", data=data)) for data in ({"limit": 5}, [], "", 0, False)),
         TaskResult(err=PaymentError(error_code="MINE", order=ORDER, attempts=2)),
         TaskResult(err={"data": None}),

@@ -19,6 +19,7 @@ from horsies.domain.errors import (
     HorsiesError,
     MultipleValidationErrors,
 )
+from horsies.lifecycle.retention import ages_of
 from horsies.run.contract import LeaseTerms
 
 BROKER = PostgresConfig(database_url="postgresql+psycopg://u:hunter2@db/app")
@@ -89,6 +90,15 @@ def test_retention_can_be_disabled() -> None:
     fields = [name for name in RecoveryConfig.model_fields if name.endswith("_retention_hours")]
     kept = RecoveryConfig(**dict.fromkeys(fields)).model_dump()
     assert [kept[name] for name in fields] == [None] * 4
+
+
+def test_the_three_documented_nones_switch_off_all_cleanup() -> None:
+    names = ("heartbeat_retention_hours", "worker_state_retention_hours", "terminal_record_retention_hours")
+    off = dict.fromkeys(names)
+    assert set(ages_of(RecoveryConfig(**off)).values()) == {None}
+    assert RecoveryConfig(**off, operator_action_retention_hours=24).operator_action_retention_hours == 24
+    for name in names:
+        assert RecoveryConfig(**{**off, name: 5}).operator_action_retention_hours == 8_760
 
 
 def test_the_seeds_invalid_example_is_a_value_error_with_a_code_and_a_way_out() -> None:
@@ -249,9 +259,24 @@ def test_each_rule_of_the_application_has_its_code(settings: dict[str, Any], cod
 
 def test_the_lease_is_measured_against_the_configured_beat() -> None:
     slow = RecoveryConfig(claimer_heartbeat_interval_ms=60_000)
-    (error,) = broken(lambda: AppConfig(broker=BROKER, recovery=slow))
+    (error,) = broken(lambda: AppConfig(broker=BROKER, recovery=slow, claim_lease_ms=60_000))
     assert "claim_lease_ms=60000 is below twice claimer_heartbeat_interval_ms=60000" in error.message
     assert AppConfig(broker=BROKER, recovery=slow, claim_lease_ms=120_000)
+
+
+@pytest.mark.parametrize("beat_ms", [1_000, 30_000, 30_001, 60_000, 60_001, 120_000])
+def test_an_interval_of_claims_needs_no_second_setting(beat_ms: int) -> None:
+    config = AppConfig(broker=BROKER, recovery=RecoveryConfig(claimer_heartbeat_interval_ms=beat_ms))
+    assert config.effective_claim_lease_ms == max(60_000, 2 * beat_ms)
+    assert config.recovery.claimed_stale_threshold_ms == max(120_000, 2 * beat_ms)
+    assert config.max_claim_renew_age_ms == max(180_000, 2 * beat_ms)
+    with pytest.raises(ConfigurationError, match="claimed_stale_threshold_ms=239999 is below twice"):
+        RecoveryConfig(claimer_heartbeat_interval_ms=120_000, claimed_stale_threshold_ms=239_999)
+
+
+def test_another_wrong_field_does_not_make_a_default_a_broken_rule() -> None:
+    with pytest.raises(ValidationError, match="check_interval_ms"):
+        RecoveryConfig(claimer_heartbeat_interval_ms=120_000, check_interval_ms=1)
 
 
 def test_all_broken_rules_of_an_application_are_reported_together() -> None:

@@ -65,22 +65,24 @@ def test_sixty_seconds_with_jitter_are_45_to_75(rng: Random) -> None:
     assert 45 <= delay_s(rule(60, jitter=True), 1, rng) <= 75
 
 
-def test_jitter_spreads_over_the_whole_range() -> None:
+@pytest.mark.parametrize("base", [1, 60])
+def test_jitter_spreads_over_the_whole_range(base: int) -> None:
     rng = Random(7)
-    drawn = [delay_s(rule(60, jitter=True), 1, rng) for _ in range(2000)]
-    assert min(drawn) < 45.3
-    assert max(drawn) > 74.7
-    assert abs(sum(drawn) / len(drawn) - 60) < 1
+    drawn = [delay_s(rule(base, jitter=True), 1, rng) / base for _ in range(2000)]
+    assert min(drawn) < 0.755
+    assert max(drawn) > 1.245
+    assert abs(sum(drawn) / len(drawn) - 1) < 0.02
 
 
 @given(rules, st.integers(1, 25), randoms)
-def test_a_delay_lies_within_a_quarter_of_its_base_and_is_at_least_a_second(
+def test_a_delay_lies_within_a_quarter_of_its_base_which_is_at_least_a_second(
     any_rule: RetryRule, number: int, rng: Random
 ) -> None:
     calm = RetryRule(any_rule.auto_retry_for, 3, any_rule.intervals, any_rule.backoff_strategy, jitter=False)
     base = delay_s(calm, number, rng)
     jittered = delay_s(any_rule, number, rng)
-    assert max(1.0, base * 0.75) <= jittered <= base * 1.25
+    assert base >= 1.0
+    assert base * 0.75 <= jittered <= base * 1.25
     assert any_rule.jitter or jittered == base
 
 
@@ -102,7 +104,7 @@ def test_a_delay_is_finite_whatever_the_row_holds(
 ) -> None:
     delay = delay_s(rule(*intervals, exponential=exponential, jitter=True), number, rng)
     assert isfinite(delay)
-    assert delay >= 1.0
+    assert delay >= 0.75
     assert NOW + timedelta(seconds=delay) > NOW
 
 

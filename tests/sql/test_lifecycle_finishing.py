@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -89,6 +90,16 @@ async def test_a_failed_task_keeps_its_error_and_one_attempt(connection: asyncpg
         "the child died",
     )
     assert attempt["finished_at"] == row["failed_at"]
+
+
+@pytest.mark.parametrize(("message", "reason"), [("it broke", "it broke"), (None, "BROKE")])
+async def test_a_failure_that_the_task_reported_has_a_reason_in_its_row_and_none_in_its_attempt(
+    connection: asyncpg.Connection, message: str | None, reason: str
+) -> None:
+    (token,) = await running(connection, "t")
+    await finish_one(connection, replace(ended(token, K.FAILED), error_message=message))
+    (attempt,) = await attempts(connection, "t")
+    assert ((await task(connection, "t"))["failed_reason"], attempt["failed_reason"]) == (reason, None)
 
 
 async def test_a_retry_waits_until_it_is_due_and_forgets_its_owner(connection: asyncpg.Connection) -> None:

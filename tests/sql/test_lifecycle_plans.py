@@ -109,7 +109,7 @@ STATEMENTS = {
     "in_flight_of_worker": ("'worker-a'", {"ix_horsies_tasks_in_flight"}),
     "renew": ("'worker-a', 1000, 1000, 'host', 1", {"ix_horsies_tasks_claimed_by", "horsies_tasks_pkey"}),
     "beat": (f"{TOKENS}, {array('1')}, 'host'", {"horsies_tasks_pkey"}),
-    "next_due": ("ARRAY['default', 'other']", {"ix_horsies_tasks_ready"}),
+    "next_due": ("ARRAY['default', 'other']", {"ix_horsies_tasks_ready", "ix_horsies_tasks_retrying"}),
 }
 
 # A worker's dedicated connection, and one without settings, such as one behind a pooler.

@@ -107,6 +107,13 @@ async def test_a_queue_whose_name_is_no_channel_is_swept_as_well(connection: asy
     assert await sweep_runs(connection) == Recovered(failed=1)
 
 
+async def test_a_crash_of_the_last_try_says_that_no_retry_is_left(connection: asyncpg.Connection) -> None:
+    await stale_runs(connection, "t", max_retries="3", retry_count="3", task_options=options("WORKER_CRASHED"))
+    assert await sweep_runs(connection) == Recovered(failed=1)
+    data = load_task_result((await task(connection, "t"))["result"]).err_value.data
+    assert (data["reason"], data["retry_count"], data["worker_id"]) == ("all retries are spent", 3, ME)
+
+
 async def test_a_stale_run_without_a_policy_fails_with_the_documented_data(connection: asyncpg.Connection) -> None:
     await stale_runs(connection, "t", max_retries="3")
     await beat_before(connection, "t", "runner", 5.5)

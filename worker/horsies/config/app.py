@@ -41,9 +41,12 @@ class AppConfig(CheckedModel):
     prefetch_buffer: int = 0
     """How many more tasks a worker claims than it can run, so that the next one is at hand."""
     claim_lease_ms: int | None = None
-    """How long a claimed task may wait for a child process before other workers may take it; 60,000 if None."""
+    """How long a claimed task may wait for a child process before other workers may take it.
+
+    None: 60,000, or twice recovery.claimer_heartbeat_interval_ms if that is more.
+    """
     max_claim_renew_age_ms: int = 180_000
-    """Until which age a claim that has not started is renewed."""
+    """Until which age a claim that has not started is renewed; by default no shorter than a lease of None."""
     recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
     """When tasks count as lost, and how long history is kept."""
     resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
@@ -71,9 +74,15 @@ class AppConfig(CheckedModel):
     requeue_pending: bool = True
     """Always true: waiting tasks are rows in PostgreSQL and outlive any shutdown."""
 
+    def model_post_init(self, _context: object) -> None:
+        if self.claim_lease_ms is None and "max_claim_renew_age_ms" not in self.model_fields_set:
+            self.__dict__["max_claim_renew_age_ms"] = max(self.max_claim_renew_age_ms, self.effective_claim_lease_ms)
+
     @property
     def effective_claim_lease_ms(self) -> int:
-        return DEFAULT_CLAIM_LEASE_MS if self.claim_lease_ms is None else self.claim_lease_ms
+        if self.claim_lease_ms is not None:
+            return self.claim_lease_ms
+        return max(DEFAULT_CLAIM_LEASE_MS, 2 * self.recovery.claimer_heartbeat_interval_ms)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from self._queue_rules()

@@ -31,7 +31,7 @@ class RecoveryConfig(CheckedModel):
     auto_requeue_stale_claimed: bool = True
     """Whether sweeps put claims without a heartbeat back into their queue; otherwise they wait for their lease."""
     claimed_stale_threshold_ms: int = Field(default=USUAL_CLAIM.stale_ms, ge=1_000, le=_HOUR_MS)
-    """How long a claim may be silent before it is stale."""
+    """How long a claim may be silent before it is stale; by default at least twice claimer_heartbeat_interval_ms."""
     auto_fail_stale_running: bool = True
     """Whether sweeps end runs without a heartbeat as WORKER_CRASHED, and retry those whose policy lists it."""
     running_stale_threshold_ms: int = Field(default=USUAL_RUN.stale_ms, ge=1_000, le=2 * _HOUR_MS)
@@ -43,7 +43,11 @@ class RecoveryConfig(CheckedModel):
     check_interval_ms: int = Field(default=30_000, ge=1_000, le=600_000)
     """How often the workers sweep, together: one of them does, whichever comes first."""
     runner_heartbeat_interval_ms: int = Field(default=USUAL_RUN.every_ms, ge=1_000, le=120_000)
-    """How often a worker sends the heartbeats of its runs."""
+    """How often a worker sends the heartbeats of its runs.
+
+    At least three times in the time after which it stops their code, so that one may be lost: with a
+    running_stale_threshold_ms of 30,000 every 7.5 s.
+    """
     claimer_heartbeat_interval_ms: int = Field(default=USUAL_CLAIM.every_ms, ge=1_000, le=120_000)
     """How often a worker sends the heartbeats of its claims."""
     heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
@@ -53,7 +57,21 @@ class RecoveryConfig(CheckedModel):
     terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
     """How long tasks and workflows that have ended are kept."""
     operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
-    """How long the audit trail is kept, and the losses of workers."""
+    """How long the audit trail is kept, and the losses of workers; by default for ever if nothing else is deleted."""
+
+    def model_post_init(self, _context: object) -> None:
+        """Let defaults follow what was set, so that one setting does not need a second one."""
+        given = self.model_fields_set
+        if "claimed_stale_threshold_ms" not in given:
+            least = 2 * self.claimer_heartbeat_interval_ms
+            self.__dict__["claimed_stale_threshold_ms"] = max(self.claimed_stale_threshold_ms, least)
+        others = (
+            self.heartbeat_retention_hours,
+            self.worker_state_retention_hours,
+            self.terminal_record_retention_hours,
+        )
+        if "operator_action_retention_hours" not in given and set(others) == {None}:
+            self.__dict__["operator_action_retention_hours"] = None
 
     @classmethod
     def reported(cls, stored: str | None) -> RecoveryConfig | None:

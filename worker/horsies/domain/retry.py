@@ -24,7 +24,7 @@ TIMEOUT: Final = "timeout_ms"
 _TIMEOUT_IN_TEXT: Final = f'"{TIMEOUT}"'
 
 JITTER = 0.25
-SHORTEST_DELAY_S = 1.0
+SHORTEST_DELAY_S = 1.0  # before the jitter
 # The last step of the longest possible policy. A stored row may contain anything, and without a bound its due time
 # would exceed the year 9999.
 LONGEST_DELAY_S = LONGEST_INTERVAL_S * 2.0 ** (MOST_RETRIES - 1)
@@ -136,10 +136,8 @@ def decide(
 
 def delay_s(rule: RetryRule, retry_number: int, rng: Random) -> float:
     """Seconds before retry `retry_number`, counted from 1; finite for any number."""
-    base = _base_delay_s(rule, max(retry_number, 1))
-    if rule.jitter:
-        base *= rng.uniform(1 - JITTER, 1 + JITTER)
-    return max(base, SHORTEST_DELAY_S)
+    base = max(_base_delay_s(rule, max(retry_number, 1)), SHORTEST_DELAY_S)
+    return base * rng.uniform(1 - JITTER, 1 + JITTER) if rule.jitter else base
 
 
 def _base_delay_s(rule: RetryRule, retry_number: int) -> float:

@@ -10,7 +10,8 @@ WITH ended AS (
        SET status = CASE token.outcome WHEN 'COMPLETED' THEN 'COMPLETED' ELSE 'FAILED' END,
            completed_at = CASE token.outcome WHEN 'COMPLETED' THEN statement_timestamp() END,
            failed_at = CASE token.outcome WHEN 'COMPLETED' THEN NULL ELSE statement_timestamp() END,
-           result = token.result, error_code = token.error_code, failed_reason = token.failed_reason,
+           result = token.result, error_code = token.error_code,
+           failed_reason = COALESCE(token.failed_reason, token.error_message, token.error_code),
            finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
       FROM unnest($9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[],
                   $16::text[])
@@ -20,7 +21,7 @@ WITH ended AS (
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1
                 THEN task.claimed_at = token.claimed_at END
     RETURNING token.number, token.outcome, token.error_message, token.output, task.id, task.retry_count,
-              task.error_code, task.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at,
+              task.error_code, token.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at,
               task.updated_at, task.worker_hostname, task.worker_pid, task.worker_process_name
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,

@@ -44,6 +44,7 @@ class Outcome:
     error_code: str | None = None
     error_message: str | None = None
     failed_reason: str | None = None
+    """Of the worker, for the attempt; the task itself has the error's message without it."""
     retry_delay_s: float | None = None
     output: str | None = None
     """The last lines that it has written, if it failed."""

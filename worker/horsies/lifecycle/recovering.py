@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from horsies.domain.codec import dump_task_result
+from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
-from horsies.domain.retry import GiveUp, RetryAt, RetryRule, decide
+from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.following import follow
 from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
@@ -344,7 +344,10 @@ def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:
         },
     )
     delay = decision.delay_s if isinstance(decision, RetryAt) else None
-    return Crash(delay, dump_task_result(TaskResult(err=error)), message)
+    stored = dump_task_result(TaskResult(err=error))
+    if decision == RETRIES_SPENT:
+        stored = with_retries_spent(stored, retry_count=run.retry_count, max_retries=run.max_retries)
+    return Crash(delay, stored, message)
 
 
 def _words(run: StaleRun, threshold_ms: int) -> str:

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     import asyncpg
 
 
-async def next_due(conn: asyncpg.Connection, queues: Collection[str]) -> float | None:
-    """Seconds until the next PENDING task of these queues that is not due yet falls due; None if there is none."""
-    seconds: float | None = await conn.fetchval(statement(__name__, "next_due"), list(queues))
-    return seconds
+async def next_due(conn: asyncpg.Connection, queues: Collection[str]) -> tuple[float | None, float | None]:
+    """Seconds until the next PENDING task of these queues that is not due yet is, and until a retry of any queue is.
+
+    None if there is none. The second one is for rows of other writers, which may be due later than they are enqueued.
+    """
+    due_in, retry_in = await conn.fetchrow(statement(__name__, "next_due"), list(queues))
+    return due_in, retry_in

@@ -49,6 +49,7 @@ _FULL_HOLDS_S = 0.1
 """How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _SECOND_LOOK_S = 5.0
 _LOCKED_AGAIN_S = 0.5
+_RETRIES_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Claimer:
         """Held while a claim is under way; its holder knows that there is no other."""
         self._alarm: asyncio.TimerHandle | None = None
         self._release_expired_at = 0.0
+        self._retry_alarm_at = 0.0
         self._order = ClaimOrder()
         self._full: dict[str | None, float] = {}
         """The queues whose cap had no room after the last claim, and since when; None: the cluster's cap."""
@@ -384,6 +386,12 @@ class Claimer:
             self._alarm = None
         if self._turned_away:
             return
-        due_in = await next_due(connection, [queue for queue in self.queues if queue not in self._full])
+        due_in, retry_in = await next_due(connection, [queue for queue in self.queues if queue not in self._full])
+        if retry_in is not None:  # of any queue: many may follow each other that are for other workers
+            now = time.monotonic()
+            if self._retry_alarm_at <= now:
+                retry_in = max(retry_in, self._retry_alarm_at + _RETRIES_EVERY_S - now)
+            if due_in is None or retry_in < due_in:
+                due_in, self._retry_alarm_at = retry_in, now + retry_in
         if due_in is not None and due_in < self.interval_s:
             self._alarm = asyncio.get_running_loop().call_later(max(due_in, 0.0), self.wake.set)

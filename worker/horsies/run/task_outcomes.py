@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from horsies.domain.codec import dump_task_result, with_retries_spent
-from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.codes import OperationalErrorCode, StopCode
 from horsies.domain.masking import mask
 from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from horsies.run.in_flight import InFlightTask
     from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
+
+_STOPS = frozenset(StopCode)
+"""Codes of runs that the worker has stopped: their attempt has a reason of the worker, as that of a crash."""
 
 
 class TaskOutcomes:
@@ -35,7 +38,8 @@ class TaskOutcomes:
         if result.status == "ok":
             outcome = Outcome(entry.task.token, OutcomeKind.COMPLETED, result.result_json)
         else:
-            outcome = self._failure(entry, result.result_json, result.error_code, result.error_message)
+            reason = result.error_message if result.error_code in _STOPS else None
+            outcome = self._failure(entry, result.result_json, result.error_code, result.error_message, reason)
         return outcome.traced(result.span, entry.task.task_options)
 
     def of_crash(self, entry: InFlightTask, how: str) -> Outcome:
@@ -61,7 +65,7 @@ class TaskOutcomes:
         else:
             kind = OutcomeKind.FAILED
             stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
-        return Outcome(entry.task.token, kind, stored, TASK_INTERRUPTED, message, output=output)
+        return Outcome(entry.task.token, kind, stored, TASK_INTERRUPTED, message, message, output=output)
 
     def _crash(self, entry: InFlightTask, message: str, data: dict[str, str] | None) -> Outcome:
         code = OperationalErrorCode.WORKER_CRASHED

@@ -7,6 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from horsies.domain.codec import EXCEPTION_TYPE
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
 
@@ -74,6 +75,6 @@ class Judge:
                 exception=error,
                 error_code=self.codes.code_of(error),
                 message=f"{what}{kind}: {text}",
-                data={"exception_type": kind},
+                data={EXCEPTION_TYPE: kind},
             )
         )

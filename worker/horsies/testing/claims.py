@@ -164,7 +164,7 @@ async def connected(app: Horsies, stack: AsyncExitStack) -> asyncpg.Connection:
 
 async def pass_time(connection: asyncpg.Connection, queues: list[str], seconds: float) -> float | None:
     """Move times until the next task is due; the rest of `seconds`, or None if none is due within them."""
-    due_in = await next_due(connection, queues)
+    due_in, _ = await next_due(connection, queues)
     due = None if due_in is None or due_in > seconds else max(due_in, 0.0)
     passed = seconds if due is None else due
     if passed > 0:

@@ -97,8 +97,15 @@ class InlineBroker(PostgresBroker):
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
         task = self._queue.look(task_id)
-        info = None if task is None else task.info(include_result=include_result, include_attempts=include_attempts)
-        return Ok(info)
+        if task is None:
+            return Ok(None)
+        return Ok(
+            task.info(
+                include_result=include_result,
+                include_failed_reason=include_failed_reason,
+                include_attempts=include_attempts,
+            )
+        )
 
     async def get_task_info_async(
         self,
@@ -108,7 +115,12 @@ class InlineBroker(PostgresBroker):
         include_failed_reason: bool = False,
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
-        return self.get_task_info(task_id, include_result=include_result, include_attempts=include_attempts)
+        return self.get_task_info(
+            task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
 
     def perform(
         self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False

@@ -42,6 +42,7 @@ class InlineTask:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     error_code: str | None = None
+    failed_reason: str | None = None
     attempts: list[TaskAttemptInfo] = field(default_factory=list)
     """Oldest first."""
     _stored: str | None = None
@@ -115,6 +116,7 @@ class InlineTask:
         self._add_attempt(ended, now, will_retry=False)
         self.status = TaskStatus.COMPLETED if ended.ok else TaskStatus.FAILED
         self.ended_at, self.error_code, self._stored = now, ended.error_code, ended.stored
+        self.failed_reason = ended.error_message or ended.error_code
 
     def wait_for_retry(self, ended: Ended, now: datetime, due: datetime) -> None:
         self._add_attempt(ended, now, will_retry=True)
@@ -122,7 +124,7 @@ class InlineTask:
         self.due = self.next_retry_at = due
         self.started_at = None
 
-    def info(self, *, include_result: bool, include_attempts: bool) -> TaskInfo:
+    def info(self, *, include_result: bool, include_failed_reason: bool, include_attempts: bool) -> TaskInfo:
         request, completed = self.request, self.status is TaskStatus.COMPLETED
         return TaskInfo(
             task_id=self.task_id,
@@ -144,6 +146,7 @@ class InlineTask:
             worker_process_name=None,
             error_code=self.error_code,
             result=self.result if include_result else None,
+            failed_reason=self.failed_reason if include_failed_reason else None,
             attempts=self.attempts[::-1] if include_attempts else None,
         )
 

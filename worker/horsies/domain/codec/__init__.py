@@ -7,6 +7,7 @@ from horsies.domain.codec.display import Labelled, load_for_display
 from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError
 from horsies.domain.codec.json_text import parse_json, to_json
 from horsies.domain.codec.results import (
+    EXCEPTION_TYPE,
     dump_task_error,
     dump_task_result,
     dump_value,
@@ -21,6 +22,7 @@ from horsies.domain.codec.results import (
 from horsies.domain.codec.text import clean_text
 
 __all__ = [
+    "EXCEPTION_TYPE",
     "CodecError",
     "CorruptJsonError",
     "HydrationError",

@@ -17,6 +17,8 @@ from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
 
 _LARGE: Final = 1_000_000
+EXCEPTION_TYPE: Final = "exception_type"
+"""The key in the data of an error that was made of an exception."""
 
 
 def dump_value(value: Any, name: str = "value", classes: StorableClasses | None = None) -> str:
@@ -51,17 +53,28 @@ def dump_task_result(result: TaskResult[Any, Any]) -> str:
 
 
 def with_retries_spent(text: str, *, retry_count: int, max_retries: int) -> str:
-    """The stored result of the last try: if its error has no data of its own, the data says that no retry is left.
+    """Return the stored result of the last try, whose error says in its data that no retry is left.
 
-    The error of a subclass is not changed: its `data` may have a type that would refuse this when it is read back.
+    Data that the task gave its error stays as it is, and so does the error of a subclass: its `data` may have a type
+    that would refuse this when it is read back.
     """
     tree = parse_json(text, "result")
     error = tree["err"]
     plain = isinstance(error, dict) and error.get(tags.TASK_ERROR) is True and tags.ERROR_CLASS not in error
-    if not plain or error["data"] not in (None, {}):
+    if not plain or not _has_data_of_engine(error):
         return text
-    error["data"] = {"reason": "all retries are spent", "retry_count": retry_count, "max_retries": max_retries}
+    spent = {"reason": "all retries are spent", "retry_count": retry_count, "max_retries": max_retries}
+    error["data"] = (error["data"] or {}) | spent
     return to_json(tree, "result")
+
+
+def _has_data_of_engine(error: dict[str, Any]) -> bool:
+    """Whether the data of a stored error is missing, that of an exception, or that of a built-in code."""
+    data, code = error["data"], error["error_code"]
+    if not isinstance(data, dict):
+        return data is None
+    built_in = isinstance(code, dict) and code.keys() == {tags.BUILTIN_CODE}
+    return not data or built_in or (data.keys() == {EXCEPTION_TYPE} and error.get("exception") is not None)
 
 
 def dump_task_error(error: TaskError) -> str:
