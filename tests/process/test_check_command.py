@@ -62,6 +62,32 @@ def test_a_sound_application_is_counted(project: Path, words: list[str]) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
+WORKFLOWS = """
+from horsies import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
+
+class OfResult(WorkflowDefinition[str]):
+    name = "of result"
+    definition_key = "of result"
+    @classmethod
+    def build_with(cls, app, *, text: TaskResult[str, TaskError]) -> WorkflowSpec[str]: ...
+
+@app.workflow_builder()
+def parent() -> WorkflowSpec[str]:
+    step = TaskNode(first)
+    return app.workflow("parent", [step, SubWorkflowNode(OfResult, waits_for=[step], args_from={"text": step})],
+                        definition_key="parent")
+"""
+
+
+def test_what_could_not_be_checked_is_listed(project: Path) -> None:
+    (project / "jobs.py").write_text(APP + WORKFLOWS)
+    unchecked = "OfResult.build_with(): text comes from a run of jobs.parent"
+    assert check(project, "jobs").stdout == (
+        f"ok: all validations passed\n  2 task(s) registered\n  not checked: {unchecked}\n"
+    )
+    assert json.loads(check(project, "jobs", "--json").stdout)["unchecked"] == [unchecked]
+
+
 def test_a_schedule_of_a_task_that_is_not_registered_is_an_error(project: Path) -> None:
     schedule = (
         "ScheduleConfig(schedules=[TaskSchedule(name='nightly', task_name='fist', pattern=IntervalSchedule(days=1))])"
@@ -98,13 +124,14 @@ def test_the_log_level_counts_in_any_case(project: Path) -> None:
 
 def test_json_has_each_error_with_its_place_in_a_stable_shape(project: Path) -> None:
     done = check(project, "jobs", "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "tasks": 2, "errors": []})
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "tasks": 2, "unchecked": [], "errors": []})
     (project / "more_jobs.py").write_text(MORE.replace(" -> TaskResult[str, TaskError]", ""))
     done = check(project, "jobs", "--json")
     assert (done.returncode, done.stderr) == (1, "")
     assert json.loads(done.stdout) == {
         "ok": False,
         "tasks": None,
+        "unchecked": [],
         "errors": [
             {
                 "code": "HRS-100",

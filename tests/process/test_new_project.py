@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import PathDistribution, distribution
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from cli_steps import said
 from forked_commands import run_command
 from test_worker import Table, Worker
 
+import horsies
 from horsies.cli.main import app
-from horsies.cli.new import FILES
+from horsies.cli.new import FILES, _requirement
 
 table = test_worker.table  # the fixture
 COMMANDS: Any = typer.main.get_command(app)
@@ -50,7 +52,20 @@ def test_it_makes_each_file_and_leaves_no_placeholder(shop: Path) -> None:
     assert {path.name for path in shop.iterdir()} == {name.replace("NAME", "shop") for name in FILES}
     for path in shop.iterdir():
         assert "NAME" not in path.read_text().replace("POSTGRES_DB", ""), path
-        assert "VERSION" not in path.read_text(), path
+        assert "REQUIREMENT" not in path.read_text(), path
+
+
+def test_it_needs_horsies_from_where_this_one_was_installed(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip finds nothing under its name, and under `horsies` the work of others."""
+    project = tomllib.loads((shop / "pyproject.toml").read_text())["project"]
+    here = json.loads(distribution("horsies-console").read_text("direct_url.json") or "")["url"]
+    assert project["dependencies"] == [f"horsies-console @ {here}"]
+    assert project["optional-dependencies"]["dev"] == [f"horsies-console[embedded] @ {here}", "pytest>=8"]
+    origin = {"url": "https://git.example/h.git", "vcs_info": {"vcs": "git", "commit_id": "0f1e"}}
+    monkeypatch.setattr(PathDistribution, "read_text", lambda *_: json.dumps(origin))
+    assert _requirement("[embedded]") == "horsies-console[embedded] @ git+https://git.example/h.git@0f1e"
+    monkeypatch.setattr(PathDistribution, "read_text", lambda *_: None)
+    assert _requirement() == f"horsies-console>={horsies.__version__}"
 
 
 @pytest.mark.chaos  # a second of processor time; .ci/run runs it

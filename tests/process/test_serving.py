@@ -223,7 +223,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("horsies.cli.tui.find_spec", lambda name: None if name == "textual_serve" else found(name))
     told = CliRunner().invoke(app, ["tui", "--serve", "--database-url", "postgresql://ops@127.0.0.1:1/app"])
     assert told.exit_code == 1
-    assert "pip install 'horsies-console[serve]'" in told.output
+    assert "pip install '.[serve]'" in told.output
 
 
 async def test_a_public_address_is_warned_about_and_what_does_not_go_together_is_refused(

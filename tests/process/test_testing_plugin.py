@@ -150,7 +150,7 @@ def test_each_mistake_is_answered_with_what_to_write_instead(project: Path) -> N
     assert "2 passed, 3 errors" in output, output
     for words in ("a test has one of them", 'horsies_app = "shop:app"', "def horsies_application():"):
         assert words in output
-    assert 'pip install "horsies-console[embedded]"' in output
+    assert "pip install '.[embedded]'" in output
     assert "secret" not in output
     assert "Traceback" not in output
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+import yaml
 from doc_pages import (
     BLOCKS,
     DOCS,
@@ -41,6 +42,7 @@ from horsies_tui.keys import key_name
 
 NOT_OURS = {"--help"}
 """Options of other programs, or of none."""
+NEW_PROJECT = tuple((ROOT / "worker/horsies/cli/new_project").glob("*.template"))
 SOURCES = "\n".join(path.read_text("utf-8") for top in ("worker", "horsies_tui") for path in (ROOT / top).rglob("*.py"))
 CODES = {
     "Of a task": (OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode, StopCode),
@@ -118,13 +120,35 @@ def _words(span: str) -> list[str]:
 
 def test_no_page_and_no_default_has_a_path_that_another_account_can_take_first() -> None:
     """Whoever makes /tmp/shop before its user decides what is in it."""
-    new = {path.name: path.read_text("utf-8") for path in (ROOT / "worker/horsies/cli/new_project").glob("*.template")}
+    new = {path.name: path.read_text("utf-8") for path in NEW_PROJECT}
     shop = {path.name: path.read_text("utf-8") for path in (ROOT / "tests/fastapi_shop").rglob("*.py")}
     both = {name: (ROOT / name).read_text("utf-8") for name in ("CONTRIBUTING.md", "ARCHITECTURE.md")}
     assert len(new) > 5
     guessable = re.compile(r"(?<![\w`])/(?:var/)?tmp/|gettempdir\(\)")
     assert [name for name, text in (PAGES | new | shop | both).items() if guessable.search(text)] == []
     assert [line for line in SOURCES.splitlines() if re.search(r"gettempdir\(\)\)? */|['\"]/tmp/", line)] == []
+
+
+def test_every_way_to_install_leads_to_the_repository() -> None:
+    """No public index has horsies-console, and what it has under `horsies` is another project's."""
+    texts = PAGES | {"the sources": SOURCES} | {path.name: path.read_text("utf-8") for path in NEW_PROJECT}
+    named = re.compile(r"""pip install(?:(?!&&)[^\n])*horsies(?![^\n]* @ )|["']horsies(-console)?(\[\w+\])?[>=]""")
+    assert {name: found[0] for name, text in texts.items() if (found := named.search(text))} == {}
+
+
+def test_what_is_deployed_names_its_database_by_the_variable_that_comes_first() -> None:
+    """DATABASE_URL counts only where the application names none, which each example here does."""
+    blocks = [block for block in BLOCKS if block.language in ("yaml", "ini", "dockerfile")]
+    assert [block.place for block in blocks if re.search(r"(?<!HORSIES_)DATABASE_URL", block.text)] == []
+    services = [
+        service
+        for block in blocks
+        if block.language == "yaml"
+        for service in (yaml.safe_load(block.text) or {}).get("services", {}).values()
+        if service.get("command", [""])[0] == "horsies"
+    ]
+    assert len(services) > 1
+    assert all("HORSIES_DATABASE_URL" in service.get("environment", {}) for service in services)
 
 
 @pages

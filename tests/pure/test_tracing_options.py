@@ -51,7 +51,7 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.startswith("error: app.trace() needs OpenTelemetry")
-    assert "pip install 'horsies-console[otel]'" in done.stdout
+    assert "pip install '.[otel]'" in done.stdout
 
 
 def test_a_trace_changes_no_retry_rule() -> None:

@@ -9,6 +9,7 @@ import pytest
 from task_apps import make_app
 
 from horsies import ErrorCode, Horsies
+from horsies.app_checks import checked
 from horsies.domain.errors import HorsiesError
 from horsies.workflow.spec import WorkflowSpec
 
@@ -219,3 +220,44 @@ def test_builders_are_listed_once_and_stay_plain_functions() -> None:
     app.workflow_builder(cases=[{"n": 2}])(build)
     (builder,) = app.get_workflow_builders()
     assert (builder.fn, builder.cases) == (build, [{"n": 2}])
+
+
+CHILDREN = """
+class Leaf(WorkflowDefinition[int]):
+    name = "leaf"
+    definition_key = "check.leaf"
+    @classmethod
+    def build_with(cls, app, *, n: int):
+        assert n < 3, "three is too many"
+        return app.workflow(cls.name, [one.node()(a=n)], definition_key=cls.definition_key)
+class Branch(WorkflowDefinition[int]):
+    name = "branch"
+    definition_key = "check.branch"
+    @classmethod
+    def build_with(cls, app, *, n: int):
+        nodes = [SubWorkflowNode(Leaf, kwargs={"n": n + 1})]
+        return app.workflow(cls.name, nodes, definition_key=cls.definition_key)
+@app.workflow_builder(cases=[{"n": 1}, {"n": 2}])
+def parent(n: int) -> WorkflowSpec[int]:
+    return make(SubWorkflowNode(Branch, kwargs={"n": n}))
+"""
+
+
+def test_sub_workflows_are_built_with_the_arguments_of_their_parents_cases(project: Path) -> None:
+    """However deep; a mistake in build_with was found when a worker came to the node."""
+    (error,) = check(project, CHILDREN)
+    assert error.code is ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
+    assert error.message == (
+        "Leaf, a sub-workflow of Branch, a sub-workflow of cases[1] of checked_workflows.parent() raised"
+        " AssertionError: three is too many"
+    )
+    assert line_of(error).startswith("assert n < 3")
+
+
+def test_a_sub_workflow_without_end_ends_the_check_all_the_same(project: Path) -> None:
+    body = CHILDREN.replace("Leaf, kwargs", "Branch, kwargs").replace('[{"n": 1}, {"n": 2}]', '[{"n": 1}]')
+    assert check(project, body) == []
+    assert checked(APPS[-1], live=False).unbuilt == [
+        "Leaf.build_with(): no case and no schedule gives its n",
+        "sub-workflows after the first 1,000",
+    ]

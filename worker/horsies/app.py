@@ -14,7 +14,14 @@ from horsies.broker import PostgresBroker
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import DEFAULT_QUEUE
 from horsies.domain.codec.classes import StorableClasses
-from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, raise_collected
+from horsies.domain.errors import (
+    ConfigurationError,
+    ErrorCode,
+    HorsiesError,
+    SourceLocation,
+    raise_collected,
+    way_to_install,
+)
 from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
@@ -288,7 +295,7 @@ class Horsies:
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
         """All errors that would keep a worker from running this application; `live` checks the database as well."""
-        return app_checks.all_errors(self, live=live)
+        return app_checks.checked(self, live=live).errors
 
     def get_broker(self) -> PostgresBroker:
         """The application's broker, created on first use; it connects at its first operation."""
@@ -366,7 +373,7 @@ class Horsies:
             if not (error.name or "").startswith("opentelemetry"):
                 raise
             raise ConfigurationError(
-                f"app.trace() needs OpenTelemetry: {error}", help_text="install it: pip install 'horsies-console[otel]'"
+                f"app.trace() needs OpenTelemetry: {error}", help_text=f"install it {way_to_install('otel')}"
             ) from error
         self._tracing = module.OpenTelemetry(tracer_provider)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from horsies.discovery import import_reference
@@ -14,7 +15,7 @@ from horsies.store.connect import DatabaseUnavailable, open_database
 from horsies.store.schema import SchemaError, SchemaKind, inspect_schema
 from horsies.task import sends_suppressed
 from horsies.task.scheduled import schedule_errors
-from horsies.workflow.builders import building_errors, definition_errors, undecorated_errors
+from horsies.workflow.builders import TrialBuilds, definition_errors, undecorated_errors
 from horsies.workflow.spec import WorkflowApp
 
 if TYPE_CHECKING:
@@ -44,25 +45,37 @@ class CheckedApp(WorkflowApp, Protocol):
     def get_workflow_builders(self) -> list[WorkflowBuilder]: ...
 
 
-def all_errors(app: CheckedApp, *, live: bool, located_in: ModuleType | None = None) -> list[HorsiesError]:
-    """Those of the first phase that finds any: modules that cannot be imported, definitions without a key, workflows
-    that cannot be built, functions that would build unchecked ones, tasks, schedules, and if `live` the database.
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check has found. `unbuilt`: the workflow definitions that it could not build, with the reasons."""
+
+    errors: list[HorsiesError]
+    unbuilt: list[str] = field(default_factory=list)
+
+
+def checked(app: CheckedApp, *, live: bool, located_in: ModuleType | None = None) -> Checked:
+    """The errors are those of the first phase that finds any: modules that cannot be imported, definitions without a
+    key, workflows that cannot be built, functions that would build unchecked ones, tasks, schedules, and if `live` the
+    database.
 
     Workflows are looked for in the discovered modules, in those with a task or a builder, and in the one in which a
     command line found the application.
     """
     modules, errors = imported(app.get_discovered_task_modules())
+    if errors:
+        return Checked(errors)
     builders = app.get_workflow_builders()
     functions = [*app.tasks.values(), *(builder.fn for builder in builders)]
     found = [*modules, located_in, *(sys.modules.get(function.__module__) for function in functions)]
     modules = list(dict.fromkeys(module for module in found if module is not None))
-    return (
-        errors
-        or _workflow_errors(app, builders, modules)
+    workflows = _workflows(app, builders, modules)
+    errors = (
+        workflows.errors
         or _task_errors(app.config, app.tasks)
         or schedule_errors(app, app.tasks)
         or (_database_errors(app) if live else [])
     )
+    return Checked(errors, workflows.unbuilt)
 
 
 def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesError]]:
@@ -78,16 +91,14 @@ def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesE
     return modules, errors
 
 
-def _workflow_errors(
-    app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]
-) -> list[HorsiesError]:
+def _workflows(app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]) -> Checked:
     """Three phases: every definition has a key, every workflow can be built, every builder function is tried."""
+    if errors := definition_errors(modules):
+        return Checked(errors)
+    trial = TrialBuilds(app)
     with sends_suppressed():
-        return (
-            definition_errors(modules)
-            or building_errors(app, builders, modules)
-            or undecorated_errors(builders, modules)
-        )
+        trial.run(builders, modules)
+        return Checked(trial.errors or undecorated_errors(builders, modules), trial.unbuilt)
 
 
 def _task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:

@@ -39,22 +39,24 @@ def locate_app(locator: str) -> Horsies:
     return _locate(locator)[0]
 
 
-def checked_app(locator: str, *, live: bool = False, located: Callable[[Horsies], object] | None = None) -> Horsies:
-    """The application with all its task modules imported, if a worker or a scheduler can run it.
+def checked_app(
+    locator: str, *, live: bool = False, located: Callable[[Horsies], object] | None = None
+) -> tuple[Horsies, list[str]]:
+    """The application with all its task modules imported, and the workflows that could not be built without a run.
 
-    Otherwise MultipleValidationErrors with the report of `horsies check`. `located` is called with the application
-    before it is checked.
+    MultipleValidationErrors with the report of `horsies check` if a worker or a scheduler cannot run it. `located` is
+    called with the application before it is checked.
     """
     try:
         app, module = _locate(locator)
         if located is not None:
             located(app)
-        errors = app_checks.all_errors(app, live=live, located_in=module)
+        found = app_checks.checked(app, live=live, located_in=module)
     except HorsiesError as error:
-        errors = [error]
-    if errors:
-        raise MultipleValidationErrors(ValidationReport(tuple(flatten(errors))))
-    return app
+        found = app_checks.Checked([error])
+    if found.errors:
+        raise MultipleValidationErrors(ValidationReport(tuple(flatten(found.errors))))
+    return app, found.unbuilt
 
 
 def _locate(locator: str) -> tuple[Horsies, ModuleType]:

@@ -34,7 +34,8 @@ horsies_queue runs tasks in memory, and horsies_db is a real database: a test ha
 With horsies_db send through horsies_app, and run what waits there with drain(horsies_app).
 """
 _WHERE_DATABASES_ARE = """
-Either install the embedded PostgreSQL:  pip install "horsies-console[embedded]"
+Either install the embedded PostgreSQL, in a clone of the repository of horsies-console:
+    pip install '.[embedded]'
 or name a server of yours, whose role may create databases (CREATEDB):
     HORSIES_TEST_DATABASE_URL=postgresql://user:password@localhost:5432/postgres
 """

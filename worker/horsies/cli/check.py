@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,8 +41,10 @@ def check(
 ) -> None:
     """Import an application and its task modules, and report everything that is wrong with them.
 
-    Nothing is sent or stored. `horsies worker` and `horsies scheduler` begin with the same check. The exit code is 0 if
-    a worker could start, 1 if not, and 2 for a wrong command line.
+    Workflows are built with the cases of their builders, and sub-workflows with the arguments that their parents give
+    them; definitions whose arguments nobody gives are listed as not checked. Nothing is sent or stored.
+    `horsies worker` and `horsies scheduler` begin with the same check. The exit code is 0 if a worker could start, 1 if
+    not, and 2 for a wrong command line.
     """
     from horsies.cli.machine import print_json
     from horsies.cli.tables import say
@@ -51,16 +54,18 @@ def check(
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr))
     try:
         locator = only_module(module, module_option)
-        app = checked_app(locator, live=live, located=lambda app: choose_for(app, locator, database_url, context))
+        located = partial(choose_for, locator=locator, database_url=database_url, context=context)
+        app, unbuilt = checked_app(locator, live=live, located=located)
     except HorsiesError as error:
         if not as_json:
             raise
-        print_json({"ok": False, "tasks": None, "errors": _as_json(flatten([error]))})
+        print_json({"ok": False, "tasks": None, "unchecked": [], "errors": _as_json(flatten([error]))})
         raise typer.Exit(1) from None
     if as_json:
-        print_json({"ok": True, "tasks": len(app.tasks), "errors": []})
+        print_json({"ok": True, "tasks": len(app.tasks), "unchecked": unbuilt, "errors": []})
     else:
-        say("ok: all validations passed", f"  {len(app.tasks)} task(s) registered")
+        unchecked = (f"  not checked: {one}" for one in unbuilt)
+        say("ok: all validations passed", f"  {len(app.tasks)} task(s) registered", *unchecked)
 
 
 def _as_json(errors: Iterable[HorsiesError]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import keyword
 import re
 from pathlib import Path
@@ -26,6 +27,7 @@ FILES: Final = {
     "NAME-worker.service": "worker.service",
 }
 """Each file of a project, and its template."""
+_DISTRIBUTION: Final = "horsies-console"
 _VALID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TAKEN: Final = frozenset({"horsies", "horsies_tui", "pytest", "postgres", "worker", "scheduler"})
 
@@ -64,16 +66,30 @@ def _require_valid(name: str) -> None:
 
 
 def _contents(name: str) -> dict[str, str]:
+    templates = Path(__file__).parent / "new_project"
+    words = {"NAME": name, "EMBEDDED_REQUIREMENT": _requirement("[embedded]"), "REQUIREMENT": _requirement()}
+    contents = {path: (templates / f"{template}.template").read_text("utf-8") for path, template in FILES.items()}
+    for word, meaning in words.items():
+        contents = {path.replace(word, meaning): text.replace(word, meaning) for path, text in contents.items()}
+    return contents
+
+
+def _requirement(extra: str = "") -> str:
+    """This installation as a requirement, with the place that it came from: an index would have to know the name."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     import horsies
 
-    templates = Path(__file__).parent / "new_project"
-    return {
-        path.replace("NAME", name): (templates / f"{template}.template")
-        .read_text("utf-8")
-        .replace("NAME", name)
-        .replace("VERSION", horsies.__version__)
-        for path, template in FILES.items()
-    }
+    try:
+        origin = json.loads(distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # the sources without an installation
+        origin = {}
+    version_control, url = origin.get("vcs_info"), origin.get("url")
+    if url is None:
+        return f"{_DISTRIBUTION}{extra}>={horsies.__version__}"
+    if version_control is not None:
+        url = f"{version_control['vcs']}+{url}@{version_control['commit_id']}"
+    return f"{_DISTRIBUTION}{extra} @ {url}"
 
 
 def _write(directory: Path, name: str) -> None:

@@ -153,7 +153,7 @@ def app_at_work(locator: str, database_url: str | None, context: str | None) -> 
         if database_url is not None or context is not None:
             confirm_service(choice)
 
-    return checked_app(locator, located=located)
+    return checked_app(locator, located=located)[0]
 
 
 def choose_existing(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:

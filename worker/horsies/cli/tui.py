@@ -210,7 +210,10 @@ def _known_screen(name: str) -> str:
 
 def _require_console() -> None:
     if find_spec("horsies_tui") is None:
-        say("the console is not part of this installation: pip install horsies-console", stream=sys.stderr)
+        say(
+            "the console is not part of this installation; install horsies-console from its repository",
+            stream=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -254,9 +257,11 @@ def _clusters(file: ConfigFile, context: str | None) -> tuple[str, ...]:
 
 def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, names: frozenset[str]) -> int:
     """Each tab runs this command again, without what is about serving."""
+    from horsies.domain.errors import way_to_install
+
     if find_spec("textual_serve") is None:
         why = "the console in a browser needs the extra `serve`"
-        say(why, " = help: pip install 'horsies-console[serve]'", stream=sys.stderr)
+        say(why, f" = help: {way_to_install('serve')}", stream=sys.stderr)
         return 1
     words = [sys.executable, "-m", "horsies", "tui"]
     # In the environment, because `ps` shows the command line of a process, with the password in it.

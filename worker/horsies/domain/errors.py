@@ -260,6 +260,11 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
     return "\n".join(lines)
 
 
+def way_to_install(extra: str) -> str:
+    """The help of an error for a missing extra. No index has the package under its name, so pip needs the sources."""
+    return f"in a clone of the repository of horsies-console: pip install '.[{extra}]'"
+
+
 def _underline(location: SourceLocation) -> str:
     start, end = location.columns
     return "" if start is None or end is None else " " * (start - 1) + "^" * max(1, end - start)

