@@ -172,6 +172,10 @@ async def test_each_sql_block_is_understood_by_postgresql(connection: asyncpg.Co
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute(block.text)
+        if block.page == "docs/how-it-works.md":  # it shows which queries have an index
+            await connection.execute("SET LOCAL enable_seqscan = off")
+            plan = "\n".join(line for (line,) in await connection.fetch(f"EXPLAIN {block.text}"))
+            assert ("ix_horsies_tasks_ready" in plan, "ix_horsies_tasks_in_flight" in plan) == (True, True), plan
         await transaction.rollback()
 
 

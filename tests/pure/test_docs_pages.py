@@ -34,6 +34,7 @@ from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode
 from horsies.domain.errors import ErrorCode
 from horsies.handle import BrokerErrorCode, TaskSendErrorCode
 from horsies.operations.diagnose import searches
+from horsies.store.schema import MIGRATIONS
 from horsies.workflow.handle import HandleErrorCode
 from horsies.workflow.starting import WorkflowStartErrorCode
 from horsies_tui.actions import ACTIONS, Scope
@@ -149,6 +150,13 @@ def test_what_is_deployed_names_its_database_by_the_variable_that_comes_first() 
     ]
     assert len(services) > 1
     assert all("HORSIES_DATABASE_URL" in service.get("environment", {}) for service in services)
+
+
+def test_each_index_that_a_page_names_exists() -> None:
+    named = {index for text in PAGES.values() for index in re.findall(r"\b(?:ix|idx|uq)_horsies_\w+", text)}
+    assert len(named) > 5
+    schema = "\n".join(migration.sql for migration in MIGRATIONS)
+    assert {index for index in named if not re.search(rf"\b{index}\b", schema)} == set()
 
 
 @pages
