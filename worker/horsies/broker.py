@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.which_database import advise
@@ -14,9 +13,9 @@ from horsies.domain.codec.classes import OURS
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
-from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.enqueue_columns import EnqueueColumns, refused, request_of
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
 from horsies.lifecycle.recovering import (
     Recovered,
@@ -52,24 +51,8 @@ T = TypeVar("T")
 _log = logging.getLogger("horsies.broker")
 
 _RESEND_PAUSES_S = (0.2, 0.4, 0.8)
-_CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOSE_PATIENCE_S = 10.0
 _LONGEST_SWEEP_S = 120.0
-
-
-class EnqueueColumns(TypedDict, total=False):
-    """The parameters of `enqueue` besides the task's name and its queue."""
-
-    task_id: Required[str]
-    enqueue_sha: Required[str]
-    args_json: str | None
-    kwargs_json: str | None
-    priority: int
-    sent_at: datetime | None
-    enqueued_at: datetime | None
-    enqueue_delay_seconds: int | None
-    good_until: datetime | None
-    task_options: str | None
 
 
 class PostgresBroker:
@@ -124,13 +107,13 @@ class PostgresBroker:
         self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
     ) -> BrokerResult[str]:
         """Insert a task from its stored parts; Ok(task_id), also if the same task was inserted before."""
-        return _request(task_name, queue_name, columns).and_then(self.send).map(lambda enqueued: enqueued.task_id)
+        return request_of(task_name, queue_name, columns).and_then(self.send).map(lambda enqueued: enqueued.task_id)
 
     async def enqueue_async(
         self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
     ) -> BrokerResult[str]:
         """`enqueue` for a running event loop."""
-        sent = await _request(task_name, queue_name, columns).and_then_async(self.send_async)
+        sent = await request_of(task_name, queue_name, columns).and_then_async(self.send_async)
         return sent.map(lambda enqueued: enqueued.task_id)
 
     @property
@@ -273,7 +256,7 @@ class PostgresBroker:
     ) -> BrokerResult[T]:
         """Do `work` if the caller's connection is one to the application's database: no worker claims elsewhere."""
         if (reason := await self._database.why_not(callers, own)) is not None:
-            return _refused(reason)
+            return refused(reason)
         return Ok(await work(callers))
 
     def _own_database(self) -> Coroutine[Any, Any, BrokerResult[SessionDatabase]]:
@@ -406,52 +389,13 @@ async def _nothing(_link: Link) -> None:
 
 def _count_of(swept: Recovered) -> BrokerResult[int]:
     """Rows that cannot be changed are an error only if all failed: otherwise the count would be lost."""
-    for refused in swept.refused:
-        _log.warning("task %s could not be swept: %s", refused.item, mask(refused.error))
+    for row in swept.refused:
+        _log.warning("task %s could not be swept: %s", row.item, mask(row.error))
     if swept.refused and not swept.changed:
         first = swept.refused[0]
         message = f"none of {len(swept.refused)} tasks could be changed; {first.item}: {first.error}"
         return Err(BrokerOperationError(BrokerErrorCode.CLEANUP_FAILED, mask(message), retryable=False))
     return Ok(swept.changed)
-
-
-def _request(task_name: str, queue_name: str, columns: EnqueueColumns) -> BrokerResult[EnqueueRequest]:
-    now = datetime.now(UTC)
-    sent_at = columns.get("sent_at") or now
-    enqueued_at, delay, good_until = (
-        columns.get("enqueued_at"),
-        columns.get("enqueue_delay_seconds"),
-        columns.get("good_until"),
-    )
-    for name, moment in (("sent_at", sent_at), ("enqueued_at", enqueued_at), ("good_until", good_until)):
-        if moment is not None and moment.tzinfo is None:
-            return _refused(f"{name}={moment} has no time zone; pass an aware datetime, for example datetime.now(UTC)")
-    for reason in filter(None, (why_not_a_task_name(task_name), why_not_a_queue_name(queue_name))):
-        return _refused(reason)
-    if enqueued_at is not None and delay is not None:
-        return _refused("enqueued_at and enqueue_delay_seconds both say when the task is due; pass one of them")
-    if enqueued_at is None and delay is None and sent_at > now + _CLOCK_TOLERANCE:
-        return _refused(f"sent_at={sent_at} is in the future; to run the task later, pass enqueued_at or a delay")
-    return Ok(
-        EnqueueRequest(
-            task_id=columns["task_id"],
-            task_name=task_name,
-            enqueue_sha=columns["enqueue_sha"],
-            sent_at=sent_at,
-            queue_name=queue_name,
-            priority=columns.get("priority", 100),
-            args_json=columns.get("args_json"),
-            kwargs_json=columns.get("kwargs_json"),
-            task_options=columns.get("task_options"),
-            good_until=good_until,
-            enqueued_at=enqueued_at,
-            delay_seconds=delay,
-        )
-    )
-
-
-def _refused(message: str) -> Err[BrokerOperationError]:
-    return Err(BrokerOperationError(BrokerErrorCode.ENQUEUE_FAILED, message, retryable=False))
 
 
 def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
