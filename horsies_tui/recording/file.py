@@ -30,6 +30,14 @@ _HEAD: Final = struct.Struct(">II")
 _TOLD: Final = struct.Struct(">cqI")
 _MOST_FRAME: Final = 64_000_000
 """Deflated or not: a longer frame is damage, or an attempt to fill the memory."""
+_MOST_HEAD: Final = 4_000_000
+"""The heads of all frames are read at the start."""
+_MOST_MEMORY: Final = 256_000_000
+"""For the values of a segment: 22 MB of a file that was made for it became 3.6 GB."""
+_VALUE_BYTES: Final = 64
+"""What Python takes for each value of a JSON text, besides its characters."""
+LARGE_SEGMENT: Final = 16_000_000
+"""Characters of values after which a recorder begins another segment, far below what a reader takes."""
 
 
 class RecordingError(HorsiesError):
@@ -115,7 +123,7 @@ class Reader:
         """The byte from which on the file is damaged; None: it is whole, but for an end that was not written."""
 
     def frames(self, begin: int | None = None) -> Iterator[tuple[int, Frame]]:
-        """Each frame with its offset, its body still deflated, as far as they are whole."""
+        """Each frame with its offset, its body still deflated, as far as they are whole. ValueError for a huge head."""
         data, offset = self._data, self._begin if begin is None else begin
         least = _TOLD.size
         while offset + _HEAD.size + least <= len(data):
@@ -127,12 +135,14 @@ class Reader:
                 self.damaged_at = offset
                 return
             kind, at_ms, size = _TOLD.unpack_from(told)
+            if size > _MOST_HEAD:
+                raise ValueError(f"the head of a frame has more than {_MOST_HEAD // 1_000_000} MB")
             yield offset, Frame(kind == b"K", at_ms, told[least : least + size], told[least + size :])
             offset += _HEAD.size + length
 
     def segment(self, begin: int) -> Iterator[Frame]:
         """The frames from the K at this offset to the next one, inflated. ValueError if they cannot be."""
-        inflater = zlib.decompressobj()
+        inflater, memory = zlib.decompressobj(), 0
         for offset, frame in self.frames(begin):
             if frame.begins and offset != begin:
                 return
@@ -142,6 +152,11 @@ class Reader:
                 raise ValueError(str(error)) from error
             if inflater.unconsumed_tail:
                 raise ValueError(f"a frame inflates to more than {_MOST_FRAME // 1_000_000} MB")
+            memory += len(body) + _VALUE_BYTES * (body.count(b",") + body.count(b"[") + body.count(b"{"))
+            if memory > _MOST_MEMORY:
+                raise ValueError(
+                    f"the values of a segment would take more than {_MOST_MEMORY // 1_000_000} MB of memory"
+                )
             yield replace(frame, body=body)
 
 

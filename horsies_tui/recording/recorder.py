@@ -16,7 +16,7 @@ from horsies_tui.feed.status import sentence
 from horsies_tui.health.windows import USUAL, WINDOWS
 from horsies_tui.overview.feed import PAST_EVERY, OverviewFeed
 from horsies_tui.recording.codec import Encoder
-from horsies_tui.recording.file import Frame, RecordingError
+from horsies_tui.recording.file import LARGE_SEGMENT, Frame, RecordingError
 from horsies_tui.recording.values import NotAValue
 from horsies_tui.schedules.feed import SchedulesFeed
 from horsies_tui.tasks.feed import TaskFeed
@@ -107,6 +107,7 @@ class Recorder:
         self._encoder = Encoder(hide)
         self._began_ms: int | None = None
         self._wrote_ms = 0
+        self._segment_bytes = 0
         self._writing: asyncio.Future[None] | None = None
 
     def watch(self, feed: Recordable) -> None:
@@ -172,7 +173,7 @@ class Recorder:
         begins = self._began_ms is None or self._is_over(at_ms)
         if begins:
             self._encoder = Encoder(self._hide)
-            self._began_ms = at_ms
+            self._began_ms, self._segment_bytes = at_ms, 0
         names: dict[int, Key] = {}
         values: dict[int, Any] = {}
         for key, fields in shown:
@@ -197,13 +198,15 @@ class Recorder:
             head = {"names": names, "on": sorted(values), "off": off}
             objects_text = f"[{','.join(objects)}]"
             body = f'{{"classes":{_json(classes)},"objects":{objects_text},"values":{_json(values)}}}'
-            self._writer.write(Frame(begins, at_ms, _json(head).encode(), body.encode()))
+            frame = Frame(begins, at_ms, _json(head).encode(), body.encode())
+            self._segment_bytes += len(frame.body)
+            self._writer.write(frame)
             self._wrote_ms = at_ms
 
     def _is_over(self, at_ms: int) -> bool:
         assert self._began_ms is not None
         old = not 0 <= at_ms - self._began_ms < _SEGMENT_S * 1000
-        return old or len(self._encoder) > _MOST_OBJECTS
+        return old or len(self._encoder) > _MOST_OBJECTS or self._segment_bytes > LARGE_SEGMENT
 
 
 def _steady(status: LinkStatus) -> LinkStatus:

@@ -19,6 +19,8 @@ Key = tuple[str, ...]
 
 _NOT_OURS: Final = (ValueError, NotAValue, RecursionError, LookupError, TypeError, AttributeError)
 """What a file that was made by hand, or by another release, raises somewhere."""
+_END_MS: Final = 221_845_392_000_000
+"""The year 9000. A replay adds to and subtracts from these times, which must stay times."""
 _MOST_KEPT: Final = 3
 """Decoded segments in memory: the present one, and its neighbours when the operator goes to and fro."""
 
@@ -73,6 +75,8 @@ class Tracks:
         last, by_number = 0, list[Track]()
         for number, (offset, frame) in enumerate(self._reader.frames()):
             # The database's clock may have been set back: the order of the frames is the order of events.
+            if not 0 <= frame.at_ms < _END_MS:
+                raise NotAValue(f"the time of a frame, {frame.at_ms} ms, is not between the years 1970 and 9000")
             last = max(last, frame.at_ms)
             self.times.append(last)
             if frame.begins:

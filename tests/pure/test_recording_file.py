@@ -177,7 +177,15 @@ def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why
 
 
 @pytest.mark.parametrize(
-    "head", [b"[]", b"{", b'{"names":{"1":["a"]},"on":[],"off":[]}', b'{"names":{},"on":[3],"off":[]}', b"[" * 9_000]
+    "head",
+    [
+        b" " * 5_000_000,
+        b"[]",
+        b"{",
+        b'{"names":{"1":["a"]},"on":[],"off":[]}',
+        b'{"names":{},"on":[3],"off":[]}',
+        b"[" * 9_000,
+    ],
 )
 def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) -> None:
     Writer(path).write(Frame(True, T0_MS, head, b"{}"))
@@ -199,6 +207,32 @@ def test_values_that_are_none_are_refused_at_the_start(path: Path, body: bytes, 
     Writer(path).write(Frame(True, T0_MS, head, body))
     with pytest.raises(RecordingError, match=why):
         Player(Reader(path))
+
+
+@pytest.mark.parametrize("at_ms", [-1, -(2**62), 2**62, 253_402_300_799_000])
+def test_a_time_out_of_range_is_an_error(path: Path, at_ms: int) -> None:
+    Writer(path).write(Frame(True, at_ms, b'{"names":{},"on":[],"off":[]}', b"{}"))
+    with pytest.raises(RecordingError, match="is not between the years 1970 and 9000"):
+        Player(Reader(path))
+
+
+def test_a_segment_of_many_frames_is_inflated_up_to_a_limit(path: Path) -> None:
+    """Each frame is allowed, and 90 kB of file would take 600 MB of memory."""
+    writer = Writer(path)
+    head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
+    for number in range(9):
+        body = b'{"classes":[],"objects":[%s[]],"values":{}}' % (b"[]," * 500_000)
+        writer.write(Frame(number == 0, T0_MS, head if number == 0 else b'{"names":{},"on":[],"off":[]}', body))
+    with pytest.raises(RecordingError, match="would take more than 256 MB of memory"):
+        Player(Reader(path))
+
+
+def test_a_busy_console_records_in_segments_that_can_be_read(path: Path) -> None:
+    scene = Scene(path)
+    for second in range(40):
+        scene.at(second, rows=(f"{second}" * 1_000_000,))
+    assert len([frame for _, frame in Reader(path).frames() if frame.begins]) > 1
+    assert rows_at(path, 39)[0] == ("39" * 1_000_000,)
 
 
 def test_a_part_that_cannot_be_read_later_says_so_and_the_others_are_shown(path: Path) -> None:
