@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _BYTES: Final = 32
 COOKIE: Final = "horsies_console"
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 class Access:
@@ -42,10 +44,13 @@ class Access:
         return hmac.compare_digest(cookies.get(COOKIE, "").encode(), self._cookie.encode())
 
     def is_ours(self, host: str | None) -> bool:
-        """Whether a `Host` header names this server: one that merely resolves to it is an attack (DNS rebinding)."""
-        name = _name_of(f"//{host}")
-        if name is None:
+        """Whether a `Host` header names this server: one that merely resolves to it is an attack (DNS rebinding).
+
+        It is written into the page and its policy, so a name and a port is all that it may be: `x">@localhost` is not.
+        """
+        if host is None or _AUTHORITY.fullmatch(host) is None:
             return False
+        name = urlsplit(f"//{host}").hostname or ""
         if name in self._names or name == "localhost":
             return True
         address = address_of(name)
@@ -70,12 +75,5 @@ def is_loopback(host: str) -> bool:
 def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(name)
-    except ValueError:
-        return None
-
-
-def _name_of(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
     except ValueError:
         return None

@@ -14,15 +14,24 @@ import textual_serve
 from aiohttp import web
 from platformdirs import user_state_path
 
+from horsies.cli.tables import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.plain_text import clean
 from horsies_tui.serving.access import Access, is_loopback
 from horsies_tui.serving.tab import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from aiohttp.web_protocol import RequestHandler
+
 MOST_TABS: Final = 8
 """Each is a process of 100 MB with up to three connections to the database."""
+MOST_CALLERS: Final = 32
+"""Connections whose request has not come yet. For a newer one the oldest is closed."""
+_CALL_S: Final = 10.0
+_CLOSE_AFTER_S: Final = 0.1
+"""A connection may be so new that it has no transport to close yet."""
 _LONGEST_MESSAGE: Final = 4_000_000
 _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
@@ -38,6 +47,30 @@ _HEADERS: Final = {
 _ENTER: Final = "Open the address that `horsies tui --serve` printed when it started: it has the token.\n"
 
 
+class Callers:
+    """The connections that have not sent a request: without a limit they take all file descriptors of this process."""
+
+    def __init__(self, connect: Callable[[], RequestHandler]) -> None:
+        self._connect = connect
+        self._waiting: dict[RequestHandler, asyncio.TimerHandle] = {}
+
+    def __call__(self) -> RequestHandler:
+        """Make the protocol of a new connection, as the factory of `create_server`."""
+        while len(self._waiting) >= MOST_CALLERS:
+            self._hang_up(next(iter(self._waiting)))
+        caller = self._connect()
+        self._waiting[caller] = asyncio.get_running_loop().call_later(_CALL_S, self._hang_up, caller)
+        return caller
+
+    def has_asked(self, caller: RequestHandler) -> None:
+        if (timer := self._waiting.pop(caller, None)) is not None:
+            timer.cancel()
+
+    def _hang_up(self, caller: RequestHandler) -> None:
+        self.has_asked(caller)
+        asyncio.get_running_loop().call_later(_CLOSE_AFTER_S, caller.force_close)
+
+
 class ConsoleServer:
     """Serves the console that `command` starts, to each browser that gives the token."""
 
@@ -45,12 +78,32 @@ class ConsoleServer:
         self.access = access
         self._command, self._environ = command, environ
         self._tabs: set[web.WebSocketResponse] = set()
+        self._runner: web.AppRunner | None = None
+        self._callers: Callers | None = None
+        self._listening: asyncio.Server | None = None
         page, self._script = (
             files("horsies_tui.serving").joinpath(name).read_text("utf-8") for name in ("page.html", "focus.js")
         )
         self._page = page.replace("{{ title }}", html.escape(title))
 
-    def application(self) -> web.Application:
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port. OSError if that is not possible."""
+        # No access log: it would have the token in it.
+        runner = web.AppRunner(self._application(), access_log=None, handle_signals=False, shutdown_timeout=10.0)
+        await runner.setup()
+        assert runner.server is not None
+        self._runner, self._callers = runner, Callers(runner.server)
+        self._listening = await asyncio.get_running_loop().create_server(self._callers, host, port, backlog=128)
+        return int(self._listening.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close all connections, and end all consoles."""
+        if self._listening is not None:
+            self._listening.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
         root = self.access.root
         app.router.add_get("/", self._enter)
@@ -66,6 +119,8 @@ class ConsoleServer:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """No request gets further without the right `Host`, and none but the first without the cookie."""
+        if self._callers is not None:
+            self._callers.has_asked(request.protocol)
         if not self.access.is_ours(request.headers.get("Host")):
             return self._dressed(request, web.Response(status=403, text="This server is not known by that name.\n"))
         if request.path != "/" and not self.access.may_enter(request.cookies):
@@ -77,6 +132,8 @@ class ConsoleServer:
 
     def _dressed(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         if not response.prepared:
+            if response.status == web.HTTPForbidden.status_code:
+                response.force_close()  # a stranger's connection is not kept for more requests
             websocket = f"ws://{request.host} wss://{request.host}" if self.access.is_ours(request.host) else ""
             response.headers.update({name: text.replace("{websocket}", websocket) for name, text in _HEADERS.items()})
         return response
@@ -90,7 +147,7 @@ class ConsoleServer:
     async def _show_page(self, request: web.Request) -> web.Response:
         # The page's own scheme: behind a TLS proxy it is wss, which only the browser knows.
         scheme = "wss" if request.headers.get("X-Forwarded-Proto") == "https" else "ws"
-        page = self._page.replace("{{ websocket }}", f"{scheme}://{request.host}{self.access.root}ws")
+        page = self._page.replace("{{ websocket }}", html.escape(f"{scheme}://{request.host}{self.access.root}ws"))
         return web.Response(text=page, content_type="text/html")
 
     async def _show_script(self, _request: web.Request) -> web.Response:
@@ -134,22 +191,19 @@ async def _serve(server: ConsoleServer, host: str, port: int) -> int:
     over, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)
-    # No access log: it would have the token in it.
-    runner = web.AppRunner(server.application(), access_log=None, handle_signals=False, shutdown_timeout=10.0)
-    await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port).start()
+            port = await server.start(host, port)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot serve on {host}:{port}: {error.strerror or error}",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text="--serve-port chooses another port, 0 any free one",
             ) from error
-        _tell(server.access, host, runner.addresses[0][1])
+        _tell(server.access, host, port)
         await over.wait()
     finally:
-        await runner.cleanup()
+        await server.stop()
     return 0
 
 
@@ -168,13 +222,14 @@ def _tell(access: Access, host: str, port: int) -> None:
     where = f"http://{shown}:{port}/?token={access.token}"
     if not sys.stdout.isatty():
         where = f"the address in {_kept(where, port)}"  # the output may be a log, which others read
-    print(f"the console is served at {where}")
-    print("a browser that opens this address can do what this console can; ctrl+c ends it and all its tabs", flush=True)
+    say(clean(f"the console is served at {where}"))
+    say(clean("a browser that opens this address can do what this console can; ctrl+c ends it and all its tabs"))
+    sys.stdout.flush()
     if not is_loopback(host):
-        print(
-            f"warning: {host} is not this machine alone, and HTTP is not encrypted: others on the network can read the"
-            " token and all that is shown\n"
-            " = help: serve on 127.0.0.1 and forward it (ssh -L 8765:127.0.0.1:8765 HOST), or put a proxy with TLS"
-            " before it",
-            file=sys.stderr,
-        )
+        what = f"{host} is not this machine alone, and HTTP is not encrypted"
+        way = "serve on 127.0.0.1 and forward it (ssh -L 8765:127.0.0.1:8765 HOST), or put a proxy with TLS before it"
+        for line in (
+            f"warning: {what}: others on the network can read the token and all that is shown",
+            f" = help: {way}",
+        ):
+            say(clean(line), stream=sys.stderr)

@@ -9,19 +9,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError, web
+from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError
 from typer.testing import CliRunner
 
 from horsies.cli.main import app
 from horsies_tui.serving.access import Access
-from horsies_tui.serving.server import MOST_TABS, ConsoleServer
+from horsies_tui.serving.server import MOST_CALLERS, MOST_TABS, ConsoleServer
 
 FAKE = """
 import os, sys
@@ -59,10 +59,7 @@ class Browser:
 async def served(then: str = ENDS_WHEN_ASKED) -> AsyncIterator[Browser]:
     """A server whose consoles are imitations, which start in no time; a browser that has come with the token."""
     server = ConsoleServer([sys.executable, "-c", FAKE.format(then=then)], {}, Access("127.0.0.1"), "<shop>")
-    runner = web.AppRunner(server.application(), access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    base = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
     try:
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
             async with session.get(f"{base}/?token={server.access.token}") as page:
@@ -71,7 +68,7 @@ async def served(then: str = ENDS_WHEN_ASKED) -> AsyncIterator[Browser]:
                 assert "&lt;shop&gt;" in await page.text()
             yield Browser(session, server, base)
     finally:
-        await runner.cleanup()
+        await server.stop()
 
 
 async def pid_in(socket: ClientWebSocketResponse) -> int:
@@ -105,6 +102,21 @@ async def test_a_foreign_name_or_page_opens_nothing_even_with_the_cookie() -> No
             with pytest.raises(WSServerHandshakeError) as refused:
                 await browser.open(**wrong)
             assert refused.value.status == 403
+
+
+async def test_connections_without_a_request_take_no_place_from_browsers() -> None:
+    async with served() as browser, AsyncExitStack() as half_open:
+        port = int(browser.base.rpartition(":")[2])
+        readers = []
+        for _ in range(2 * MOST_CALLERS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            half_open.callback(writer.close)
+            writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")  # and no more of it
+            readers.append(reader)
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*(reader.read() for reader in readers[:MOST_CALLERS])) == [b""] * MOST_CALLERS
+        async with browser.session.get(f"{browser.base}{browser.server.access.root}") as page:
+            assert page.status == 200
 
 
 async def test_each_tab_is_a_process_that_ends_with_it_and_there_are_so_many() -> None:
