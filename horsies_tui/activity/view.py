@@ -32,8 +32,8 @@ from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import zone_of
 from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.filter_bar import FilterBar
+from horsies_tui.widgets.plain import Facts
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
 

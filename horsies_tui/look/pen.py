@@ -1,9 +1,17 @@
-"""Writes styled text to a terminal with as few bytes as its current colours allow."""
+"""Writes styled text to a terminal with as few bytes as its current colours allow.
+
+Everything that is drawn passes it, so it is also the gate of the console: a text that no widget has cleaned cannot
+control the terminal.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from horsies.domain.plain_text import PlainText, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,14 +56,14 @@ class Pen:
         """None: unknown, as the previous writer left it."""
 
     def write(self, segments: Iterable[Segment]) -> Iterable[str]:
+        """Only Textual makes control segments. Links are drawn as text: their addresses could come from data."""
         for text, style, control in segments:
-            if control or (style is not None and style.link):
-                # Its effect on the colours is not known.
-                yield text if control or style is None else style.render(text, color_system=self._colours)
-                self._ink = None
+            if control:
+                yield text
+                self._ink = None  # its effect on the colours is not known
             else:
                 yield self._change_to(_PLAIN if style is None else _ink(style, self._colours))
-                yield text
+                yield _drawable(text)
 
     def _change_to(self, ink: _Ink) -> str:
         before, self._ink = self._ink, ink
@@ -65,6 +73,12 @@ class Pen:
             return f"\x1b[{';'.join(('0', *ink.attributes, *_unless('39', ink.colour), *_unless('49', ink.ground)))}m"
         changes = (*_unless(before.colour, ink.colour), *_unless(before.ground, ink.ground))
         return f"\x1b[{';'.join(changes)}m"
+
+
+def _drawable(text: str) -> PlainText:
+    """As wide as it was laid out, so that what follows keeps its place."""
+    plain = clean(text)
+    return plain if plain == text else clean(set_cell_size(plain, cell_len(text)))
 
 
 def _unless(known: str, code: str) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.plain import Facts
 from horsies_tui.widgets.row_table import RowTable
 
 if TYPE_CHECKING:

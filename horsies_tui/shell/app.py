@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from textual import events, on
-from textual.command import CommandPalette
 
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
@@ -420,11 +419,13 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         from horsies_tui.shell.help import HelpSheet, KeyList
 
         keys = KeyList(live_actions(self.screen), self._glyphs, no_writes=self.why_no_writes())
-        self.push_screen(HelpSheet(keys))
+        self.push_screen(HelpSheet(keys, self._glyphs))
 
     def action_command_palette(self) -> None:
-        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
-            self.push_screen(CommandPalette(placeholder="the name of an action"))
+        from horsies_tui.shell.palette import ActionPalette
+
+        if not any(isinstance(screen, ActionPalette) for screen in self.screen_stack):
+            self.push_screen(ActionPalette(placeholder="the name of an action"))
 
     def action_utc(self) -> None:
         self.utc = not self.utc

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -20,6 +19,7 @@ from horsies_tui.look.units import size
 from horsies_tui.shell.editing import Draft, EditError
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ArgumentsSheet(Sheet[Arguments]):
             yield LineCell(id="said")
 
     def on_mount(self) -> None:
-        self.query_one("#sheet").border_title = Content(self._glyphs.text(f"Rerun {self._task_id}"))
+        entitle(self.query_one("#sheet"), self._glyphs, f"Rerun {self._task_id}")
         self._say(f"reading its arguments{self._glyphs.ellipsis}")
         self.run_worker(self._ask())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.plain_text import clean
+from horsies.domain.plain_text import PlainText, clean
 from horsies.operations.formatting import counted
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.watch import AlertWatch
@@ -36,7 +36,7 @@ def has_title(environ: Mapping[str, str]) -> bool:
     return term not in _UNTITLED and not term.startswith("vt")
 
 
-def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyphs) -> str:
+def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyphs) -> PlainText:
     """`horsies prod ● Critical, 2 alerts`. Names come from a file and a server: no control character is passed on."""
     name = clean(status.context_name or status.database_label)
     words = "connecting" if status.is_up or not status.detail else "no connection"
@@ -44,7 +44,7 @@ def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyph
         level = "Critical" if any(alert.level is Level.CRITICAL for alert in alerts) else "Degraded"
         count = counted(len(alerts), "alert")
         words = f"{level}, {count}" if alerts else "Healthy"
-    return cut(clean(glyphs.text(f"horsies {name} {glyphs.mark} {words}")), _LONGEST, glyphs)
+    return clean(cut(glyphs.text(f"horsies {name} {glyphs.mark} {words}"), _LONGEST, glyphs))
 
 
 class Attention:
@@ -57,7 +57,7 @@ class Attention:
         self._titled = config.title and has_title(environ)
         self._session: DatabaseSession | None = None
         self._watch = AlertWatch(config.targets)
-        self.title = ""
+        self.title = clean("")
         """The title that the terminal has from us; empty: its own."""
 
     @property
@@ -79,9 +79,9 @@ class Attention:
     def give_back(self) -> None:
         """Before the terminal is left to the shell."""
         write_raw(self._app, self.owed)
-        self.title = ""
+        self.title = clean("")
 
-    def _entitle(self, title: str) -> None:
+    def _entitle(self, title: PlainText) -> None:
         if title != self.title:
             write_raw(self._app, f"{'' if self.title else _KEEP}\x1b]2;{title}\x1b\\")
             self.title = title

@@ -90,7 +90,7 @@ CLUSTER_COLUMNS: Final[ColumnSet[ClusterState]] = ColumnSet(
 )
 
 
-def about(state: ClusterState) -> str:
+def about(state: ClusterState) -> list[str]:
     """In full what the row may have to cut: where it is, why it cannot be read, its worst alerts."""
     lines = [state.context.url.label]
     found = state.verdict
@@ -100,4 +100,4 @@ def about(state: ClusterState) -> str:
         lines.append(f"{found.lead}{found.words}")
         worst = [alert for alert in state.alerts if alert.level is not Level.NOTE][:_MOST_ALERTS]
         lines += [f"{alert.what}: {alert.evidence}" for alert in worst]
-    return "\n".join(lines)
+    return lines

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.containers import VerticalScroll
-from textual.widgets import Static
 
+from horsies_tui.widgets.plain import Lines, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -34,22 +34,21 @@ class ErrorLine:
 class ErrorSheet(Sheet[None]):
     """Errors that occur while it is open appear in it: the first view that fails is seldom the only one."""
 
-    DEFAULT_CSS = "ErrorSheet Static { height: auto; }"
-
     def __init__(self, errors: Iterable[ErrorLine], glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._lines = Static(self._text(errors), markup=False)
+        self._lines = Lines(glyphs, *_lines_of(errors))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="sheet") as sheet:
-            sheet.border_title = "Last errors"
-            sheet.border_subtitle = "esc closes"
+            entitle(sheet, self._glyphs, "Last errors", "esc closes")
             yield self._lines
 
     def show(self, errors: Iterable[ErrorLine]) -> None:
-        self._lines.update(self._text(errors))
+        self._lines.show(*_lines_of(errors))
 
-    def _text(self, errors: Iterable[ErrorLine]) -> str:
-        lines = [f"{error.at}  {error.text}{error.again}\n" for error in errors]
-        return self._glyphs.text("\n".join(reversed(lines)) or "Nothing has gone wrong in this session.")
+
+def _lines_of(errors: Iterable[ErrorLine]) -> list[str]:
+    """Each error with an empty line after it."""
+    lines = [line for error in errors for line in ("", f"{error.at}  {error.text}{error.again}")]
+    return lines[::-1] or ["Nothing has gone wrong in this session."]

@@ -58,7 +58,7 @@ class Footer(Widget):
         self.draw_again()
 
     def note(self, text: str) -> None:
-        self._note = text
+        self._note = clean(self._glyphs.text(text))
         self.draw_again()
 
     def say(self, text: str, *, error: bool) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from textual.containers import Horizontal
 
 from horsies.operations.formatting import need_action
+from horsies_tui.look.glyphs import glyphs
 from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.plain import explain
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -139,4 +141,5 @@ class StatusCell(LineCell):
         if len(words) > self.content_size.width:
             words = words.replace("READ-ONLY", "RO")
         self.put(words, f"-{state}")
-        self.tooltip = status.detail or "\n".join(failure.reason for failure in status.failing) or None
+        lines = status.detail.splitlines() or [failure.reason for failure in status.failing]
+        explain(self, glyphs(ascii_only=self.app.has_class("-ascii")), *lines)

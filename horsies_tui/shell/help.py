@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
 from textual.containers import VerticalScroll
-from textual.widgets import Static
+from textual.widget import Widget
 
 from horsies_tui.actions import Action, Scope
 from horsies_tui.keys import key_label
 from horsies_tui.look.glyphs import STATE_GLYPHS
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import TONES, state_tone, tone_css
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ _IDS_FROM: Final = 100
 """Ids are needed for `[keys]` in the config file; they get a column only from this width on."""
 
 
-class KeyList(Static):
+class KeyList(Widget):
     """The table of keys, one line each."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--title", "keys--key", "keys--off", "keys--id", *TONES}
@@ -132,12 +133,12 @@ class HelpSheet(Sheet[None]):
 
     DEFAULT_CSS = "HelpSheet > #sheet { max-width: 116; }"
 
-    def __init__(self, keys: KeyList) -> None:
+    def __init__(self, keys: KeyList, glyphs: Glyphs) -> None:
         super().__init__()
         self._keys = keys
+        self._glyphs = glyphs
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="sheet") as sheet:
-            sheet.border_title = "Keys"
-            sheet.border_subtitle = "esc closes"
+            entitle(sheet, self._glyphs, "Keys", "esc closes")
             yield self._keys

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on
 from textual.containers import Vertical
-from textual.content import Content
 
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import hint
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 
@@ -125,7 +125,7 @@ class RowsSheet(Sheet[Next]):
             yield LineCell(id="keys")
 
     def on_mount(self) -> None:
-        self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title))
+        entitle(self.query_one("#sheet"), self._glyphs, self._title)
         table: RowTable[ResultRow] = self.query_one(RowTable)
         table.styles.height = len(self._rows) + 1
         table.show(self._rows, now=self._now, empty="No row was chosen.")

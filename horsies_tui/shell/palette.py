@@ -5,19 +5,24 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
-from textual.command import DiscoveryHit, Hit, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
+from textual.content import Content
 
+from horsies.domain.plain_text import clean
 from horsies_tui.actions import ACTIONS, Scope, action_of, live_actions
 from horsies_tui.command.grammar import Show
 from horsies_tui.keys import key_label
 from horsies_tui.shell.help import TITLES
 from horsies_tui.shell.views import TABS, VIEWS
+from horsies_tui.textual_internals import PacedScreen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from textual.binding import Binding
     from textual.command import Hits
+    from textual.fuzzy import Matcher
+    from textual.types import IgnoreReturnCallbackType
 
     from horsies_tui.actions import Action
     from horsies_tui.shell.commanding import CommandingApp
@@ -41,6 +46,30 @@ _SHEETS: Final = frozenset(
 """They have keys of their own, and are opened by actions."""
 
 
+class ActionPalette(CommandPalette, PacedScreen[None]):
+    """Textual's palette, written to the terminal as all other screens are."""
+
+
+def _offered(name: str, command: IgnoreReturnCallbackType, help_text: str) -> DiscoveryHit:
+    name = clean(name)
+    return DiscoveryHit(Content(name), command, text=name, help=_help(help_text))
+
+
+def _found(score: float, matcher: Matcher, name: str, command: IgnoreReturnCallbackType, help_text: str) -> Hit:
+    """The name with the letters that match, without `Matcher.highlight`, which parses markup."""
+    name = clean(name)
+    shown = Content(name)
+    for at in matcher.fuzzy_search.match(matcher.query, name)[1]:
+        if not name[at].isspace():
+            shown = shown.stylize(matcher.match_style, at, at + 1)
+    return Hit(score, shown, command, text=name, help=_help(help_text))
+
+
+def _help(text: str) -> str:
+    """A Content in place of the text: Textual would parse that as markup, and takes a Content as it is."""
+    return cast("str", Content(clean(text)))
+
+
 @cache
 def _tabs_by_action() -> dict[str, Tab]:
     """The tab whose screen has an action; of several the first one."""
@@ -62,16 +91,16 @@ class ActionCommands(Provider):
 
     async def discover(self) -> Hits:
         for name, command, help_text in self._offers():
-            yield DiscoveryHit(name, command, help=help_text)
+            yield _offered(name, command, help_text)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for name, command, help_text in self._offers():
             if (score := matcher.match(name)) > 0:
-                yield Hit(score, matcher.highlight(name), command, help=help_text)
+                yield _found(score, matcher, name, command, help_text)
         for name, run, help_text in self._elsewhere():
             if (score := matcher.match(name)) > 0:
-                yield Hit(score * _FURTHER, matcher.highlight(name), run, help=help_text)
+                yield _found(score * _FURTHER, matcher, name, run, help_text)
 
     def _elsewhere(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
         live = {action.id for action, _ in live_actions(self.screen)}
@@ -116,13 +145,13 @@ class NamedFilters(Provider):
 
     async def discover(self) -> Hits:
         for words, run, text in self._filters():
-            yield DiscoveryHit(words, run, help=text)
+            yield _offered(words, run, text)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for words, run, text in self._filters():
             if (score := matcher.match(words)) > 0:
-                yield Hit(score, matcher.highlight(words), run, help=text)
+                yield _found(score, matcher, words, run, text)
 
     def _filters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
         app = cast("CommandingApp", self.app)

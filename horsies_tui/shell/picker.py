@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from textual import on
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Static
 
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.health.clusters import ClusterReads, ClusterState
 from horsies_tui.shell.cluster_rows import CLUSTER_COLUMNS, about
 from horsies_tui.widgets.number_table import NumberTable
+from horsies_tui.widgets.plain import Lines, entitle
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
 
-_NO_CONTEXTS: Final = """\
-{path} names no databases. With
-
-    [contexts.staging]
-    url = "postgresql://user@host/database"
-
-in it, they are offered here; `horsies db status` says which database is used without that, and why."""
+_NO_CONTEXTS: Final = (
+    "{path} names no databases. With",
+    "",
+    "    [contexts.staging]",
+    '    url = "postgresql://user@host/database"',
+    "",
+    "in it, they are offered here; `horsies db status` says which database is used without that, and why.",
+)
 _WAYS: Final = {
     False: "enter opens · ctrl+r reads again · esc goes back",
     True: "enter opens · ctrl+r tries again now · q quits",
@@ -78,23 +79,23 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         self._choice = choice
         self.forced = forced
         self._is_page = bool(only)
-        self._why = ""
+        self._why: tuple[str, ...] = ()
         contexts: list[Context] = [config.contexts[name] for name in only] or [*config.contexts.values()]
         self._reads = ClusterReads(contexts, self._publish, targets=config.targets)
         self.set_class(self._is_page, "-page")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet") as sheet:
-            sheet.border_title = "No connection" if self.forced and not self._is_page else "Databases"
-            sheet.border_subtitle = self._glyphs.text(_WAYS[self.forced])
+            title = "No connection" if self.forced and not self._is_page else "Databases"
+            entitle(sheet, self._glyphs, title, _WAYS[self.forced])
             if not self._is_page:
-                yield Static(self._glyphs.text(self._choice.reason), id="current", markup=False)
-            yield Static("", id="why", markup=False)
+                yield Lines(self._glyphs, self._choice.reason, id="current")
+            yield Lines(self._glyphs, id="why")
             if self._reads.states:
                 yield NumberTable[ClusterState](CLUSTER_COLUMNS, glyphs=self._glyphs)
-                yield Static("", id="about", markup=False)
+                yield Lines(self._glyphs, id="about")
             else:
-                yield Static(_NO_CONTEXTS.format(path=self._config.path), id="help", markup=False)
+                yield Lines(self._glyphs, *(line.format(path=self._config.path) for line in _NO_CONTEXTS), id="help")
 
     def on_mount(self) -> None:
         states, here = self._reads.states, self._choice.context
@@ -110,11 +111,12 @@ class Picker(Sheet["Context"], inherit_bindings=False):
 
     def show(self, status: LinkStatus, now: datetime) -> None:
         """Show the status of the current database, if it is not connected."""
-        why = "" if status.is_up or self._is_page else f"{status.words(now)}\n{status.detail}".rstrip()
-        for line in self.query("#why").results(Static):  # none before the sheet is composed; the next second shows it
+        up = status.is_up or self._is_page
+        why = () if up else tuple(filter(None, (status.words(now), *status.detail.splitlines())))
+        for line in self.query("#why").results(Lines):  # none before the sheet is composed; the next second shows it
             if why != self._why:
                 self._why = why
-                line.set_class(bool(why), "-said").update(self._glyphs.text(why))
+                line.set_class(bool(why), "-said").show(*why)
 
     def read_again(self) -> None:
         self._reads.start()
@@ -140,8 +142,8 @@ class Picker(Sheet["Context"], inherit_bindings=False):
 
     def _say_about(self, table: RowTable[ClusterState]) -> None:
         state = table.cursor_row
-        for line in self.query("#about").results(Static):
-            line.update("" if state is None else self._glyphs.text(about(state)))
+        for line in self.query("#about").results(Lines):
+            line.show(*(() if state is None else about(state)))
 
     @on(NumberTable.NumberOpened)
     def take(self, message: NumberTable.NumberOpened) -> None:

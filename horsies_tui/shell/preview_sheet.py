@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
 from textual.message import Message
-from textual.widgets import Button, Input, Label
+from textual.widgets import Input
 
 from horsies.operations.formatting import counted
 from horsies.store.pool import CONNECTION_ERRORS
@@ -22,8 +21,8 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
 from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
 from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.plain import ClickButton, Facts, Lines, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -59,10 +58,6 @@ class Where:
     clock: Clock
 
 
-class _ClickButton(Button, can_focus=False):
-    """For the mouse only. If it had the focus, enter would press it, and enter also ends the reason."""
-
-
 class PreviewSheet(Sheet[Done]):
     """Dismissed with the finished operation, or with None if nothing was done.
 
@@ -79,7 +74,7 @@ class PreviewSheet(Sheet[Done]):
         #facts-scroll { height: auto; max-height: 45vh; }
         #facts-scroll:focus { background: $panel; }
         .line { height: 1; }
-        .line > Label { width: 26; color: $text-muted; }
+        .line > Lines { width: 26; color: $text-muted; }
         Input { background: $panel; }
         Input:focus { background: $primary 40%; }
         Input:ansi { text-style: underline; }
@@ -139,10 +134,10 @@ class PreviewSheet(Sheet[Done]):
             with VerticalScroll(id="facts-scroll"):
                 yield Facts(self._glyphs, id="facts")
             with Horizontal(classes="line"):
-                yield Label("read")
+                yield Lines(self._glyphs, "read")
                 yield LineCell(id="read")
             with Horizontal(classes="line"):
-                yield Label("reason, for the audit")
+                yield Lines(self._glyphs, "reason, for the audit")
                 reason = self._operation.intent.reason[:_LONGEST_REASON]
                 yield Input(reason, id="reason", compact=True, max_length=_LONGEST_REASON)
             yield LineCell(id="offers")
@@ -150,14 +145,12 @@ class PreviewSheet(Sheet[Done]):
                 yield LineCell(id="question")
                 yield Input(id="word", compact=True)
             with Horizontal(id="decide"):
-                yield _ClickButton("", id="keep", compact=True)
+                yield ClickButton("", id="keep", compact=True)
                 yield LineCell(id="space")
-                yield _ClickButton("", id="confirm", compact=True, variant="primary")
+                yield ClickButton("", id="confirm", compact=True, variant="primary")
 
     def on_mount(self) -> None:
         self._set_title(None)
-        production = " · PRODUCTION" if self._where.production is not None else ""
-        self.query_one("#sheet").border_subtitle = Content(self._glyphs.text(self._where.label + production))
         self.query_one("#word", Input).can_focus = False
         self.set_interval(_TICK_S, self._tick)
         self._start_preview()
@@ -201,13 +194,13 @@ class PreviewSheet(Sheet[Done]):
         elif self._phase is not Phase.STOPPING:
             self.dismiss(None)
 
-    @on(Button.Pressed, "#keep")
-    def _keep(self, event: Button.Pressed) -> None:
+    @on(ClickButton.Pressed, "#keep")
+    def _keep(self, event: ClickButton.Pressed) -> None:
         event.stop()
         self.action_close()
 
-    @on(Button.Pressed, "#confirm")
-    def _confirm(self, event: Button.Pressed) -> None:
+    @on(ClickButton.Pressed, "#confirm")
+    def _confirm(self, event: ClickButton.Pressed) -> None:
         event.stop()
         self.action_confirm()
 
@@ -317,11 +310,11 @@ class PreviewSheet(Sheet[Done]):
     def _label_buttons(self) -> None:
         """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
         keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else "Keep"
-        self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
+        self.query_one("#keep", ClickButton).show(f"{self._key('sheet.close')} {keep}", self._glyphs)
         if self._preview is not None:
             intent, count = self._operation.intent, len(self._preview.eligible)
             words = f"{self._key('preview.confirm')} {intent.verb.title} {counted(count, intent.kind)}"
-            self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
+            self.query_one("#confirm", ClickButton).show(words, self._glyphs)
 
     def _offers(self) -> str:
         """The other keys that work here."""
@@ -354,4 +347,5 @@ class PreviewSheet(Sheet[Done]):
         return f"{intent.verb.title} {counted(count, intent.kind)}"
 
     def _set_title(self, preview: Preview | None) -> None:
-        self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title(preview)))
+        where = self._where.label + (" · PRODUCTION" if self._where.production is not None else "")
+        entitle(self.query_one("#sheet"), self._glyphs, self._title(preview), where)

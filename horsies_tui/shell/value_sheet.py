@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import TextArea
 
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.shell.editing import EditError, read_value
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ValueSheet(Sheet[str]):
             yield LineCell(id="said")
 
     def on_mount(self) -> None:
-        self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title))
+        entitle(self.query_one("#sheet"), self._glyphs, self._title)
         self.query_one(TextArea).select_all()
         self._say(f"JSON   {self._key('arguments.send')} see what would change   {self._key('sheet.close')} close")
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from textual.containers import Vertical
-from textual.content import Content
 
 from horsies.cli.formatting import lasting
 from horsies.domain.errors import HorsiesError
@@ -22,6 +21,7 @@ from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
 from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 
@@ -110,7 +110,7 @@ class LookSheet(Sheet[None]):
             yield LineCell(id="state")
 
     def on_mount(self) -> None:
-        self.query_one("#sheet").border_title = Content(f"{self._kind} of {self._task_id}")
+        entitle(self.query_one("#sheet"), self._glyphs, f"{self._kind} of {self._task_id}")
         self._say("asking its worker…")
         self._put((), datetime.now(UTC))
         self.run_worker(self._watch(), exclusive=True)

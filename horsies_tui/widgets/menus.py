@@ -14,6 +14,7 @@ from horsies.domain.plain_text import clean
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import TONES, Tone, tone_css
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -61,14 +62,18 @@ class MenuLines(Widget, can_focus=True):
     class Chosen(Message):
         """Enter, or in a menu with one choice the letter of a line."""
 
-    def __init__(self, items: Iterable[Item], on: Iterable[str], glyphs: Glyphs, *, boxes: bool) -> None:
+    def __init__(
+        self, items: Iterable[Item], on: Iterable[str], glyphs: Glyphs, *, boxes: bool, title: str, subtitle: str
+    ) -> None:
         super().__init__(id="sheet")
         self.items = tuple(items)
         self.on = set(on)
         self._glyphs = glyphs
         self._boxes = boxes
         self._at = next((index for index, item in enumerate(self.items) if item.id in self.on), 0)
-        self._label = max((cell_len(item.label) for item in self.items), default=0)
+        self._label = max((cell_len(clean(item.label)) for item in self.items), default=0)
+        self._subtitle = subtitle
+        entitle(self, glyphs, title, subtitle)
 
     @property
     def here(self) -> str:
@@ -77,7 +82,7 @@ class MenuLines(Widget, can_focus=True):
 
     def get_content_width(self, *_sizes: object) -> int:
         lines = _GUTTER + self._label + max((cell_len(item.help) + 2 for item in self.items), default=0)
-        return max(lines, cell_len(str(self.border_subtitle)) + _CORNERS)
+        return max(lines, cell_len(self._subtitle) + _CORNERS)
 
     def get_content_height(self, *_sizes: object) -> int:
         return len(self.items)
@@ -161,10 +166,9 @@ class _Menu(Sheet[ResultT]):
     }
     """
 
-    def __init__(self, lines: MenuLines, title: str, subtitle: str) -> None:
+    def __init__(self, lines: MenuLines) -> None:
         super().__init__()
         self._lines = lines
-        lines.border_title, lines.border_subtitle = title, subtitle
 
     def compose(self) -> ComposeResult:
         yield self._lines
@@ -174,8 +178,8 @@ class PickOne(_Menu[str]):
     """Dismissed with the chosen id. The current one is marked."""
 
     def __init__(self, title: str, items: Sequence[Item], current: str, glyphs: Glyphs) -> None:
-        lines = MenuLines(items, [current], glyphs, boxes=False)
-        super().__init__(lines, title, glyphs.text("enter chooses · esc closes"))
+        keys = "enter chooses · esc closes"
+        super().__init__(MenuLines(items, [current], glyphs, boxes=False, title=title, subtitle=keys))
 
     def on_menu_lines_chosen(self) -> None:
         self.dismiss(self._lines.here)
@@ -185,8 +189,8 @@ class PickSome(_Menu[frozenset[str]]):
     """Dismissed with the ids that are on."""
 
     def __init__(self, title: str, items: Sequence[Item], on: Iterable[str], glyphs: Glyphs) -> None:
-        lines = MenuLines(items, on, glyphs, boxes=True)
-        super().__init__(lines, title, glyphs.text("space switches · enter chooses · esc closes"))
+        keys = "space switches · enter chooses · esc closes"
+        super().__init__(MenuLines(items, on, glyphs, boxes=True, title=title, subtitle=keys))
 
     def on_menu_lines_chosen(self) -> None:
         self.dismiss(frozenset(self._lines.on))

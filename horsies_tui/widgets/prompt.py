@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from horsies.domain.errors import HorsiesError
 from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ class Prompt(Sheet[AnswerT], Generic[AnswerT]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet") as sheet:
-            sheet.border_title = self._title
-            sheet.border_subtitle = self._glyphs.text("enter goes · esc closes")
+            entitle(sheet, self._glyphs, self._title, "enter goes · esc closes")
             field = Input(self._value, placeholder=self._placeholder, compact=True)
             field.cursor_blink = False
             yield field

@@ -82,7 +82,7 @@ class Suggestions(Widget):
     def show(self, problem: str, offers: Sequence[Completion]) -> None:
         """Show suggestions, none of them selected. The error is shown in full: its end may name the correction."""
         width = max(self.parent.size.width if isinstance(self.parent, Widget) else 0, _LEAST_WIDTH) - _PADDING
-        self._problem, self._offers, self._at = wrap(problem, width), offers, None
+        self._problem, self._offers, self._at = wrap(clean(problem), width), offers, None
         lines = min(len(offers), MOST_LINES) + len(self._problem)
         if lines:
             self.styles.height = lines

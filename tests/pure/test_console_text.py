@@ -71,10 +71,24 @@ def test_what_is_clean_has_nothing_that_a_terminal_obeys(text):
         ("no\u00a0break", "no break"),
         ("❤\ufe0f", "❤"),
         ("zero\u200bwidth", "zerowidth"),
+        ("c\u009b31m1", "c 31m1"),
+        ("lines\u2028and\u2029paragraphs", "lines and paragraphs"),
+        ("hid\U000e0100den", "hidden"),
+        ("ring\u20dd", "ring"),
+        ("th\U0001f44d\U0001f3fdumb", "th\U0001f44dumb"),
+        ("sur\udc9brogate", "sur rogate"),
     ],
 )
 def test_control_characters_are_made_harmless(dirty, harmless):
     assert clean(dirty) == harmless
+
+
+def test_no_character_is_harmless_alone_and_harmful_among_others():
+    """The way for texts that need no change agrees with the one for the others, for each character that there is."""
+    wrong = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Me")
+    every = "".join(map(chr, (*range(0x30000), *range(0xE0000, 0xE1000), *range(0x10FF00, 0x110000))))
+    assert [char for char in every if clean(char) == char and unicodedata.category(char) in wrong] == []
+    assert clean(every) == "".join(clean(char) for char in every)
 
 
 @given(st.text(), st.integers(min_value=0, max_value=40), st.booleans())

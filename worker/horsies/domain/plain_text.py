@@ -13,6 +13,11 @@ from typing import Final, NewType, cast
 
 PlainText = NewType("PlainText", str)
 """One line of text without control characters, escape sequences and characters that reorder or join others."""
+_JOINS: Final = re.compile(
+    "[\ufe00-\ufe0f\U000e0100-\U000e01ef\U0001f3fb-\U0001f3ff"  # variants of a sign, and tones of skin
+    "\u0488\u0489\u1abe\u20dd-\u20e0\u20e2-\u20e4\ua670-\ua672]"  # marks that enclose a sign: category Me
+)
+"""Printable characters that change the one before them."""
 
 _NOT_PLAIN_IN_JSON: Final = re.compile(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
@@ -24,7 +29,7 @@ _NOT_PLAIN_IN_JSON: Final = re.compile(
 
 def clean(text: str) -> PlainText:
     """Control characters become blanks; characters that join or reorder others are removed, as terminals differ."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and _JOINS.search(text) is None:
         return cast("PlainText", text)
     return PlainText("".join(_harmless(char) for char in text))
 
@@ -39,10 +44,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _harmless(char: str) -> str:
-    if "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff":
+    if _JOINS.match(char) is not None:
         return ""
     match unicodedata.category(char):
-        case "Cf" | "Me":
+        case "Cf":
             return ""
         case "Cc" | "Zl" | "Zp" | "Zs" | "Cs" | "Co" | "Cn":
             return " "

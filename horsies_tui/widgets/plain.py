@@ -1,4 +1,8 @@
-"""Labels and texts in two columns that wrap."""
+"""The only way of a text into Textual's own widgets, titles, tooltips and palette.
+
+They parse a plain string as markup: a database named `[/tmp/x]` ended the console, and `[@click=…]` made a link of a
+task's name. A Content is drawn as it is. `tests/pure/test_console_doors.py` forbids all other ways.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.table import Table
 from rich.text import Text
-from textual.widgets import Static
+from textual.content import Content
+from textual.widgets import Button, Static
 
 from horsies.domain.plain_text import clean
 from horsies_tui.look.tones import TONES, Tone, tone_css
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from textual.widget import Widget
 
     from horsies_tui.intents import Fact
     from horsies_tui.look.glyphs import Glyphs
@@ -21,8 +28,47 @@ _LABEL_WIDTH: Final = 24
 """The width of the longest label, so that all sheets have the same layout."""
 
 
+def plain(lines: Sequence[str], glyphs: Glyphs) -> Content:
+    """Lines of any text, none of it markup. A line feed within one of them begins no other line."""
+    return Content("\n".join(clean(glyphs.text(line)) for line in lines))
+
+
+def entitle(widget: Widget, glyphs: Glyphs, title: str, subtitle: str | None = None) -> None:
+    """Write a title into the border of a widget, and a subtitle if one is given."""
+    widget.border_title = plain([title], glyphs)
+    if subtitle is not None:
+        widget.border_subtitle = plain([subtitle], glyphs)
+
+
+def explain(widget: Widget, glyphs: Glyphs, *lines: str) -> None:
+    """Show these lines while the mouse is on the widget; none: no tooltip."""
+    text = plain(lines, glyphs) if any(lines) else None
+    if widget.tooltip != text:
+        widget.tooltip = text
+
+
+class Lines(Static):
+    """Lines of text, wrapped; as high as they are."""
+
+    DEFAULT_CSS = "Lines { height: auto; }"
+
+    def __init__(self, glyphs: Glyphs, *lines: str, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(plain(lines, glyphs), id=id, markup=False)
+        self._glyphs = glyphs
+
+    def show(self, *lines: str) -> None:
+        self.update(plain(lines, self._glyphs))
+
+
+class ClickButton(Button, can_focus=False):
+    """For the mouse only. If it had the focus, enter would press it, and enter also ends what is typed."""
+
+    def show(self, label: str, glyphs: Glyphs) -> None:
+        self.label = plain([label], glyphs)
+
+
 class Facts(Static):
-    """As high as its content. Texts may come from user code: control characters are removed."""
+    """Labels and texts in two columns that wrap; as high as its content."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONES)
 
@@ -35,7 +81,7 @@ class Facts(Static):
         label_width: int = _LABEL_WIDTH,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        super().__init__(id=id)
+        super().__init__(id=id, markup=False)
         self._glyphs = glyphs
         self._label_width = label_width
         self._shown: tuple[Sequence[Fact], str] | None = None
