@@ -59,7 +59,7 @@ async def _poison(connection: asyncpg.Connection, column: asyncpg.Record, at: ob
         return at
     change = hostile(column["most"], number)
     if kind in ("json", "jsonb"):
-        value = json.dumps(within(json.loads(value or '"x"'), change, number))
+        value = json.dumps(within(json.loads(value or "{}"), change, number))
     elif kind.startswith("_"):
         value = [change(each) for each in value or ["x"]]
     elif value is not None and value[:1] in ("{", "[") and number % 4 != 1:

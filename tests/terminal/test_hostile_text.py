@@ -50,6 +50,8 @@ KEYS |= {
     "left": "\x1b[D",
 }
 DOWN = "\x1b[B"
+_ESCAPE_S = 0.15
+"""Textual waits a tenth of a second for the rest of a sequence: a key that comes sooner is one with alt."""
 LEAVES = {"app.quit_now", "app.leave", "app.suspend", "picker.quit", "detail.editor", "sheet.close"}
 
 
@@ -68,17 +70,17 @@ class Recorded(PtyConsole):
         self.everything += part
         super()._take(part, at)
 
-    def settle(self) -> None:
-        """Wait until a twentieth of a second has passed without a byte: the answer to a key is on the screen."""
+    def settle(self, quiet: float = 0.05) -> None:
+        """Wait until no byte has come for a while: the answer to a key is on the screen."""
         for _ in range(10):
-            if not self.pass_time(0.05):
+            if not self.pass_time(quiet):
                 return
 
     def keys(self, *typed: str) -> None:
         for each in typed:
             assert self.process.poll() is None, f"ended before {each!r}:\n{self.text}"
             self.type(each)
-            self.settle()
+            self.settle(_ESCAPE_S if each == "\x1b" else 0.05)
 
     def hover(self, word: str) -> None:
         x, y = next((line.index(word), y) for y, line in enumerate(self.lines) if word in line)
@@ -174,7 +176,7 @@ async def lose_and_find(console: Recorded, server: asyncpg.Connection) -> None:
     await server.execute(f'ALTER DATABASE "{quoted}" ALLOW_CONNECTIONS false')
     await server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", NAME)
     await asyncio.to_thread(console.until, "not currently accepting connections")
-    console.type("!")
+    await asyncio.to_thread(console.keys, "1", "!")
     await asyncio.to_thread(console.until, "Last errors", "correct the URL or the server's")
     console.type("\x1b")
     await asyncio.to_thread(console.until_gone, "correct the URL or the server's")
