@@ -16,7 +16,6 @@ from platformdirs import user_state_path
 
 from horsies.cli.tables import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
-from horsies.domain.plain_text import clean
 from horsies_tui.serving.access import Access, is_loopback
 from horsies_tui.serving.tab import Tab
 
@@ -222,14 +221,15 @@ def _tell(access: Access, host: str, port: int) -> None:
     where = f"http://{shown}:{port}/?token={access.token}"
     if not sys.stdout.isatty():
         where = f"the address in {_kept(where, port)}"  # the output may be a log, which others read
-    say(clean(f"the console is served at {where}"))
-    say(clean("a browser that opens this address can do what this console can; ctrl+c ends it and all its tabs"))
-    sys.stdout.flush()
+    say(
+        f"the console is served at {where}",
+        "a browser that opens this address can do what this console can; ctrl+c ends it and all its tabs",
+    )
     if not is_loopback(host):
         what = f"{host} is not this machine alone, and HTTP is not encrypted"
         way = "serve on 127.0.0.1 and forward it (ssh -L 8765:127.0.0.1:8765 HOST), or put a proxy with TLS before it"
-        for line in (
+        say(
             f"warning: {what}: others on the network can read the token and all that is shown",
             f" = help: {way}",
-        ):
-            say(clean(line), stream=sys.stderr)
+            stream=sys.stderr,
+        )

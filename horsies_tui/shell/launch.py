@@ -15,7 +15,6 @@ from platformdirs import user_state_path
 
 from horsies.cli.tables import say
 from horsies.domain.masking import mask
-from horsies.domain.plain_text import clean
 from horsies_tui.shell.environment import fitting_theme, for_textual, unknown_theme, wants_ascii, why_unfit
 from horsies_tui.shell.leaving import Leaving
 
@@ -29,7 +28,8 @@ def has_terminal() -> bool:
     """Whether a console can be drawn here; if not, prints why and what to do instead."""
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if reason := why_unfit(os.environ, is_terminal=terminal):
-        _say(reason, "`horsies tasks ls` prints the same rows, also as JSON")
+        help_text = "`horsies tasks ls` prints the same rows, also as JSON"
+        say(reason, f" = help: {help_text}", stream=sys.stderr)
     return reason is None
 
 
@@ -75,17 +75,13 @@ def _last_words(app: Any, leaving: Leaving, code: int) -> int:
     if app.crash is not None:
         place = _write_report(app.crash)
         why = f"{type(app.crash).__name__}: {mask(str(app.crash))}"
-        _say(f"horsies tui stopped: {why}", f"this is a defect of horsies: report it with {place}")
+        help_text = f"this is a defect of horsies: report it with {place}"
+        say(f"horsies tui stopped: {why}", f" = help: {help_text}", stream=sys.stderr)
         return 1
     if leaving.signal is not None:
-        _say(f"horsies tui was ended by {leaving.signal.name}")
+        say(f"horsies tui was ended by {leaving.signal.name}", stream=sys.stderr)
         return 128 + leaving.signal
     return code
-
-
-def _say(what: str, help_text: str = "") -> None:
-    for line in (what, f" = help: {help_text}")[: 1 + bool(help_text)]:
-        say(clean(line), stream=sys.stderr)
 
 
 def _write_report(error: BaseException) -> Path | str:

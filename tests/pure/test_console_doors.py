@@ -30,10 +30,9 @@ SET_ONLY_IN = {name: {DOOR} for name in ("tooltip", "border_title", "border_subt
 """Textual parses a string that is put there as markup."""
 CALLED_ONLY_IN = {
     **{name: set[Path]() for name in ("notify", "with_tooltip", "from_markup", "render_str", "render_markup")},
-    "print": set[Path](),
     "write_raw": {DRIVER, ROOT / "clipboard.py", ROOT / "shell/attention.py"},
 }
-"""They parse markup, or write what is not drawn. `say` of the commands cleans what it prints."""
+"""They parse markup, or write what is not drawn. Ruff forbids `print` and streams."""
 WIDGETS = {"Input": None, "TextArea": None, "Static": {DOOR}, "Button": {DOOR}}
 """What may be imported from `textual.widgets`, and where; the values of the first two are not markup."""
 
@@ -76,8 +75,6 @@ def used(path: Path, node: ast.AST) -> str | None:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             if path not in CALLED_ONLY_IN.get(name, {path}):
                 return f"calls {name}, which parses markup or writes a raw text"
-            if ast.unparse(node.func) in ("sys.stdout.write", "sys.stderr.write"):
-                return "writes to a stream; `say` of horsies.cli.tables does so with any text"
         case ast.keyword(arg="markup", value=ast.Constant(value=True)):
             return "turns markup on"
     return None
@@ -103,12 +100,10 @@ def test_no_text_goes_another_way_than_through_the_doors() -> None:
         "sheet.border_title = name",
         "self.app.notify(text)",
         "Content.from_markup(text)",
-        "print(text)",
         "app._driver.write(text)\nwrite_raw(app, text)",
         "class W(Widget):\n    def render(self) -> str: return self.text",
         "Widget(markup=True)",
         "from textual.command import CommandPalette",
-        "sys.stderr.write(text)",
         "class S(ModalScreen[str]): pass",
     ],
 )
