@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,7 +129,7 @@ class Exporter:
             console.say(f"this task has no {part}")
         else:
             ending = "txt" if part == "traceback" else "json"
-            await console.read_outside(f"{part}-{detail.row.id[-8:]}.{ending}", text, pager=pager)
+            await console.read_outside(f"{part}-{file_end(detail.row.id)}.{ending}", text, pager=pager)
 
     async def _copy(self, detail: TaskDetail, why: Why | None) -> None:
         # 50 ms for 200 kB, which must not delay keys.
@@ -142,7 +143,7 @@ class Exporter:
                 self._view.run_worker(self._save(path, detail, why), group="take", exclusive=True)
 
         title = "too long for a terminal's clipboard: write it to a file"
-        name = f"horsies-task-{detail.row.id[-8:]}.json"
+        name = f"horsies-task-{file_end(detail.row.id)}.json"
         prompt = Prompt(title, "path", new_file, lambda path: f"writes {path}", self._glyphs, value=name)
         self._view.console.push_sheet(prompt, chosen)
 
@@ -158,6 +159,11 @@ class Exporter:
             console.say_error(error.message)
         else:
             console.say(f"wrote {_size(text)} to {path}")
+
+
+def file_end(task_id: str) -> str:
+    """Return the end of an id as part of a file's name: an id is any text, also `../x`."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", task_id[-8:])
 
 
 def _size(text: str) -> str:

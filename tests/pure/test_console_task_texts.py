@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from horsies_tui.feed.status import LinkState, LinkStatus
+from horsies_tui.task.export import file_end
 from horsies_tui.tasks.snapshot import TaskSnapshot
 from horsies_tui.tasks.words import empty_words
 
@@ -30,6 +31,19 @@ CONNECTING = LinkStatus(
     server_version=None,
     lacks=(),
 )
+
+
+@pytest.mark.parametrize(
+    ("task_id", "end"),
+    [
+        ("019a7c2e-9999-7000-8000-0000feedf00d", "feedf00d"),
+        ("order/../..", "er______"),
+        ("\x1b]0;t\x07[/x]", "0_t___x_"),
+        ("t1", "t1"),
+    ],
+)
+def test_the_end_of_an_id_is_no_path(task_id: str, end: str) -> None:
+    assert file_end(task_id) == end
 
 
 @pytest.mark.parametrize(

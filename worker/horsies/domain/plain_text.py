@@ -29,7 +29,7 @@ _NOT_PLAIN_IN_JSON: Final = re.compile(
 
 def clean(text: str) -> PlainText:
     """Control characters become blanks; characters that join or reorder others are removed, as terminals differ."""
-    if text.isprintable() and _JOINS.search(text) is None:
+    if text.isprintable() and (text.isascii() or _JOINS.search(text) is None):
         return cast("PlainText", text)
     return PlainText("".join(_harmless(char) for char in text))
 
