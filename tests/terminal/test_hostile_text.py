@@ -52,7 +52,8 @@ KEYS |= {
 DOWN = "\x1b[B"
 _ESCAPE_S = 0.15
 """Textual waits a tenth of a second for the rest of a sequence: a key that comes sooner is one with alt."""
-LEAVES = {"app.quit_now", "app.leave", "app.suspend", "picker.quit", "detail.editor", "sheet.close"}
+NOT_PRESSED = {"app.freeze", "app.quit_now", "app.leave", "app.suspend", "picker.quit", "detail.editor", "sheet.close"}
+"""They leave the console or a sheet, or let a screen stand still."""
 
 
 class Shop(NamedTuple):
@@ -155,11 +156,11 @@ def press_every_key(console: Recorded) -> None:
     for tab in TABS:
         own = [action_of(str(binding.id)) for binding in VIEWS[tab.name].BINDINGS]
         for action in filter(None, (*own, *common)):
-            if action.id not in LEAVES:
+            if action.id not in NOT_PRESSED:
                 key = action.keys[0]
                 console.keys(tab.key, typed(key), DOWN, "\x1b", "\x1b")
     for tab, scopes in (("2", (Scope.DETAIL, Scope.STORY)), ("4", (Scope.GRAPH, Scope.WORKFLOW, Scope.FLOWS))):
-        for action in (action for action in ACTIONS if action.scope in scopes and action.id not in LEAVES):
+        for action in (action for action in ACTIONS if action.scope in scopes and action.id not in NOT_PRESSED):
             console.keys(tab, "\r", typed(action.keys[0]), DOWN, "\x1b", "\x1b", "\x1b")
 
 
