@@ -30,6 +30,11 @@ $$
 """
 
 
+def as_written(actions: str) -> str:
+    """Statements on horsies_operator_actions, without the trigger by which the server says who acted and when."""
+    return f"SET session_replication_role = replica; {actions}; RESET session_replication_role"
+
+
 class DatabaseServer:
     """Makes and drops databases. Their names begin with horsies_test_ and eight digits that no other process has."""
 

@@ -1,4 +1,5 @@
 -- scene.py, after settle.sql: what operators did since yesterday, and the workflow and worker that failed meanwhile.
+SET session_replication_role = replica;
 INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome, detail, os_user,
                                       os_host, db_role, reason, filter, before_state, after_state)
 SELECT now() - ago * interval '1 min', ('00000000-0000-4000-8000-0000000001' || lpad(number::text, 2, '0'))::uuid, verb, kind,
@@ -27,5 +28,6 @@ INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind,
 SELECT now() - interval '601 min', '00000000-0000-4000-8000-000000000199', 'undo', 'task', target_id, 'applied', 'jan', 'bastion',
        'horsies', 'wrong filter, these are this week''s', id, after_state, before_state
   FROM horsies_operator_actions WHERE operation_id = '00000000-0000-4000-8000-000000000105';
+RESET session_replication_role;
 INSERT INTO horsies_worker_losses (worker_id, taken_at, failed, retried, returned)
 VALUES ('web-3-81-77aa', now() - interval '289 min', '{a,b}', '{c}', '{d,e,f,g}');

@@ -179,11 +179,14 @@ SELECT id, sender, role, sent_at + at * interval '1 s', split_part(sender, ':', 
               UNION ALL SELECT 'web-1:4120', 'runner', 971 + 30 * n FROM generate_series(0, 19) n) AS beat (sender, role, at)
  WHERE task_name = 'import_ledger'
  ORDER BY at;
+-- As a replica, which takes the time and the role of a row as they are.
+SET session_replication_role = replica;
 INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome, os_user, os_host,
                                       db_role, reason)
 SELECT failed_at, '00000000-0000-4000-8000-000000000001', 'fail', 'task', id, 'applied', 'ops', 'bastion', 'horsies',
        'stuck on a lock'
   FROM horsies_tasks WHERE task_name = 'import_ledger';
+RESET session_replication_role;
 
 -- What was raised by those that failed without a code of their own.
 UPDATE horsies_tasks

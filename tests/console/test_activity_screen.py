@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+from database_server import as_written
 from feed_steps import send
 from task_steps import Screen, console
 from verb_steps import OPS, until
@@ -156,7 +157,9 @@ async def test_filters_by_person_verb_kind_and_time(database: str, connection: a
     await send(connection, "t1", queue_name="'mail'")
     await did(connection, "queue", "pause", "mail", reason="long ago")
     await connection.execute(
-        "UPDATE horsies_operator_actions SET acted_at = now() - interval '5 h', os_user = 'ann', os_host = 'laptop'"
+        as_written(
+            "UPDATE horsies_operator_actions SET acted_at = now() - interval '5 h', os_user = 'ann', os_host = 'laptop'"
+        )
     )
     await did(connection, "task", "requeue", "f1", reason="just now")
     async with console(database, **ACTIVITY) as screen:

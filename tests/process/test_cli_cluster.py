@@ -9,6 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from cli_steps import ago, audited, claimed, failed, horsies, insert, running, statuses, worker
+from database_server import as_written
 
 
 @pytest.fixture(autouse=True)
@@ -316,8 +317,10 @@ async def test_operations_are_listed_with_true_totals_by_person_verb_and_time(co
     await horsies("tasks", "requeue", "--filter", "*", "--yes", "--reason", "all")
     await horsies("queues", "pause", "default", "--yes")
     await connection.execute(
-        "UPDATE horsies_operator_actions SET acted_at = acted_at - interval '1 d', os_user = 'ann', os_host = 'laptop'"
-        " WHERE verb = 'pause'"
+        as_written(
+            "UPDATE horsies_operator_actions"
+            " SET acted_at = acted_at - interval '1 d', os_user = 'ann', os_host = 'laptop' WHERE verb = 'pause'"
+        )
     )
     listed = await horsies("audit", "ls")  # 50 lines at most: the 60 rows of the first operation are one
     assert row_of(listed.out, "requeue")[4:9] == ["requeue", "60", "tasks", "60", "applied"]

@@ -10,10 +10,9 @@ from test_worker import Table, Worker, start, table
 __all__ = ["start", "table"]
 
 DEAF = """
-CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
-DO $$ BEGIN
-    EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
-END $$;
+SET allow_system_table_mods = on;
+ALTER FUNCTION pg_catalog.pg_notify(text, text) RENAME TO pg_notify_of_postgresql;
+CREATE FUNCTION pg_catalog.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
 """
 
 

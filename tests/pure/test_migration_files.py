@@ -25,8 +25,8 @@ def code(sql: str) -> str:
 
 
 def test_versions_count_from_that_of_the_schema_without_a_gap() -> None:
-    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (13, "schema")
-    assert [migration.version for migration in MIGRATIONS] == list(range(13, 13 + len(MIGRATIONS)))
+    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (14, "schema")
+    assert [migration.version for migration in MIGRATIONS] == list(range(14, 14 + len(MIGRATIONS)))
 
 
 def test_each_file_of_the_schema_is_a_part_of_it() -> None:
@@ -97,7 +97,7 @@ def test_a_migration_waits_for_a_lock_for_five_seconds_at_most() -> None:
 
 
 def test_a_schema_with_quotes_in_its_name_stays_a_name() -> None:
-    assert 'SET LOCAL search_path TO "a""; DROP TABLE b; --";' in beginning('a"; DROP TABLE b; --')
+    assert 'SET LOCAL search_path TO "a""; DROP TABLE b; --", pg_temp;' in beginning('a"; DROP TABLE b; --')
 
 
 def test_the_lock_timeout_is_given_in_milliseconds() -> None:

@@ -50,6 +50,7 @@ async def finish(connection: asyncpg.Connection, task_id: str, days: float) -> N
 
 
 async def test_a_database_that_is_well_has_no_other_line(connection: asyncpg.Connection, database: str) -> None:
+    await connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")  # the default from PostgreSQL 15 on
     settings = RecoveryConfig().model_dump_json()
     for number in range(3):
         await snapshot(connection, f"web-7-{number:08x}", config=settings)
@@ -116,7 +117,8 @@ async def test_an_empty_database_is_told_how_to_get_its_tables(empty_database: s
 async def test_the_indexes_that_are_expected_are_those_of_the_schema(connection: asyncpg.Connection) -> None:
     there = await connection.fetch(
         "SELECT relname FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname ~ '^(ix|idx|uq)_horsies'"
-        " AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)"
+        " AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid"
+        "                    AND conname <> 'uq_horsies_task_attempts_task_attempt')"
     )
     assert set(indexes.expected()) == {row["relname"] for row in there}
 
@@ -316,3 +318,28 @@ async def test_nothing_is_written(connection: asyncpg.Connection, database: str)
     before = await connection.fetchval(counts)
     await examined(database)
     assert await connection.fetchval(counts) == before
+
+
+async def test_what_another_role_could_have_run_in_place_of_ours_is_found_and_dropped(
+    connection: asyncpg.Connection, database: str, role: str
+) -> None:
+    await connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    assert (await line(database, "search path")).verdict is OK
+    await connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    open_to_all = await line(database, "search path")
+    assert (open_to_all.verdict, open_to_all.remedy) == (WARN, 'REVOKE CREATE ON SCHEMA "public" FROM PUBLIC')
+    await connection.execute(
+        f"SET ROLE {role};"
+        "CREATE FUNCTION pg_notify(text, varchar) RETURNS void LANGUAGE sql AS 'SELECT';"
+        "CREATE FUNCTION same(varchar, varchar) RETURNS boolean LANGUAGE sql AS 'SELECT true';"
+        "CREATE FUNCTION horsies_is_held(text) RETURNS boolean LANGUAGE sql AS 'SELECT true';"
+        "CREATE AGGREGATE array_agg(varchar) (SFUNC = array_append, STYPE = varchar[]);"
+        "CREATE OPERATOR = (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = same);"
+        "RESET ROLE;"
+        "ALTER FUNCTION horsies_notify_task_changes() RESET search_path"
+    )
+    found = await lines(database, "search path")
+    assert [each.verdict for each in found] == [*[FAIL] * 6, WARN]
+    for each in found:
+        await mend(connection, each)
+    assert (await line(database, "search path")).verdict is OK

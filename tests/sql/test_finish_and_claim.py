@@ -244,9 +244,9 @@ async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(c
 
 
 def head(sql: str) -> str:
-    """The part that reads the first tasks of a queue and locks those that may run."""
+    """The part that reads the first tasks of a queue and locks those that may run; functions name what they mean."""
     (text,) = re.findall(r"SELECT task\.ctid AS found_at, .*? SKIP LOCKED", words(sql))[:1]
-    return str(text)
+    return re.sub(r"pg_catalog\.|(status|queue_name|task_name)::text", r"\1", text)
 
 
 def words(sql: str) -> str:

@@ -7,10 +7,12 @@ import random
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from database_server import url_with
 from lifecycle_steps import (
     LANE,
     LEASE_MS,
@@ -25,6 +27,7 @@ from lifecycle_steps import (
 )
 from statements import statement
 
+import horsies
 from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
@@ -158,6 +161,45 @@ async def test_a_soft_cap_counts_only_what_runs(
             )
         )
     assert [len(one) for one in taken] == [2] * CLAIMERS
+
+
+async def test_a_role_without_rights_can_hold_nothing_that_a_claim_or_start_under_caps_waits_for(
+    database: str, connection: asyncpg.Connection, role: str
+) -> None:
+    await enqueue(connection, "a", "b")
+    other = await asyncpg.connect(url_with(database, role=role))
+    try:
+        await other.execute(
+            "SELECT pg_advisory_lock(hashtextextended(name, 0))"
+            "  FROM unnest('{horsies-cap:cluster,horsies-cap:queue:default}'::text[]) AS name"
+        )
+        async with connection.transaction():
+            await connection.execute("SET LOCAL lock_timeout = '5s'")
+            (task, _) = await capped(connection, [("default", 5)], cluster=5, hard=False)
+            begun = await start(connection, ME, [Start(task.token, 1, "host", "process", "default")], {"default": 5})
+            assert begun.started == {task.token}
+            held = await connection.fetch(
+                "SELECT DISTINCT locktype, relation::regclass::text, mode FROM pg_locks WHERE pid = pg_backend_pid()"
+                "   AND (locktype = 'advisory' OR relation = 'horsies_caps'::regclass)"
+            )
+            assert [tuple(lock) for lock in held if lock["mode"] != "RowExclusiveLock"] == [
+                ("relation", "horsies_caps", "RowShareLock")
+            ]
+        for strength in ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await other.execute(f"SELECT FROM horsies_caps FOR {strength}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await other.execute("BEGIN; LOCK TABLE horsies_caps IN ACCESS SHARE MODE")
+    finally:
+        await other.close()
+
+
+def test_only_a_migration_asks_for_an_advisory_lock() -> None:
+    """Any role that may connect can hold one for ever."""
+    folder = Path(horsies.__file__).parent
+    texts = {path.name: path.read_text("utf-8") for suffix in ("sql", "py") for path in folder.rglob(f"*.{suffix}")}
+    asking = re.compile(r"pg_(try_)?advisory_(xact_)?lock")
+    assert {name for name, text in texts.items() if asking.search(text)} == {"begin.sql"}
 
 
 async def test_queues_are_served_in_the_order_given_each_within_its_cap(connection: asyncpg.Connection) -> None:

@@ -109,7 +109,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
     await upgrade(upstream)
-    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(13, "schema")]
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(14, "schema")]
 
 
 VERSION_10 = """
@@ -126,8 +126,27 @@ CREATE FUNCTION horsies_claimable(queue text, names text[], most integer, follow
 UPDATE horsies_console_schema SET version = 10;
 """
 
-# Whatever version 13 has and version 12 had not is taken away here, and so on.
-VERSION_12 = """
+# Whatever version 14 has and version 13 had not is taken away here, and so on.
+VERSION_13 = """
+DROP TABLE horsies_caps;
+DROP FUNCTION horsies_lock_caps(text[], boolean), horsies_join_needs(varchar, integer, integer[]);
+DROP FUNCTION horsies_sign_operator_action() CASCADE;
+ALTER TABLE horsies_operator_actions ALTER COLUMN db_role SET DEFAULT current_user;
+ALTER TABLE horsies_task_attempts DROP CONSTRAINT uq_horsies_task_attempts_task_attempt;
+CREATE UNIQUE INDEX uq_horsies_task_attempts_task_attempt ON horsies_task_attempts (task_id, attempt);
+CREATE OR REPLACE FUNCTION horsies_notify_worker_state() RETURNS trigger AS $$
+BEGIN
+    PERFORM pg_notify('horsies_worker_state', NEW.worker_id);
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+CREATE OR REPLACE FUNCTION horsies_spare_period(beat_ms double precision) RETURNS interval AS $$
+    SELECT (1.25 * beat_ms + LEAST(GREATEST(beat_ms / 2, 1000), 5000)) * interval '1 ms';
+$$ LANGUAGE sql IMMUTABLE;
+UPDATE horsies_console_schema SET version = 13;
+"""
+VERSION_12 = f"""
+{VERSION_13}
 DROP TABLE horsies_duplicate_sends;
 DROP INDEX uq_horsies_tasks_key_and_name;
 CREATE UNIQUE INDEX uq_horsies_tasks_unique_key ON horsies_tasks (unique_key)
@@ -142,7 +161,11 @@ UPDATE horsies_console_schema SET version = 11;
 """
 
 
-@pytest.mark.parametrize("older", [VERSION_10, VERSION_11, VERSION_12], ids=["version 10", "version 11", "version 12"])
+@pytest.mark.parametrize(
+    "older",
+    [VERSION_10, VERSION_11, VERSION_12, VERSION_13],
+    ids=["version 10", "version 11", "version 12", "version 13"],
+)
 async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_database: str, older: str) -> None:
     async with made_of("SELECT", empty_database) as connection:
         await create(connection)
@@ -152,13 +175,38 @@ async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_da
             "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
             " VALUES ('t', 1, 'FAILED', now(), now())"
         )
-        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [13]
+        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [14]
         await upgrade(connection)
         await require_current(connection)
         assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
         found = await connection.fetchval("SELECT cardinality(found_at) FROM horsies_claimable('p', '{shop.pay}', 1)")
         assert found == 1
         assert await connection.fetchval("SELECT to_regclass('ix_horsies_tasks_finished_by_name') IS NOT NULL")
+
+
+async def test_version_13_becomes_like_a_new_one_and_keeps_who_did_what_when(
+    empty_database: str, connection: asyncpg.Connection
+) -> None:
+    attempt = (
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
+        " VALUES ('t', 1, 'FAILED', now(), now())"
+        " ON CONFLICT ON CONSTRAINT uq_horsies_task_attempts_task_attempt DO NOTHING RETURNING id"
+    )
+    async with made_of("SELECT", empty_database) as upgraded:
+        await create(upgraded)
+        await upgraded.execute(VERSION_13)
+        await upgraded.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'shop.pay', 'p')")
+        await upgraded.execute(
+            "INSERT INTO horsies_operator_actions"
+            " (acted_at, db_role, operation_id, verb, target_kind, target_id, outcome)"
+            " VALUES ('2020-01-01', 'ada', gen_random_uuid(), 'requeue', 'task', 't', 'applied')"
+        )
+        await upgrade(upgraded)
+        await require_current(upgraded)
+        action = await upgraded.fetchrow("SELECT acted_at::date::text, db_role FROM horsies_operator_actions")
+        assert tuple(action) == ("2020-01-01", "ada")
+        assert [await upgraded.fetchval(attempt) for _ in range(2)] == [1, None]
+        assert await structure(upgraded) == await structure(connection)
 
 
 async def test_keys_that_are_live_in_version_12_stay_unique_and_are_free_for_other_names(
@@ -188,7 +236,7 @@ async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied
     assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
     before = await version_7.fetch(APPLIED)
     await upgrade(version_7)
-    assert await version_7.fetch(APPLIED) == [*before, (13, "schema")]
+    assert await version_7.fetch(APPLIED) == [*before, (14, "schema")]
 
 
 async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(

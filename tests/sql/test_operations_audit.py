@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from database_server import url_with
 from lifecycle_steps import ME, attempts, claim_tokens, ended, enqueue, start_tokens
 from operation_steps import GIVEN, look_back
 
@@ -148,6 +149,33 @@ async def test_changes_by_hand_and_audit_rows_are_one_to_one(
 def _changed(target: str, after: dict[str, Any]) -> tuple[str, str]:
     """The row that was written; for a rerun the copy."""
     return (after["new_task_id"], "PENDING") if "new_task_id" in after else (target, after["status"])
+
+
+async def test_who_acted_and_when_is_what_the_server_says(
+    connection: asyncpg.Connection, database: str, role: str
+) -> None:
+    await connection.execute(
+        f"GRANT INSERT, SELECT, UPDATE ON horsies_operator_actions TO {role}; CREATE ROLE {role}_x"
+    )
+    other = await asyncpg.connect(url_with(database, role=role))
+    try:
+        await connection.execute(f"GRANT {role}_x TO {role}; GRANT ALL ON horsies_operator_actions TO {role}_x")
+        await other.execute(f"SET ROLE {role}_x")
+        (number,) = await other.fetchrow(
+            "INSERT INTO horsies_operator_actions"
+            " (acted_at, db_role, operation_id, verb, target_kind, target_id, outcome, os_user)"
+            " VALUES ('2020-01-01', 'postgres', gen_random_uuid(), 'fail', 'task', 't', 'applied', 'ada')"
+            " RETURNING id"
+        )
+        await other.execute("UPDATE horsies_operator_actions SET acted_at = '2020-01-01', db_role = 'postgres'")
+        row = await connection.fetchrow(
+            "SELECT acted_at > now() - interval '1 min', db_role, os_user FROM horsies_operator_actions WHERE id = $1",
+            number,
+        )
+        assert tuple(row) == (True, role, "ada")
+    finally:
+        await other.close()
+        await connection.execute(f"DROP OWNED BY {role}_x; DROP ROLE {role}_x")
 
 
 async def test_an_operation_whose_audit_cannot_be_written_changes_nothing(connection: asyncpg.Connection) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from database_server import as_written
 from lifecycle_steps import ME, claim_tokens, ended, enqueue, everything, running, start_tokens, task
 from operation_steps import OPS, audit, completed, done, failed, in_state, look, look_back, named, undo
 
@@ -248,7 +249,7 @@ async def test_an_unknown_operation_is_an_error_that_says_where_to_look(connecti
 async def test_an_operation_whose_record_was_pruned_says_that_this_may_be_so(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "t")
     outcome = await done(connection, V.CANCEL, "t")
-    await connection.execute("UPDATE horsies_operator_actions SET acted_at = now() - interval '366 days'")
+    await connection.execute(as_written("UPDATE horsies_operator_actions SET acted_at = now() - interval '366 days'"))
     await prune(connection, ages_of(RecoveryConfig()))
     for attempt in (look_back(connection, outcome.operation_id), undo(connection, outcome.operation_id, OPS, None)):
         with pytest.raises(OperationError, match="or its record was pruned") as refused:

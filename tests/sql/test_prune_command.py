@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 import typer
 from click.testing import Result
+from database_server import as_written
 from typer.testing import CliRunner
 
 from horsies.cli.prune import prune
@@ -44,8 +45,10 @@ async def filled(database: str, connection: asyncpg.Connection, monkeypatch: pyt
         " VALUES ('t', 'demo.add', 'default', 'COMPLETED', now() - interval '40 days')"
     )
     await connection.execute(
-        "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
-        " VALUES (now() - interval '500 days', gen_random_uuid(), 'cancel', 'task', 't', 'applied')"
+        as_written(
+            "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
+            " VALUES (now() - interval '500 days', gen_random_uuid(), 'cancel', 'task', 't', 'applied')"
+        )
     )
     return database
 

@@ -45,9 +45,11 @@ INSERT INTO horsies_workflows (id, name, status, completed_at, root_workflow_id)
 SELECT n::text, 'x', 'COMPLETED', now(), n::text FROM generate_series(1, 5000) n;
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
 SELECT id || '-' || n, id, n, 'x', 'COMPLETED', id || n FROM horsies_workflows, generate_series(1, 4) n;
+SET session_replication_role = replica;
 INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)
 SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text, 'applied'
   FROM generate_series(1, 20000) n;
+RESET session_replication_role;
 INSERT INTO horsies_worker_losses (worker_id, taken_at)
 SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 20000) n;
 INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at)

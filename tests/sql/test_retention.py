@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from database_server import as_written
 from lifecycle_steps import LANE, waits_for_a_lock
 from sweep_steps import poison
 
@@ -131,10 +132,12 @@ async def add_states(conn: asyncpg.Connection, count: int, age: str) -> None:
 async def add_actions(conn: asyncpg.Connection, count: int, age: str) -> None:
     """Operator actions, each of which but the first undoes the previous one."""
     await conn.execute(
-        "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
-        f" SELECT now() - interval '{age}', gen_random_uuid(), 'fail', 'task', 't', 'applied'"
-        f" FROM generate_series(1, {count});"
-        "UPDATE horsies_operator_actions SET undoes = id - 1 WHERE id > 1"
+        as_written(
+            "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
+            f" SELECT now() - interval '{age}', gen_random_uuid(), 'fail', 'task', 't', 'applied'"
+            f" FROM generate_series(1, {count});"
+            "UPDATE horsies_operator_actions SET undoes = id - 1 WHERE id > 1"
+        )
     )
 
 

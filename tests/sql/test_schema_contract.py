@@ -177,7 +177,7 @@ CONTRACT = {
         after_state  | jsonb                    |   |
         os_user      | text                     |   |
         os_host      | text                     |   |
-        db_role      | text                     | ! | CURRENT_USER
+        db_role      | text                     | ! | SESSION_USER
         reason       | text                     |   |
         filter       | text                     |   |
         undoes       | bigint                   |   |
@@ -188,6 +188,9 @@ CONTRACT = {
         paused_by  | text                     |   |
         reason     | text                     |   |
         updated_at | timestamp with time zone | ! | now()
+    """,
+    "horsies_caps": """
+        queue_name | character varying(100)   | ! |
     """,
     "horsies_worker_orders": """
         worker_id      | character varying(255)   | ! |
@@ -290,6 +293,7 @@ CONSTRAINTS = {
         "CHECK (((outcome)::text = ANY ((ARRAY['COMPLETED'::character varying, 'FAILED'::character varying,"
         " 'WORKER_FAILURE'::character varying])::text[])))"
     ),
+    "uq_horsies_task_attempts_task_attempt": "UNIQUE (task_id, attempt)",
     "horsies_heartbeats_pkey": "PRIMARY KEY (id)",
     "horsies_worker_states_pkey": "PRIMARY KEY (id)",
     "horsies_schedule_state_pkey": "PRIMARY KEY (schedule_name)",
@@ -322,6 +326,7 @@ CONSTRAINTS = {
     ),
     "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
+    "horsies_caps_pkey": "PRIMARY KEY (queue_name)",
     "horsies_worker_orders_pkey": "PRIMARY KEY (worker_id)",
     "horsies_worker_losses_pkey": "PRIMARY KEY (id)",
     "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
@@ -391,6 +396,7 @@ INDEXES = {
         "ix_horsies_operator_actions_undoes",
     },
     "horsies_queue_state": set(),
+    "horsies_caps": set(),
     "horsies_worker_orders": set(),
     "horsies_sweep_state": set(),
     "horsies_pulse": set(),
@@ -407,6 +413,7 @@ TRIGGERS = {
     ("horsies_tasks", "horsies_task_return_trigger", "horsies_mark_returned_task"),
     ("horsies_workflows", "horsies_workflow_pause_trigger", "horsies_mark_paused_tasks"),
     ("horsies_workflows", "horsies_workflow_delete_trigger", "horsies_mark_paused_tasks"),
+    ("horsies_operator_actions", "horsies_operator_action_sign_trigger", "horsies_sign_operator_action"),
 }
 
 COLUMNS_OF = """

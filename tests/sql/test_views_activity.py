@@ -35,6 +35,7 @@ async def acted(conn: asyncpg.Connection, rows: int = 1, *, ago_s: float = 60, *
     given = {"verb": "requeue", "target_kind": "task", "os_user": "ops", "os_host": "bastion", "reason": "", **columns}
     operation: UUID = await conn.fetchval("SELECT gen_random_uuid()")
     places = ", ".join(f"${at}" for at in range(4, 4 + len(given)))
+    await conn.execute("SET session_replication_role = replica")
     await conn.execute(
         f"INSERT INTO horsies_operator_actions (operation_id, acted_at, target_id, outcome, {', '.join(given)})"
         " SELECT $1, now() - ($3::float8 - n / 500) * interval '1 s', 't' || n,"
@@ -45,6 +46,7 @@ async def acted(conn: asyncpg.Connection, rows: int = 1, *, ago_s: float = 60, *
         ago_s,
         *given.values(),
     )
+    await conn.execute("RESET session_replication_role")
     return operation
 
 
@@ -72,6 +74,7 @@ async def test_an_operation_on_many_tasks_hides_no_older_one_and_its_totals_are_
 async def test_operations_at_once_are_all_found_and_pages_repeat_none(conn: asyncpg.Connection) -> None:
     made = [await acted(conn, 700, ago_s=60 - number / 10) for number in range(7)]
     made += [await acted(conn, 1, ago_s=30 + number) for number in range(8)]
+    await conn.execute("SET session_replication_role = replica")
     twins = await conn.fetch(
         "INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)"
         " VALUES (gen_random_uuid(), now() - interval '9 s', 'fail', 'task', 'a', 'applied'),"

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from database_server import as_written
 from view_steps import insert, reader
 
 from horsies.views import Ambiguous, AuditCursor, Stored, TaskDetail, audit_page, find_task, task_detail
@@ -141,12 +142,12 @@ async def test_a_task_leads_to_its_workflow_its_copies_and_what_was_done_to_it(c
 
 
 async def test_the_audit_trail_is_paged_newest_first_and_by_operation_and_target(conn: asyncpg.Connection) -> None:
-    await conn.execute(
+    await conn.execute(as_written(
         "INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)"
         " SELECT CASE WHEN n % 2 = 0 THEN '00000000-0000-0000-0000-000000000001'::uuid ELSE gen_random_uuid() END,"
         " now() - (n / 4) * interval '1 s', 'fail', CASE WHEN n = 3 THEN 'queue' ELSE 'task' END, 't' || n, 'applied'"
         " FROM generate_series(1, 30) n"
-    )
+    ))  # fmt: skip
     expected = [row["id"] for row in await conn.fetch(
         "SELECT id FROM horsies_operator_actions ORDER BY acted_at DESC, id DESC"
     )]  # fmt: skip

@@ -77,9 +77,11 @@ INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, proces
                                    max_claim_per_worker, queues, worker_started_at)
 SELECT 'web-' || w, now() - n * interval '5 s', 'host', 1, 8, 8, 8, '{{q0,q1,q2}}', now()
   FROM generate_series(0, 499) w CROSS JOIN generate_series(1, 120) n;
+SET session_replication_role = replica;
 INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)
 SELECT CASE WHEN n % 4 = 0 THEN '00000000-0000-0000-0000-000000000001' ELSE gen_random_uuid() END,
        now() - n * interval '1 s', 'fail', 'task', 't-' || n % 1000, 'applied' FROM generate_series(1, 40000) n;
+RESET session_replication_role;
 """
 
 FILTERS = (

@@ -12,11 +12,13 @@ from pty_console import PtyConsole, percentile
 from test_numbers import best_latencies, told
 
 NIGHT = """
+SET session_replication_role = replica;
 INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome, os_user, os_host,
                                       reason)
 SELECT gen_random_uuid(), now() - n * interval '9 min', 'requeue', 'task', 't-' || n, 'applied', 'ops', 'bastion',
        'again'
   FROM generate_series(1, 60) n;
+RESET session_replication_role;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)
 SELECT 'i-' || n, 'shop.report_' || n, 'reports', 'FAILED', 'TIMEOUT', now() - n * interval '3 min'
   FROM generate_series(1, 200) n;

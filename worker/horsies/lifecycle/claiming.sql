@@ -18,7 +18,7 @@ WITH head AS MATERIALIZED (
      WHERE NOT (SELECT needed FROM search)
      UNION ALL
     SELECT one.found_at, one.large, one.place, NULL, CASE WHEN one.place = 1 THEN more.after END
-      FROM horsies_claimable($2, $5, $3) more,
+      FROM horsies_claimable($2::text, $5::text[], $3::integer) more,
            unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
      WHERE (SELECT needed FROM search)
 ), placed AS (
@@ -128,7 +128,8 @@ SELECT task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueue
        task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
        NULL AS place, NULL AS number, NULL AS after,
        date_part('epoch', task.sent_at) AS sent_at, date_part('epoch', task.good_until) AS good_until
-  FROM horsies_claim_capped($1, $2, $3, $4, $5, $6, $7 * interval '1 ms', $8) task
+  FROM horsies_claim_capped($1::text, $2::text[], $3::integer[], $4::integer, $5::integer, $6::boolean,
+                            $7::float8 * interval '1 ms', $8::text[]) task
 
 -- name: large_arguments
 -- claiming.large_arguments; the token ($1 task, $2 worker, $3 claimed at)

@@ -17,8 +17,8 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at
   FROM horsies_tasks task
  WHERE task.status = 'CLAIMED'
        -- A row that was made CLAIMED with plain SQL may lack the time. A young claim is not asked for its beats.
-   AND COALESCE(task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $2))
-   AND COALESCE(/* claim_beat */, task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $2))
+   AND COALESCE(task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1::float8, $2::float8))
+   AND COALESCE(/* claim_beat */, task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1::float8, $2::float8))
  ORDER BY task.id
  LIMIT $3
 
@@ -33,7 +33,7 @@ WITH stale AS MATERIALIZED (
        AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id IS NOT DISTINCT FROM seen.worker_id
                      AND task.claimed_at IS NOT DISTINCT FROM seen.claimed_at
                 THEN COALESCE(/* claim_beat */, task.claimed_at, task.updated_at)
-                     < (SELECT horsies_silent_before($4, $5)) END
+                     < (SELECT horsies_silent_before($4::float8, $5::float8)) END
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), released AS (
     UPDATE horsies_tasks task
@@ -59,7 +59,7 @@ SELECT id
 -- recovering.recover_stale_runs, its scan; reads only
 -- ($1 threshold in ms, $2 threshold of finalizing marks in ms, $3 interval of the beats in ms, $4 how many)
 WITH judged AS MATERIALIZED (
-    SELECT worker_id, horsies_runs_silent_before(worker_id, $1, $3) AS silent_before
+    SELECT worker_id, horsies_runs_silent_before(worker_id::text, $1::float8, $3::float8) AS silent_before
       FROM (SELECT DISTINCT COALESCE(claimed_by_worker_id, '') AS worker_id FROM horsies_tasks
              WHERE status = 'RUNNING') running
 )
@@ -72,7 +72,7 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, ta
  WHERE task.status = 'RUNNING'
    AND COALESCE(task.started_at, task.claimed_at, task.updated_at) < judged.silent_before
    AND COALESCE(beat.sent_at, task.started_at, task.claimed_at, task.updated_at) < judged.silent_before
-   AND (task.finalizing_at IS NULL OR task.finalizing_at < (SELECT horsies_silent_before($2, $3)))
+   AND (task.finalizing_at IS NULL OR task.finalizing_at < (SELECT horsies_silent_before($2::float8, $3::float8)))
  ORDER BY task.id
  LIMIT $4
 
@@ -82,7 +82,7 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, ta
 -- ($1 tasks, $2 workers, $3 claimed at, $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8
 -- threshold of finalizing marks in ms, $9 interval of the beats in ms)
 WITH judged AS MATERIALIZED (
-    SELECT worker_id, horsies_runs_silent_before(worker_id, $7, $9) AS silent_before
+    SELECT worker_id, horsies_runs_silent_before(worker_id::text, $7::float8, $9::float8) AS silent_before
       FROM (SELECT DISTINCT COALESCE(worker_id, '') AS worker_id FROM unnest($2::text[]) AS seen (worker_id)) owner
 ), stale AS MATERIALIZED (
     SELECT task.id, task.retry_count, task.claimed_by_worker_id, task.worker_pid, task.worker_hostname,
@@ -99,7 +99,7 @@ WITH judged AS MATERIALIZED (
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id IS NOT DISTINCT FROM seen.worker_id
                      AND task.claimed_at IS NOT DISTINCT FROM seen.claimed_at
                      AND (task.finalizing_at IS NULL
-                          OR task.finalizing_at < (SELECT horsies_silent_before($8, $9)))
+                          OR task.finalizing_at < (SELECT horsies_silent_before($8::float8, $9::float8)))
                 THEN COALESCE(/* run_beat */, task.started_at, task.claimed_at, task.updated_at)
                      < judged.silent_before END
        FOR NO KEY UPDATE OF task SKIP LOCKED

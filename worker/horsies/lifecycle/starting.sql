@@ -29,7 +29,7 @@ RETURNING token.number
 -- ($1 to $6 as in `start`, $7 queues of the tasks, $8 capped queues, $9 their caps)
 -- The same text as `start`, where the reasons are given; a test compares them.
 WITH fitting AS MATERIALIZED (
-    SELECT id FROM horsies_room_to_run($2, $7, $8, $9) AS id
+    SELECT id FROM horsies_room_to_run($2::text[], $7::text[], $8::text[], $9::integer[]) AS id
 ), started AS (
     UPDATE horsies_tasks task
        SET status = 'RUNNING', claimed = false, claim_expires_at = NULL, started_at = statement_timestamp(),

@@ -44,11 +44,11 @@ operation AS (
 -- name: audit_insert
 -- fragment of every statement of the verbs: one audit row for each row of `audited`; writes only those
 audit AS (
-    INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome, detail,
-                                          before_state, after_state, os_user, os_host, reason, filter, undoes)
-    SELECT statement_timestamp(), operation.id, operation.verb, audited.kind, audited.id, audited.outcome,
-           audited.detail, audited.before, audited.after, operation.os_user, operation.os_host, operation.reason,
-           operation.filter, audited.undoes
+    -- The server adds when it was, and the role that logged in.
+    INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,
+                                          after_state, os_user, os_host, reason, filter, undoes)
+    SELECT operation.id, operation.verb, audited.kind, audited.id, audited.outcome, audited.detail, audited.before,
+           audited.after, operation.os_user, operation.os_host, operation.reason, operation.filter, audited.undoes
       FROM audited
      CROSS JOIN operation
      ORDER BY audited.number

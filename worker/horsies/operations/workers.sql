@@ -14,9 +14,9 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS cl
             THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer
             ELSE $2::integer END AS finalizing_ms,
        statement_timestamp() AS now,
-       COALESCE(GREATEST(newest.snapshot_at, in_flight.last_act) >= horsies_silent_before($3, $4)
+       COALESCE(GREATEST(newest.snapshot_at, in_flight.last_act) >= horsies_silent_before($3::float8, $4::float8)
                 AND EXISTS (SELECT FROM horsies_pulse
-                             WHERE beaten_at >= statement_timestamp() - horsies_harmless_gap($3, $4)), false) AS excused
+                             WHERE beaten_at >= statement_timestamp() - horsies_harmless_gap($3::float8, $4::float8)), false) AS excused
   FROM unnest($1::text[]) WITH ORDINALITY AS asked (worker_id, number)
   LEFT JOIN LATERAL (
         -- Not "= asked.worker_id", which would allow a plan that reads back in time through the snapshots of all

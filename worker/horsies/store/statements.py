@@ -37,6 +37,11 @@ _TOKEN: Final = re.compile(
 )
 _BLOCK_EDGE: Final = re.compile(r"/\*|\*/")
 
+# Comments and quoted texts stay as they are. A call without arguments, or with a star, can mean only PostgreSQL's own.
+_CALL = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"[^"]*"|(?<![\w.])([a-z]\w*)\((?!\)|\*\))""")
+# Syntax of their own, which finds PostgreSQL's function, also where unnest has several arrays; and a type.
+_NO_CALLS = re.compile(r"extract|substring|varchar|unnest\((?=(?:[^()',[]|\[\])*,)")
+
 
 def statement(module: str, name: str, **fragments: str) -> str:
     """The statement `name` of the SQL file beside `module`: its name as a comment, and the text without comments.
@@ -113,4 +118,18 @@ def _prepared(module: str, name: str) -> str:
 def _file(module: str) -> dict[str, str]:
     package, _, file = module.rpartition(".")
     _, *parts = _NAME.split(files(package).joinpath(f"{file}.sql").read_text(encoding="utf-8"))
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    return dict(zip(parts[::2], map(qualified, parts[1::2]), strict=True))
+
+
+def qualified(sql: str) -> str:
+    """The same text with calls of PostgreSQL's functions in its schema: `pg_catalog.count(id)`.
+
+    In a schema of the search path that others may create in, a function of that name with types that fit better would
+    run in its place, with the rights of whoever sends the statement.
+    """
+    return _CALL.sub(_in_its_schema, sql)
+
+
+def _in_its_schema(call: re.Match[str]) -> str:
+    is_call = call[1] and not call[1].startswith("horsies_") and not _NO_CALLS.match(call.string, call.start())
+    return f"pg_catalog.{call[0]}" if is_call else call[0]

@@ -89,8 +89,8 @@ SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
 -- must be silent for the next sweep to handle them, by the functions that `stale_claims` and `stale_runs` call
 -- ($1 threshold of claims and $2 interval of their beats, $3 and $4 the same of runs, $5 threshold of finalizing marks,
 -- all in ms, $6 workers)
-SELECT worker_id, silent.claims, silent.marks, horsies_runs_silent_before(worker_id, $3, $4) AS runs,
-       horsies_runs_silent_before(worker_id, $3, $4) < silent.runs AS longer
+SELECT worker_id, silent.claims, silent.marks, horsies_runs_silent_before(worker_id::text, $3::float8, $4::float8) AS runs,
+       horsies_runs_silent_before(worker_id::text, $3::float8, $4::float8) < silent.runs AS longer
   FROM unnest($6::text[]) AS owner (worker_id)
- CROSS JOIN (SELECT horsies_silent_before($1, $2) AS claims, horsies_silent_before($5, $4) AS marks,
-                    horsies_silent_before($3, $4) AS runs OFFSET 0) silent
+ CROSS JOIN (SELECT horsies_silent_before($1::float8, $2::float8) AS claims, horsies_silent_before($5::float8, $4::float8) AS marks,
+                    horsies_silent_before($3::float8, $4::float8) AS runs OFFSET 0) silent

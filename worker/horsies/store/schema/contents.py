@@ -15,7 +15,8 @@ class Table:
     """A table: its documented columns, and those that are added to upstream's table.
 
     Only those triggers and indexes are listed without which workers get no notifications, are very slow, or do
-    something twice. `needs` are the privileges that a worker requires.
+    something twice, or without which the audit log believes its clients. `needs` are the privileges that a worker
+    requires.
     """
 
     core: frozenset[str]
@@ -109,8 +110,10 @@ OUR_TABLES: dict[str, Table] = {
             "id acted_at operation_id verb target_kind target_id outcome detail before_state after_state os_user"
             " os_host db_role reason filter undoes"
         ),
+        triggers=_names("horsies_operator_action_sign_trigger"),
     ),
     "horsies_queue_state": Table(_names("queue_name paused_at paused_by reason updated_at")),
+    "horsies_caps": Table(_names("queue_name"), needs=("SELECT", "INSERT", "UPDATE")),
     "horsies_worker_orders": Table(_names("worker_id draining_since ordered_by reason updated_at")),
     "horsies_sweep_state": Table(
         _names("sweep ran_at worker_id interval_ms report"), needs=("SELECT", "INSERT", "UPDATE")

@@ -16,10 +16,13 @@ LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big",
 # Every statement of every task queues up behind a migration that waits for its table.
 LOCK_TIMEOUT_S = 5.0
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """The version of the folder tables. Earlier versions were never released; it adopts their tables, too."""
 # In this order: tables before those that refer to them.
-_PARTS = ("adoption", "tasks", "workflows", "workers", "schedules", "operators", "claiming", "caps", "pulse")
+_PARTS = (
+    *("adoption", "tasks", "workflows", "workers", "schedules", "operators", "claiming", "caps", "pulse"),
+    "search_path",
+)
 
 _FILE_NAME = re.compile(r"(\d{3})_(\w+)\.sql")
 

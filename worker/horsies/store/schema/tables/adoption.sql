@@ -28,17 +28,18 @@ DECLARE
 BEGIN
     FOR naive IN
         SELECT attrelid::regclass AS table_name,
-               string_agg(format('ALTER COLUMN %1$I DROP DEFAULT, '
-                                 'ALTER COLUMN %1$I TYPE timestamptz USING %1$I AT TIME ZONE ''UTC''', attname), ', ')
+               pg_catalog.string_agg(
+                   pg_catalog.format('ALTER COLUMN %1$I DROP DEFAULT, '
+                                     'ALTER COLUMN %1$I TYPE timestamptz USING %1$I AT TIME ZONE ''UTC''', attname), ', ')
                    AS changes
           FROM pg_attribute
-         WHERE attrelid IN (SELECT to_regclass('horsies_' || name)
-                              FROM unnest('{tasks,task_attempts,heartbeats,worker_states,schedule_state,workflows,
-                                            workflow_tasks}'::text[]) AS name)
+         WHERE attrelid IN (SELECT pg_catalog.to_regclass('horsies_' || name)
+                              FROM pg_catalog.unnest('{tasks,task_attempts,heartbeats,worker_states,schedule_state,
+                                                       workflows,workflow_tasks}'::text[]) AS name)
            AND atttypid = 'timestamp'::regtype AND NOT attisdropped
          GROUP BY attrelid
     LOOP
-        EXECUTE format('ALTER TABLE %s %s', naive.table_name, naive.changes);
+        EXECUTE pg_catalog.format('ALTER TABLE %s %s', naive.table_name, naive.changes);
     END LOOP;
 END
 $$;
@@ -52,11 +53,11 @@ BEGIN
     FOR short IN
         SELECT attrelid::regclass
           FROM pg_attribute
-         WHERE attrelid IN (to_regclass('horsies_heartbeats'), to_regclass('horsies_worker_states'))
+         WHERE attrelid IN (pg_catalog.to_regclass('horsies_heartbeats'), pg_catalog.to_regclass('horsies_worker_states'))
            AND attname = 'id' AND atttypid = 'integer'::regtype
     LOOP
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN id TYPE bigint', short);
-        EXECUTE format('ALTER SEQUENCE %s AS bigint', pg_get_serial_sequence(short::text, 'id'));
+        EXECUTE pg_catalog.format('ALTER TABLE %s ALTER COLUMN id TYPE bigint', short);
+        EXECUTE pg_catalog.format('ALTER SEQUENCE %s AS bigint', pg_catalog.pg_get_serial_sequence(short::text, 'id'));
     END LOOP;
 END
 $$;
@@ -111,6 +112,9 @@ DROP INDEX IF EXISTS ix_horsies_tasks_queue_name, ix_horsies_tasks_status, ix_ho
 -- node wrote them all again: 5 950 bytes of WAL for a node and its task, 4 570 without.
 DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_tasks_node_id,
     idx_horsies_workflow_tasks_deps;
+
+-- Up to version 13.
+ALTER TABLE IF EXISTS horsies_operator_actions ALTER COLUMN db_role SET DEFAULT session_user;
 
 -- Up to version 12 a key was unique among the tasks of all names, so the index that replaces it finds no two rows alike.
 DROP INDEX IF EXISTS uq_horsies_tasks_unique_key;

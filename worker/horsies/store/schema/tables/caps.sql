@@ -1,5 +1,30 @@
 -- claims and starts under the caps of queues and of the cluster; a part of the schema, run by upgrade.py
 
+-- What a claim or start under a cap locks: a row for each capped queue, and that of the cluster, whose name is empty. A
+-- row, not an advisory lock: any role that may connect can hold each of those, and with it stop all claims. A row is
+-- inserted by the first claim that needs it, locked without a new version, and never changed. Whoever deletes one makes
+-- the next claim insert it anew.
+CREATE TABLE IF NOT EXISTS horsies_caps (
+    queue_name varchar(100) PRIMARY KEY
+);
+
+-- Locks the caps of these queues, and that of the cluster, until the end of the transaction; every claim and start in
+-- the order of their names, so that no two deadlock.
+CREATE OR REPLACE FUNCTION horsies_lock_caps(queues text[], cluster boolean) RETURNS void AS $$
+DECLARE
+    cap text;
+BEGIN
+    FOR cap IN SELECT '' WHERE cluster UNION SELECT pg_catalog.unnest(queues) ORDER BY 1 LOOP
+        LOOP
+            PERFORM FROM horsies_caps WHERE queue_name::text = cap FOR NO KEY UPDATE;
+            EXIT WHEN FOUND;
+            INSERT INTO horsies_caps (queue_name) VALUES (cap) ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
+        END LOOP;
+    END LOOP;
+END;
+$$ LANGUAGE plpgsql;
+
 -- Releases expired claims that have a place under a cap, at most 500, of any queue if NULL; returns their number. A
 -- claim loses its place only through this, not by time alone: a start may have found its lease valid and now wait for
 -- the row or for its commit. The start's lock on the row decides: a row that is locked is left out and keeps its place.
@@ -11,17 +36,17 @@ BEGIN
         UPDATE horsies_tasks
            SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
                updated_at = statement_timestamp()
-         WHERE id = ANY (ARRAY(SELECT id FROM horsies_tasks
-                                WHERE status = 'CLAIMED' AND (queue IS NULL OR queue_name = queue)
+         WHERE id::text = ANY (ARRAY(SELECT id::text FROM horsies_tasks
+                                WHERE status::text = 'CLAIMED' AND (queue IS NULL OR queue_name::text = queue)
                                   AND uncounted_claim_at IS DISTINCT FROM claimed_at AND claim_expires_at < moment
                                 LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED))
         RETURNING queue_name
     )
-    SELECT array_agg(queue_name) INTO released FROM released;
+    SELECT pg_catalog.array_agg(queue_name) INTO released FROM released;
     -- As where a worker releases its claims.
-    PERFORM pg_notify('task_queue_' || name, 'capacity:released')
-       FROM (SELECT DISTINCT unnest(released) AS name) queues WHERE octet_length(name) <= 52;
-    RETURN COALESCE(cardinality(released), 0);
+    PERFORM pg_catalog.pg_notify('task_queue_' || name, 'capacity:released')
+       FROM (SELECT DISTINCT pg_catalog.unnest(released) AS name) queues WHERE pg_catalog.octet_length(name) <= 52;
+    RETURN COALESCE(pg_catalog.cardinality(released), 0);
 END;
 $$ LANGUAGE plpgsql;
 
@@ -44,46 +69,37 @@ DECLARE
     chosen       tid[];
     busy         text[] := '{}';
     queue        record;
-    guard        record;
     full_cap     horsies_tasks;
     moment       timestamptz;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'a claim under caps needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
+    IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a claim under caps needs READ COMMITTED, not %', pg_catalog.upper(pg_catalog.current_setting('transaction_isolation'))
             USING HINT = 'ALTER ROLE <role of the workers> SET default_transaction_isolation TO ''read committed''';
     END IF;
     -- Asynchronous commit: nothing depends on a claim that is lost in a crash of the server.
-    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM pg_catalog.set_config('synchronous_commit', 'off', true);
 
     -- Most wake-ups find nothing, and those must not delay other claims.
-    FOR queue IN SELECT name FROM unnest(queues) AS name LOOP
-        IF EXISTS (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue.name)
-           AND NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name = queue.name AND paused_at IS NOT NULL)
+    FOR queue IN SELECT name FROM pg_catalog.unnest(queues) AS name LOOP
+        IF EXISTS (SELECT FROM horsies_tasks WHERE status::text = 'PENDING' AND queue_name::text = queue.name)
+           AND NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name::text = queue.name AND paused_at IS NOT NULL)
         THEN
-            busy := busy || queue.name;
+            busy := pg_catalog.array_append(busy, queue.name);
         END IF;
     END LOOP;
-    IF busy = '{}' THEN
+    IF pg_catalog.cardinality(busy) = 0 THEN
         RETURN;
     END IF;
 
-    -- Every claim takes them in the order of the keys, so that no two deadlock.
-    FOR guard IN
-        SELECT key FROM (
-            SELECT hashtextextended('horsies-cap:cluster', 0) AS key WHERE cluster_cap IS NOT NULL
-            UNION
-            SELECT hashtextextended('horsies-cap:queue:' || name, 0) FROM unnest(queues, caps) AS limited (name, cap)
-             WHERE cap IS NOT NULL AND name = ANY (busy)
-        ) AS keys ORDER BY key
-    LOOP
-        PERFORM pg_advisory_xact_lock(guard.key);
-    END LOOP;
+    PERFORM horsies_lock_caps(
+        ARRAY(SELECT name FROM unnest(queues, caps) AS limited (name, cap) WHERE cap IS NOT NULL AND name = ANY (busy)),
+        cluster_cap IS NOT NULL);
     moment := clock_timestamp();
 
     IF cluster_cap IS NOT NULL THEN
-        SELECT count(*), count(*) FILTER (WHERE status = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
+        SELECT count(*), count(*) FILTER (WHERE status::text = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
           FROM horsies_tasks
-         WHERE status IN ('CLAIMED', 'RUNNING') AND (status = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
+         WHERE status::text IN ('CLAIMED', 'RUNNING') AND (status::text = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
         IF expired > 0 AND cluster_cap - used < room THEN
             used := used - horsies_release_places(NULL, moment);
         END IF;
@@ -98,10 +114,10 @@ BEGIN
         EXIT WHEN room <= 0;
         queue_room := NULL;
         IF queue.cap IS NOT NULL THEN
-            SELECT count(*), count(*) FILTER (WHERE status = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
+            SELECT count(*), count(*) FILTER (WHERE status::text = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
               FROM horsies_tasks
-             WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING')
-               AND (status = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
+             WHERE queue_name::text = queue.name AND status::text IN ('CLAIMED', 'RUNNING')
+               AND (status::text = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
             IF expired > 0 AND queue.cap - used < room THEN
                 used := used - horsies_release_places(queue.name, moment);
             END IF;
@@ -117,7 +133,7 @@ BEGIN
              WHERE task.ctid = ANY (chosen)
                -- Older minor releases of PostgreSQL lock the newest version of a row also where that is in another
                -- queue by now: an operator has just moved it.
-               AND task.queue_name = queue.name
+               AND task.queue_name::text = queue.name
             RETURNING task.*;
             GET DIAGNOSTICS taken = ROW_COUNT;
             room := room - taken;
@@ -142,26 +158,20 @@ CREATE OR REPLACE FUNCTION horsies_room_to_run(task_ids text[], queues text[], c
     RETURNS SETOF varchar AS $$
 DECLARE
     queue record;
-    guard record;
 BEGIN
-    FOR guard IN
-        SELECT DISTINCT hashtextextended('horsies-cap:queue:' || name, 0) AS key
-          FROM unnest(capped) AS name WHERE name = ANY (queues) ORDER BY key
-    LOOP
-        PERFORM pg_advisory_xact_lock(guard.key);
-    END LOOP;
+    PERFORM horsies_lock_caps(ARRAY(SELECT name FROM pg_catalog.unnest(capped) AS name WHERE name = ANY (queues)), false);
     RETURN QUERY
     SELECT task.id FROM horsies_tasks task
-     WHERE task.id = ANY (task_ids) AND (task.queue_name <> ALL (capped) OR CASE WHEN status = 'RUNNING' THEN true END);
+     WHERE task.id::text = ANY (task_ids) AND (task.queue_name::text <> ALL (capped) OR CASE WHEN status::text = 'RUNNING' THEN true END);
     FOR queue IN SELECT name, cap FROM unnest(capped, caps) AS limited (name, cap) WHERE name = ANY (queues) LOOP
         RETURN QUERY
         SELECT task.id FROM horsies_tasks task
-         WHERE task.id = ANY (task_ids) AND CASE WHEN status = 'CLAIMED' THEN task.queue_name = queue.name END
+         WHERE task.id::text = ANY (task_ids) AND CASE WHEN status::text = 'CLAIMED' THEN task.queue_name::text = queue.name END
          ORDER BY task.priority, task.enqueued_at, task.id
          LIMIT GREATEST(queue.cap - (SELECT count(*) FROM horsies_tasks
-                                      WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING')
-                                        AND (status = 'RUNNING'
-                                             OR uncounted_claim_at IS DISTINCT FROM claimed_at AND id <> ALL (task_ids))), 0);
+                                      WHERE queue_name::text = queue.name AND status::text IN ('CLAIMED', 'RUNNING')
+                                        AND (status::text = 'RUNNING'
+                                             OR uncounted_claim_at IS DISTINCT FROM claimed_at AND id::text <> ALL (task_ids))), 0);
     END LOOP;
 END;
 $$ LANGUAGE plpgsql;

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS horsies_operator_actions (
     after_state  jsonb,
     os_user      text,
     os_host      text,
-    db_role      text        NOT NULL DEFAULT current_user,
+    db_role      text        NOT NULL DEFAULT session_user,
     reason       text,
     filter       text,
     undoes       bigint      REFERENCES horsies_operator_actions (id) ON DELETE SET NULL,
@@ -33,6 +33,25 @@ CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_operation
 -- "has this been undone?"; most rows undo nothing
 CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_undoes
     ON horsies_operator_actions (undoes) WHERE undoes IS NOT NULL;
+
+-- Who acted, and when, is what the server knows: the role that logged in, whatever role it has taken since, and the time
+-- of its statement. os_user and os_host are what the client says.
+CREATE OR REPLACE FUNCTION horsies_sign_operator_action() RETURNS trigger AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.acted_at := statement_timestamp();
+        NEW.db_role := session_user;
+    ELSE
+        NEW.acted_at := OLD.acted_at;
+        NEW.db_role := OLD.db_role;
+    END IF;
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+
+CREATE OR REPLACE TRIGGER horsies_operator_action_sign_trigger
+    BEFORE INSERT OR UPDATE ON horsies_operator_actions
+    FOR EACH ROW EXECUTE FUNCTION horsies_sign_operator_action();
 
 -- A queue without a row is not paused.
 CREATE TABLE IF NOT EXISTS horsies_queue_state (

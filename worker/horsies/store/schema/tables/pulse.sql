@@ -20,15 +20,13 @@ CREATE TABLE IF NOT EXISTS horsies_pulse (
 -- The longest gap that makes no live worker look dead: one that last beat an interval before it beats again before the
 -- threshold.
 CREATE OR REPLACE FUNCTION horsies_harmless_gap(threshold_ms double precision, beat_ms double precision)
-    RETURNS interval AS $$
-    SELECT GREATEST(threshold_ms - 2 * beat_ms, threshold_ms / 4) * interval '1 ms';
-$$ LANGUAGE sql IMMUTABLE;
+    RETURNS interval IMMUTABLE LANGUAGE sql
+    RETURN GREATEST(threshold_ms - 2::float8 * beat_ms, threshold_ms / 4::float8) * interval '1 ms';
 
 -- How long a live worker may take to beat again after a gap: its interval, a quarter of it more, and the time to
 -- connect.
-CREATE OR REPLACE FUNCTION horsies_spare_period(beat_ms double precision) RETURNS interval AS $$
-    SELECT (1.25 * beat_ms + LEAST(GREATEST(beat_ms / 2, 1000), 5000)) * interval '1 ms';
-$$ LANGUAGE sql IMMUTABLE;
+CREATE OR REPLACE FUNCTION horsies_spare_period(beat_ms double precision) RETURNS interval IMMUTABLE LANGUAGE sql
+    RETURN (1.25::float8 * beat_ms + LEAST(GREATEST(beat_ms / 2::float8, 1000), 5000)) * interval '1 ms';
 
 -- Returns whether this call wrote the row. It inserts heartbeats and rolls them back, 9 kB of them: a full disk or a
 -- read-only server stops the pulse as it stops the beats, and so does a lock on that table or on the tasks table, which
@@ -54,7 +52,7 @@ BEGIN
     LOCK TABLE horsies_tasks IN ROW EXCLUSIVE MODE;
     BEGIN
         INSERT INTO horsies_heartbeats (task_id, sender_id, role, hostname)
-        SELECT 'pulse', repeat('-', 255), 'pulse', repeat('-', 255) FROM generate_series(1, 16);
+        SELECT 'pulse', pg_catalog.repeat('-', 255), 'pulse', pg_catalog.repeat('-', 255) FROM pg_catalog.generate_series(1, 16);
         RAISE EXCEPTION SQLSTATE 'HP000';
     EXCEPTION WHEN SQLSTATE 'HP000' THEN
         NULL;
@@ -62,7 +60,7 @@ BEGIN
     moment := clock_timestamp(); -- not from before it waited for a lock
     IF last.beaten_at IS NULL THEN
         INSERT INTO horsies_pulse (beaten_at, gaps, least_gap, least_at)
-        VALUES (moment, tstzmultirange(tstzrange(moment - interval '3 h', moment)), matters, moment)
+        VALUES (moment, pg_catalog.tstzmultirange(pg_catalog.tstzrange(moment - interval '3 h', moment)), matters, moment)
             ON CONFLICT (only_row) DO NOTHING;
     ELSIF lives THEN
         IF last.least_gap < matters AND last.least_at > last.beaten_at - interval '10 min' THEN
@@ -73,10 +71,10 @@ BEGIN
                least_at = CASE WHEN own_gap > matters THEN last.least_at ELSE moment END,
                gaps = CASE WHEN moment - last.beaten_at <= matters THEN gaps ELSE (
                           -- No threshold is longer than two hours.
-                          SELECT range_agg(gap) FROM (
-                              SELECT gap FROM unnest(gaps + tstzmultirange(tstzrange(last.beaten_at, moment))) AS gap
-                               WHERE upper(gap) > moment - interval '3 h'
-                               ORDER BY lower(gap) DESC LIMIT 100) AS newest) END;
+                          SELECT pg_catalog.range_agg(gap) FROM (
+                              SELECT gap FROM pg_catalog.unnest(gaps OPERATOR(pg_catalog.+) pg_catalog.tstzmultirange(pg_catalog.tstzrange(last.beaten_at, moment))) AS gap
+                               WHERE pg_catalog.upper(gap) > moment - interval '3 h'
+                               ORDER BY pg_catalog.lower(gap) DESC LIMIT 100) AS newest) END;
     ELSE
         -- An earlier call counts for an hour, unless the server was started since.
         UPDATE horsies_pulse SET asked_at = moment
@@ -93,8 +91,8 @@ CREATE OR REPLACE FUNCTION horsies_spared_until(threshold_ms double precision, b
                WHEN statement_timestamp() - beaten_at > horsies_harmless_gap(threshold_ms, beat_ms)
                THEN CASE WHEN asked_at >= GREATEST(beaten_at, pg_postmaster_start_time())
                          THEN asked_at ELSE statement_timestamp() END
-               ELSE (SELECT max(upper(gap)) FROM unnest(gaps) AS gap
-                      WHERE upper(gap) - lower(gap) > horsies_harmless_gap(threshold_ms, beat_ms)) END
+               ELSE (SELECT pg_catalog.max(pg_catalog.upper(gap)) FROM pg_catalog.unnest(gaps) AS gap
+                      WHERE pg_catalog.upper(gap) - pg_catalog.lower(gap) > horsies_harmless_gap(threshold_ms, beat_ms)) END
       FROM horsies_pulse;
 $$ LANGUAGE sql STABLE;
 
@@ -114,11 +112,11 @@ BEGIN
     END IF;
     SELECT * INTO pulse FROM horsies_pulse;
     IF statement_timestamp() - pulse.beaten_at > horsies_harmless_gap(threshold_ms, beat_ms) THEN
-        pulse.gaps := pulse.gaps + tstzmultirange(tstzrange(pulse.beaten_at, statement_timestamp()));
+        pulse.gaps := pulse.gaps OPERATOR(pg_catalog.+) pg_catalog.tstzmultirange(pg_catalog.tstzrange(pulse.beaten_at, statement_timestamp()));
     END IF;
-    FOR gap IN SELECT one FROM unnest(pulse.gaps) AS one ORDER BY lower(one) DESC LOOP
-        EXIT WHEN upper(gap) <= cut;
-        cut := cut - (upper(gap) - lower(gap));
+    FOR gap IN SELECT one FROM pg_catalog.unnest(pulse.gaps) AS one ORDER BY pg_catalog.lower(one) DESC LOOP
+        EXIT WHEN pg_catalog.upper(gap) <= cut;
+        cut := cut - (pg_catalog.upper(gap) - pg_catalog.lower(gap));
     END LOOP;
     RETURN cut;
 END;
@@ -133,12 +131,12 @@ CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
                 ELSE horsies_silent_before($2, $3) END
       FROM (SELECT 1) one
       LEFT JOIN LATERAL (
-            SELECT (newest.recovery_config ->> 'running_stale_threshold_ms')::float8 AS threshold_ms,
-                   (newest.recovery_config ->> 'runner_heartbeat_interval_ms')::float8 AS beat_ms
+            SELECT (newest.recovery_config ->> 'running_stale_threshold_ms'::text)::float8 AS threshold_ms,
+                   (newest.recovery_config ->> 'runner_heartbeat_interval_ms'::text)::float8 AS beat_ms
               FROM (SELECT worker_id, recovery_config::jsonb AS recovery_config FROM horsies_worker_states
-                     WHERE worker_id >= worker
+                     WHERE worker_id::text >= worker
                      ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest
-             WHERE newest.worker_id = worker
-               AND jsonb_typeof(newest.recovery_config -> 'running_stale_threshold_ms') = 'number'
-               AND jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms') = 'number') told ON true;
+             WHERE newest.worker_id::text = worker
+               AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'running_stale_threshold_ms'::text) = 'number'
+               AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms'::text) = 'number') told ON true;
 $$ LANGUAGE sql STABLE;

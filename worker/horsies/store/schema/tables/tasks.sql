@@ -209,10 +209,20 @@ CREATE INDEX IF NOT EXISTS ix_horsies_tasks_ready_until
 CREATE INDEX IF NOT EXISTS ix_horsies_tasks_crashed
     ON horsies_tasks (failed_at) WHERE status = 'FAILED' AND error_code = 'WORKER_CRASHED';
 
--- In a database that upstream has migrated this is a constraint of the same name; ON CONFLICT (task_id, attempt) fits
--- both.
+-- A constraint, for ON CONFLICT ON CONSTRAINT of other programs: of a new index, of that of our versions up to 13, or
+-- as upstream made it.
 CREATE UNIQUE INDEX IF NOT EXISTS uq_horsies_task_attempts_task_attempt
     ON horsies_task_attempts (task_id, attempt);
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_constraint
+                    WHERE conrelid = 'horsies_task_attempts'::regclass AND conname = 'uq_horsies_task_attempts_task_attempt')
+    THEN
+        ALTER TABLE horsies_task_attempts ADD CONSTRAINT uq_horsies_task_attempts_task_attempt
+            UNIQUE USING INDEX uq_horsies_task_attempts_task_attempt;
+    END IF;
+END
+$$;
 CREATE INDEX IF NOT EXISTS idx_horsies_task_attempts_error_code
     ON horsies_task_attempts (error_code) WHERE error_code IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_horsies_task_attempts_finished_at_desc
@@ -224,16 +234,16 @@ CREATE INDEX IF NOT EXISTS idx_horsies_heartbeats_task_role_sent
 -- 250 000 old ones of 500 000 are deleted in 0.64 s. One on sent_at would make each beat a quarter to a third more
 -- expensive (3.9 µs instead of 3.0, and 6.3 instead of 5.2 in a second, busier run; 455 bytes of WAL instead of 388).
 
--- The text of this function and trigger is part of the contract with upstream. A channel name has at most 63 bytes, so
--- a queue name of more than 52 bytes fails here, in the insert.
+-- This function and trigger are part of the contract with upstream, whose text differs only in how names are bound: see
+-- the end of the schema. A channel name has at most 63 bytes, so a queue name of more than 52 bytes fails here, in the insert.
 CREATE OR REPLACE FUNCTION horsies_notify_task_changes() RETURNS trigger AS $$
 BEGIN
-    IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN
-        PERFORM pg_notify('task_new', NEW.id);
-        PERFORM pg_notify('task_queue_' || NEW.queue_name, NEW.id);
-    ELSIF TG_OP = 'UPDATE' AND OLD.status != NEW.status THEN
-        IF NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN
-            PERFORM pg_notify('task_done', NEW.id);
+    IF TG_OP = 'INSERT' AND NEW.status::text = 'PENDING' THEN
+        PERFORM pg_catalog.pg_notify('task_new', NEW.id::text);
+        PERFORM pg_catalog.pg_notify('task_queue_' || NEW.queue_name::text, NEW.id::text);
+    ELSIF TG_OP = 'UPDATE' AND OLD.status::text != NEW.status::text THEN
+        IF NEW.status::text IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN
+            PERFORM pg_catalog.pg_notify('task_done', NEW.id::text);
         END IF;
     END IF;
     RETURN NEW;
@@ -246,8 +256,8 @@ CREATE OR REPLACE TRIGGER horsies_task_notify_trigger
 
 CREATE OR REPLACE FUNCTION horsies_notify_task_status() RETURNS trigger AS $$
 BEGIN
-    IF TG_OP = 'INSERT' OR OLD.status != NEW.status THEN
-        PERFORM pg_notify('horsies_task_status', NEW.id);
+    IF TG_OP = 'INSERT' OR OLD.status::text != NEW.status::text THEN
+        PERFORM pg_catalog.pg_notify('horsies_task_status', NEW.id::text);
     END IF;
     RETURN NEW;
 END;

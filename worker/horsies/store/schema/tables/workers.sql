@@ -47,7 +47,7 @@ CREATE INDEX IF NOT EXISTS ix_horsies_worker_states_tasks_claimed
 
 CREATE OR REPLACE FUNCTION horsies_notify_worker_state() RETURNS trigger AS $$
 BEGIN
-    PERFORM pg_notify('horsies_worker_state', NEW.worker_id);
+    PERFORM pg_catalog.pg_notify('horsies_worker_state', NEW.worker_id::text);
     RETURN NEW;
 END;
 $$ LANGUAGE plpgsql;

@@ -90,10 +90,20 @@ CREATE INDEX IF NOT EXISTS ix_horsies_workflows_live_created
 CREATE INDEX IF NOT EXISTS ix_horsies_workflows_unsuccessful_created
     ON horsies_workflows (created_at, id) WHERE status IN ('FAILED', 'CANCELLED');
 
+-- How many dependencies of a node must complete before it runs. Without dependencies it is ready, whatever its join. NULL:
+-- its row is damaged, and it waits until an operator decides. Bound, as horsies_may_run; NodeRow.needs is the same.
+CREATE OR REPLACE FUNCTION horsies_join_needs(join_type varchar, min_success integer, dependencies integer[])
+    RETURNS integer IMMUTABLE LANGUAGE sql
+    RETURN CASE WHEN join_type::text = 'quorum' AND min_success IS NULL THEN NULL
+                WHEN join_type::text NOT IN ('all', 'any', 'quorum') THEN NULL
+                WHEN join_type::text = 'all' OR pg_catalog.cardinality(dependencies) = 0 THEN 0
+                WHEN join_type::text = 'any' THEN 1
+                ELSE min_success END;
+
 CREATE OR REPLACE FUNCTION horsies_notify_workflow_changes() RETURNS trigger AS $$
 BEGIN
-    IF OLD.status != NEW.status AND NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED') THEN
-        PERFORM pg_notify('workflow_done', NEW.id);
+    IF OLD.status::text != NEW.status::text AND NEW.status::text IN ('COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED') THEN
+        PERFORM pg_catalog.pg_notify('workflow_done', NEW.id::text);
     END IF;
     RETURN NEW;
 END;
@@ -105,8 +115,8 @@ CREATE OR REPLACE TRIGGER horsies_workflow_notify_trigger
 
 CREATE OR REPLACE FUNCTION horsies_notify_workflow_status() RETURNS trigger AS $$
 BEGIN
-    IF TG_OP = 'INSERT' OR OLD.status != NEW.status THEN
-        PERFORM pg_notify('horsies_workflow_status', NEW.id);
+    IF TG_OP = 'INSERT' OR OLD.status::text != NEW.status::text THEN
+        PERFORM pg_catalog.pg_notify('horsies_workflow_status', NEW.id::text);
     END IF;
     RETURN NEW;
 END;
@@ -122,29 +132,29 @@ CREATE OR REPLACE TRIGGER horsies_workflow_status_notify_trigger
 CREATE OR REPLACE FUNCTION horsies_is_held(task varchar) RETURNS boolean STABLE COST 10 AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM horsies_workflow_tasks node
-                     JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
-                    WHERE node.task_id = task AND workflow.status = 'PAUSED');
+                     JOIN horsies_workflows workflow ON workflow.id::text = node.workflow_id::text
+                    WHERE node.task_id::text = task::text AND workflow.status::text = 'PAUSED');
 END;
 $$ LANGUAGE plpgsql;
 
 -- By keys alone, through arrays: a join that was planned while the tables were empty reads all tasks for each workflow.
 CREATE OR REPLACE FUNCTION horsies_mark_paused_tasks() RETURNS trigger SET enable_seqscan = off SET jit = off AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' AND NEW.status = 'PAUSED' THEN
+    IF TG_OP = 'UPDATE' AND NEW.status::text = 'PAUSED' THEN
         -- A locked row is being claimed or ended: it is not waited for, and needs no mark.
         UPDATE horsies_tasks
            SET workflow_paused_at = statement_timestamp()
-         WHERE id = ANY (ARRAY(SELECT id FROM horsies_tasks
-                                WHERE id = ANY (ARRAY(SELECT task_id FROM horsies_workflow_tasks
-                                                       WHERE workflow_id = NEW.id
-                                                         AND CASE WHEN status IN ('PENDING', 'READY', 'ENQUEUED',
+         WHERE id::text = ANY (ARRAY(SELECT id::text FROM horsies_tasks
+                                WHERE id::text = ANY (ARRAY(SELECT task_id::text FROM horsies_workflow_tasks
+                                                       WHERE workflow_id::text = NEW.id::text
+                                                         AND CASE WHEN status::text IN ('PENDING', 'READY', 'ENQUEUED',
                                                                                   'RUNNING') THEN true END))
-                                  AND CASE WHEN status = 'PENDING' THEN true END
+                                  AND CASE WHEN status::text = 'PENDING' THEN true END
                                   FOR NO KEY UPDATE SKIP LOCKED));
     ELSE
         UPDATE horsies_tasks
            SET workflow_paused_at = NULL
-         WHERE id = ANY (ARRAY(SELECT task_id FROM horsies_workflow_tasks WHERE workflow_id = OLD.id))
+         WHERE id::text = ANY (ARRAY(SELECT task_id::text FROM horsies_workflow_tasks WHERE workflow_id::text = OLD.id::text))
            AND workflow_paused_at IS NOT NULL;
     END IF;
     RETURN COALESCE(NEW, OLD);
@@ -154,12 +164,12 @@ $$ LANGUAGE plpgsql;
 -- Triggers, because not only our statements pause and resume: an operator may do it in psql, or with upstream's tools.
 CREATE OR REPLACE TRIGGER horsies_workflow_pause_trigger
     AFTER UPDATE ON horsies_workflows
-    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status AND (OLD.status = 'PAUSED' OR NEW.status = 'PAUSED'))
+    FOR EACH ROW WHEN (OLD.status::text IS DISTINCT FROM NEW.status::text AND (OLD.status::text = 'PAUSED' OR NEW.status::text = 'PAUSED'))
     EXECUTE FUNCTION horsies_mark_paused_tasks();
 -- Before the delete, which cascades to the nodes that lead to the tasks.
 CREATE OR REPLACE TRIGGER horsies_workflow_delete_trigger
     BEFORE DELETE ON horsies_workflows
-    FOR EACH ROW WHEN (OLD.status = 'PAUSED')
+    FOR EACH ROW WHEN (OLD.status::text = 'PAUSED')
     EXECUTE FUNCTION horsies_mark_paused_tasks();
 
 -- A task that is requeued during the pause gets the mark at once: it is among the first ones, and calling
@@ -170,12 +180,12 @@ DECLARE
 BEGIN
     SELECT statement_timestamp() INTO paused
       FROM horsies_workflow_tasks node
-      JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
-     WHERE node.task_id = NEW.id AND CASE WHEN workflow.status = 'PAUSED' THEN true END
+      JOIN horsies_workflows workflow ON workflow.id::text = node.workflow_id::text
+     WHERE node.task_id::text = NEW.id::text AND CASE WHEN workflow.status::text = 'PAUSED' THEN true END
        -- A resume that commits first is seen here, and a later one finds the mark.
      LIMIT 1 FOR SHARE OF workflow SKIP LOCKED;
     IF paused IS NOT NULL OR NEW.workflow_paused_at IS NOT NULL THEN
-        UPDATE horsies_tasks SET workflow_paused_at = paused WHERE id = NEW.id;
+        UPDATE horsies_tasks SET workflow_paused_at = paused WHERE id::text = NEW.id::text;
     END IF;
     RETURN NULL;
 END;
@@ -185,7 +195,7 @@ $$ LANGUAGE plpgsql;
 -- for a finish with claim.
 CREATE OR REPLACE TRIGGER horsies_task_return_trigger
     AFTER UPDATE ON horsies_tasks
-    FOR EACH ROW WHEN (NEW.status = 'PENDING' AND OLD.status <> 'PENDING' AND NEW.is_workflow_task)
+    FOR EACH ROW WHEN (NEW.status::text = 'PENDING' AND OLD.status::text <> 'PENDING' AND NEW.is_workflow_task)
     EXECUTE FUNCTION horsies_mark_returned_task();
 
 -- Existing tasks: older databases of upstream do not mark those of workflows, and our version 7 marked no pause. After

@@ -1,0 +1,49 @@
+"""What names mean in our functions and statements: PostgreSQL's own, or what another role has made in our schema.
+
+A function or operator whose types fit a call better than PostgreSQL's own runs in its place, with the rights of the
+caller. Our functions and calls are bound to PostgreSQL's; operators in statements cannot be, except by their schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.doctor import Check, Line, Verdict
+from horsies.store.schema.migrations import quoted
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from horsies.doctor import Patient
+
+_MOST: Final = 10
+
+
+async def _search_path(patient: Patient) -> Iterable[Line]:
+    name = patient.schema.schema
+    (schema,) = await patient.fetch(statement(__name__, "doctor_search_path"), name)
+    lines = [
+        Line(
+            Verdict.FAIL,
+            f"function {row['name']} resolves names by the search path of each session",
+            f"ALTER FUNCTION {row['name']} SET search_path = {schema['path']}",
+        )
+        for row in await patient.fetch(statement(__name__, "doctor_unbound_functions"), name, schema["path"])
+    ]
+    lines += [
+        Line(
+            Verdict.FAIL,
+            f"{row['kind'].lower()} {row['name']} of role {row['owner']} can run in place of PostgreSQL's or ours, with"
+            " the rights of whoever sends a task",
+            f"DROP {row['kind']} {row['name']}",
+        )
+        for row in await patient.fetch(statement(__name__, "doctor_objects_of_others"), name, _MOST)
+    ]
+    if schema["open"]:
+        evidence = f"every role may create functions and operators in schema {name}, which others then run unawares"
+        lines.append(Line(Verdict.WARN, evidence, f"REVOKE CREATE ON SCHEMA {quoted(name)} FROM PUBLIC"))
+    return lines or [Line(Verdict.OK, f"our functions are bound; only granted roles may create in schema {name}")]
+
+
+CHECKS = (Check("search path", 15, _search_path, needs_tables=True),)
