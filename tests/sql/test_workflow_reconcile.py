@@ -401,7 +401,7 @@ def wrecks(draw: st.DrawFn) -> tuple[Any, list[tuple[str, str | None]]]:
     nodes = []
     for index in range(draw(st.integers(1, 5))):
         dependencies = draw(st.sets(st.integers(0, index - 1))) if index else set()
-        join = draw(st.sampled_from(("all", "any", "quorum"))) if dependencies else "all"
+        join = draw(st.sampled_from(("all", "any", "quorum") if dependencies else ("all", "any")))
         least = draw(st.integers(1, len(dependencies))) if join == "quorum" else None
         allowed = draw(st.booleans())
         key = draw(st.sampled_from((None, None, "child.v1")))

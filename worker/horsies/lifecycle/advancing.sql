@@ -114,8 +114,8 @@ WITH ended AS MATERIALIZED (
       FROM ended
      CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                           WHERE id = ended.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
-     CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, min_success, allow_failed_deps,
-                                workflow_ctx_from,
+     CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, allow_failed_deps, workflow_ctx_from,
+                                horsies_join_needs(join_type, min_success, dependencies) AS needs,
                                 -- A node with an unknown status has not ended: checked only where no node is open.
                                 CASE WHEN EXISTS (
                                           SELECT FROM horsies_workflow_tasks dependency
@@ -135,7 +135,8 @@ WITH ended AS MATERIALIZED (
                             AND (ended.whole OR dependencies && ended.indexes) OFFSET 0) node
 ), judged AS MATERIALIZED (
     SELECT node.id,
-           CASE WHEN node.dependencies = '{}' THEN 'READY'
+           CASE WHEN node.needs IS NULL THEN NULL
+                WHEN node.dependencies = '{}' THEN 'READY'
                 WHEN node.join_type = 'any' THEN
                      CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
                                         WHERE dependency.workflow_id = node.workflow_id
@@ -143,10 +144,10 @@ WITH ended AS MATERIALIZED (
                                           AND CASE dependency.status WHEN 'COMPLETED' THEN true END) THEN 'READY'
                           WHEN NOT node.open THEN 'SKIPPED' END
                 WHEN node.join_type = 'quorum' THEN
-                     (SELECT CASE WHEN count(*) FILTER (WHERE dependency.status = 'COMPLETED') >= node.min_success
+                     (SELECT CASE WHEN count(*) FILTER (WHERE dependency.status = 'COMPLETED') >= node.needs
                                   THEN 'READY'
                                   WHEN count(*) FILTER (WHERE dependency.status NOT IN ('FAILED', 'SKIPPED'))
-                                       >= node.min_success
+                                       >= node.needs
                                   THEN NULL
                                   ELSE 'SKIPPED' END
                         FROM horsies_workflow_tasks dependency

@@ -40,7 +40,7 @@ SELECT live.id
          LEFT JOIN LATERAL (SELECT status, started_at, COALESCE(completed_at, failed_at, updated_at) AS ended_at
                               FROM horsies_tasks WHERE id = node.task_id LIMIT 1) task ON true
          LEFT JOIN LATERAL (SELECT status FROM horsies_workflows WHERE id = node.sub_workflow_id LIMIT 1) child ON true
-        CROSS JOIN LATERAL (SELECT CASE node.join_type WHEN 'any' THEN 1 ELSE COALESCE(node.min_success, 1) END)
+        CROSS JOIN LATERAL (SELECT horsies_join_needs(node.join_type, node.min_success, node.dependencies))
                    AS join_needs (successes)
         WHERE node.workflow_id = live.id AND node.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
        ) stuck

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _NODE = WorkflowTaskStatus
 _TASK_ENDS = {"COMPLETED": _NODE.COMPLETED, "FAILED": _NODE.FAILED, "CANCELLED": _NODE.FAILED, "EXPIRED": _NODE.FAILED}
 _CHILD_ENDS = {"COMPLETED": _NODE.COMPLETED, "FAILED": _NODE.FAILED, "CANCELLED": _NODE.FAILED}
-_JOINS = frozenset({"all", "any", "quorum"})
 
 
 class DamagedWorkflowError(HorsiesError):
@@ -260,7 +259,10 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
 
 
 def join_verdict(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
-    """The new status of a PENDING node; None: it still waits."""
+    """The new status of a PENDING node; None: it still waits, or its row is damaged."""
+    needed = node.needs
+    if needed is None:
+        return None
     have = [states[index] for index in node.dependencies]
     completed = have.count(_NODE.COMPLETED)
     still_open = sum(state not in TERMINAL_NODES for state in have)
@@ -268,9 +270,7 @@ def join_verdict(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int
         if still_open:
             return None
         possible = node.allow_failed_deps or completed == len(have)
-        needed = 0
     else:
-        needed = 1 if node.join == "any" else node.min_success or 1
         possible = completed + still_open >= needed
     if not possible:
         return _NODE.SKIPPED
@@ -301,8 +301,9 @@ def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
             raise _damaged(flow, f"node {node.node_id} depends on {lost}, which do not exist")
         if node.status not in statuses:
             raise _damaged(flow, f"node {node.node_id} has the unknown status {node.status!r}")
-        if node.join not in _JOINS:
-            raise _damaged(flow, f"node {node.node_id} has the unknown join {node.join!r}")
+        if node.needs is None:
+            what = "a quorum without min_success" if node.join == "quorum" else f"the unknown join {node.join!r}"
+            raise _damaged(flow, f"node {node.node_id} has {what}")
         if node.child_names_another_parent and not node.has_ended:
             raise _damaged(flow, f"node {node.node_id} waits for {node.sub_workflow_id}, which names another parent")
 

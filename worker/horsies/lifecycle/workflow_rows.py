@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TERMINAL_NODES = frozenset(str(status) for status in WorkflowTaskStatus if status.is_terminal)
 _ARRAYS = frozenset({"dependencies", "workflow_ctx_from"})
+_JOINS = frozenset({"all", "any", "quorum"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,18 @@ class NodeRow:
     @property
     def has_ended(self) -> bool:
         return self.status in TERMINAL_NODES
+
+    @property
+    def needs(self) -> int | None:
+        """The number of dependencies that must complete, by its join; None if the row is damaged.
+
+        The same as horsies_join_needs of the schema: without dependencies, a node is ready whatever its join.
+        """
+        if self.join not in _JOINS or (self.join == "quorum" and self.min_success is None):
+            return None
+        if self.join == "all" or not self.dependencies:
+            return 0
+        return 1 if self.join == "any" else self.min_success
 
 
 async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowRow]:
