@@ -19,6 +19,7 @@ from horsies.doctor import Verdict
 from horsies.doctor.checks import connections, indexes, transactions
 from horsies.doctor.examine import all_checks
 from horsies.run.worker import _LANES
+from horsies.store.schema import upgrade
 
 OK, WARN, FAIL, UNKNOWN = Verdict.OK, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN
 
@@ -336,10 +337,18 @@ async def test_what_another_role_could_have_run_in_place_of_ours_is_found_and_dr
         "CREATE AGGREGATE array_agg(varchar) (SFUNC = array_append, STYPE = varchar[]);"
         "CREATE OPERATOR = (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = same);"
         "RESET ROLE;"
-        "ALTER FUNCTION horsies_notify_task_changes() RESET search_path"
+        "ALTER FUNCTION horsies_is_held(varchar) RESET search_path;"
+        "CREATE OR REPLACE FUNCTION horsies_notify_task_changes() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_notify(''task_new'', NEW.id); RETURN NEW; END'"
     )
     found = await lines(database, "search path")
-    assert [each.verdict for each in found] == [*[FAIL] * 6, WARN]
-    for each in found:
+    assert [each.verdict for each in found] == [*[FAIL] * 7, WARN]
+    assert [str(each.remedy).startswith("TRUNCATE horsies_console_schema") for each in found[:4]] == [
+        *[True] * 3,
+        False,
+    ]
+    for each in found[3:]:
         await mend(connection, each)
+    await connection.execute("TRUNCATE horsies_console_schema")
+    await upgrade(connection)
     assert (await line(database, "search path")).verdict is OK

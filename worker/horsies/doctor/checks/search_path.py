@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
+from horsies.store.schema import LEDGER
 from horsies.store.schema.migrations import quoted
 from horsies.store.statements import statement
 
@@ -27,7 +28,7 @@ async def _search_path(patient: Patient) -> Iterable[Line]:
         Line(
             Verdict.FAIL,
             f"function {row['name']} resolves names by the search path of each session",
-            f"ALTER FUNCTION {row['name']} SET search_path = {schema['path']}",
+            f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row",
         )
         for row in await patient.fetch(statement(__name__, "doctor_unbound_functions"), name, schema["path"])
     ]
