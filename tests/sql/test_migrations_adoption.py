@@ -129,7 +129,7 @@ UPDATE horsies_console_schema SET version = 10;
 # Whatever version 14 has and version 13 had not is taken away here, and so on.
 VERSION_13 = """
 DROP TABLE horsies_caps;
-DROP FUNCTION horsies_lock_caps(text[], boolean), horsies_join_needs(varchar, integer, integer[]);
+DROP FUNCTION horsies_lock_new_cap(text), horsies_join_needs(varchar, integer, integer[]);
 DROP FUNCTION horsies_sign_operator_action() CASCADE;
 ALTER TABLE horsies_operator_actions ALTER COLUMN db_role SET DEFAULT current_user;
 ALTER TABLE horsies_task_attempts DROP CONSTRAINT uq_horsies_task_attempts_task_attempt;

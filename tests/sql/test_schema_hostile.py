@@ -10,10 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 import asyncpg
+import psycopg
 import pytest
 from statements import statements
 from test_migrations_adoption import VERSION_13
 
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskNode, TaskResult
 from horsies.store.schema import create, upgrade
 from horsies.store.statements import qualified
 
@@ -159,6 +161,34 @@ async def test_no_function_or_trigger_of_the_schema_calls_what_another_role_made
         await trapped.execute("SELECT 'a'::varchar = 'a'::varchar")
     for statement in filter(str.strip, EVERYTHING.split(";\n")):
         await trapped.execute(statement)
+
+
+def add(number: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=number)
+
+
+async def test_a_send_and_a_start_of_a_superuser_call_nothing_that_another_role_made(
+    trapped: asyncpg.Connection, database: str
+) -> None:
+    app = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
+    task = app.task("add", add)
+    first = TaskNode(task, kwargs={"number": 1}, node_id="first")
+    nodes = [first, TaskNode(task, kwargs={"number": 2}, waits_for=[first], node_id="then")]
+
+    def use(connection: psycopg.Connection) -> None:
+        keyed = task.with_options(connection=connection, unique_key="order 7")
+        assert keyed.send(1).unwrap().task_id == keyed.send(1).unwrap().task_id
+        for sent in app.send_many([task.to_send(2), task.to_send(3)], connection=connection):
+            sent.unwrap()
+        for _ in range(2):
+            app.workflow("ship", nodes, definition_key="ship.v1").start("w", connection=connection).unwrap()
+
+    with psycopg.connect(database) as connection:
+        use(connection)
+    app.get_broker().close()
+    with pytest.raises(asyncpg.RaiseError, match="was called"):
+        await trapped.fetchval("SELECT count(*) FROM horsies_tasks WHERE task_name = 'add'")
+    assert await trapped.fetchval("SELECT count(*) FROM horsies_tasks WHERE task_name::text = 'add'") == 4
 
 
 @pytest.mark.parametrize("upgraded", [False, True], ids=["new", "upgraded"])

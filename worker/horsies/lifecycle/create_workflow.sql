@@ -13,7 +13,7 @@ RETURNING id
 
 -- name: workflow_name
 -- create_workflow.py and handles: whether there is a workflow of this id, and its name ($1 id); reads only
-SELECT name FROM horsies_workflows WHERE id = $1
+SELECT name FROM horsies_workflows WHERE id::text = $1
 
 -- name: first_difference
 -- create_workflow.py; reads only: how a stored workflow differs from a plan, and in which node
@@ -22,21 +22,22 @@ SELECT name FROM horsies_workflows WHERE id = $1
 SELECT what, node
   FROM (SELECT -1 AS place, 'another definition' AS what, NULL AS node
           FROM horsies_workflows
-         WHERE id = $1 AND definition_key IS DISTINCT FROM $2::text
+         WHERE id::text = $1 AND definition_key::text IS DISTINCT FROM $2::text
         UNION ALL
         SELECT COALESCE(given.index, stored.task_index),
                CASE WHEN given.index IS NULL OR stored.task_index IS NULL THEN 'other nodes, as to'
-                    WHEN given.task_name <> stored.task_name THEN 'another task for'
+                    WHEN given.task_name <> stored.task_name::text THEN 'another task for'
                     WHEN given.kwargs <> stored.task_kwargs THEN 'other arguments for'
                     ELSE 'other dependencies of' END,
                COALESCE(stored.node_id, COALESCE(given.index, stored.task_index)::text)
           FROM unnest($3::int[], $4::text[], $5::text[], $6::text[], $7::text[])
                    AS given (index, task_name, kwargs, dependencies, args_from)
-          FULL JOIN (SELECT * FROM horsies_workflow_tasks WHERE workflow_id = $1) AS stored
+          FULL JOIN (SELECT * FROM horsies_workflow_tasks WHERE workflow_id::text = $1) AS stored
                  ON stored.task_index = given.index
-         WHERE (given.index, given.task_name, given.kwargs, given.dependencies::int[], given.args_from::jsonb)
+         WHERE (given.index, given.task_name, given.kwargs, given.dependencies::int[]::text, given.args_from::jsonb)
                IS DISTINCT FROM
-               (stored.task_index, stored.task_name, stored.task_kwargs, stored.dependencies, stored.args_from)) found
+               (stored.task_index, stored.task_name::text, stored.task_kwargs, stored.dependencies::text,
+                stored.args_from)) found
  ORDER BY place
  LIMIT 1
 

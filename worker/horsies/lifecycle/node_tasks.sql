@@ -6,12 +6,12 @@ SELECT node.workflow_id, node.task_index, node.task_name, node.task_kwargs, node
        node.is_subworkflow, node.sub_definition_key, statement_timestamp() AS now, node.node_id
   FROM unnest($1::text[], $2::integer[]) AS asked (workflow_id, index)
  CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
-                      WHERE id = asked.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
+                      WHERE id::text = asked.workflow_id AND CASE status::text WHEN 'RUNNING' THEN true END OFFSET 0) workflow
  CROSS JOIN LATERAL (SELECT * FROM horsies_workflow_tasks
-                      WHERE workflow_id = asked.workflow_id
+                      WHERE workflow_id::text = asked.workflow_id
                         -- A range, for which an index can be used, unlike for an OR.
                         AND task_index BETWEEN COALESCE(asked.index, -2147483648) AND COALESCE(asked.index, 2147483647)
-                        AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status = 'READY'
+                        AND status::text IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status::text = 'READY'
                         AND task_id IS NULL AND sub_workflow_id IS NULL OFFSET 0) node
  ORDER BY node.workflow_id, node.task_index
 
@@ -27,13 +27,13 @@ WITH found AS MATERIALIZED (
     SELECT node.id, new.task_id
       FROM unnest($1::text[], $2::integer[], $3::text[]) AS new (workflow_id, index, task_id)
      CROSS JOIN LATERAL (SELECT id FROM horsies_workflow_tasks
-                          WHERE workflow_id = new.workflow_id AND task_index = new.index OFFSET 0) node
+                          WHERE workflow_id::text = new.workflow_id AND task_index = new.index OFFSET 0) node
 ), linked AS (
     UPDATE horsies_workflow_tasks node
        SET status = 'ENQUEUED', task_id = found.task_id
       FROM found
-     WHERE node.id = ANY (ARRAY(SELECT id FROM found)) AND node.id = found.id
-       AND CASE WHEN node.status = 'READY' THEN node.task_id IS NULL END
+     WHERE node.id::text = ANY (ARRAY(SELECT id::text FROM found)) AND node.id::text = found.id::text
+       AND CASE WHEN node.status::text = 'READY' THEN node.task_id IS NULL END
     RETURNING node.task_id
 )
 INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, kwargs, task_options, good_until,
@@ -43,7 +43,7 @@ SELECT new.id, new.name, new.sha, new.sent_at, new.queue, new.priority, new.kwar
   FROM unnest($3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::integer[], $9::text[],
               $10::text[], $11::timestamptz[], $12::integer[])
        AS new (id, name, sha, sent_at, queue, priority, kwargs, options, good_until, max_retries)
-  JOIN linked ON linked.task_id = new.id
+  JOIN linked ON linked.task_id::text = new.id
 RETURNING id
 
 -- name: advance_sources

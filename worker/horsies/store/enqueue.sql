@@ -39,14 +39,15 @@ RETURNING id
 -- name: enqueue_conflicts
 -- enqueue.py, after an insert that left rows out: for each request the row with its id, or the live task with its name
 -- and unique key; the task is only counted for, never locked ($1 ids, $2 names, $3 unique keys, $4 whether the
--- transaction is the caller's)
+-- transaction is the caller's). Here and in what else runs on a caller's connection, which may have all rights, texts are
+-- compared as text: see search_path.sql of the schema.
 WITH holder AS MATERIALIZED (
     SELECT asked.number, own.enqueue_sha, live.id, live.args, live.kwargs
       FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (id, task_name, unique_key, number)
-      LEFT JOIN LATERAL (SELECT enqueue_sha FROM horsies_tasks WHERE id = asked.id LIMIT 1) own ON true
+      LEFT JOIN LATERAL (SELECT enqueue_sha FROM horsies_tasks WHERE id::text = asked.id LIMIT 1) own ON true
       LEFT JOIN LATERAL (SELECT id, args, kwargs FROM horsies_tasks
-                          WHERE unique_key = asked.unique_key AND task_name = asked.task_name
-                            AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
+                          WHERE unique_key::text = asked.unique_key AND task_name::text = asked.task_name
+                            AND status::text IN ('PENDING', 'CLAIMED', 'RUNNING')
                           LIMIT 1) live ON own.enqueue_sha IS NULL
 ), counted AS (
     INSERT INTO horsies_duplicate_sends AS stored (task_id, backend, sends, last_at)

@@ -8,19 +8,14 @@ CREATE TABLE IF NOT EXISTS horsies_caps (
     queue_name varchar(100) PRIMARY KEY
 );
 
--- Locks the caps of these queues, and that of the cluster, until the end of the transaction; every claim and start in
--- the order of their names, so that no two deadlock.
-CREATE OR REPLACE FUNCTION horsies_lock_caps(queues text[], cluster boolean) RETURNS void AS $$
-DECLARE
-    cap text;
+-- Locks the cap of this queue, which had no row a moment ago.
+CREATE OR REPLACE FUNCTION horsies_lock_new_cap(queue text) RETURNS void AS $$
 BEGIN
-    FOR cap IN SELECT '' WHERE cluster UNION SELECT pg_catalog.unnest(queues) ORDER BY 1 LOOP
-        LOOP
-            PERFORM FROM horsies_caps WHERE queue_name::text = cap FOR NO KEY UPDATE;
-            EXIT WHEN FOUND;
-            INSERT INTO horsies_caps (queue_name) VALUES (cap) ON CONFLICT DO NOTHING;
-            EXIT WHEN FOUND;
-        END LOOP;
+    LOOP
+        INSERT INTO horsies_caps (queue_name) VALUES (queue) ON CONFLICT DO NOTHING;
+        EXIT WHEN FOUND;
+        PERFORM FROM horsies_caps WHERE queue_name::text = queue FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
     END LOOP;
 END;
 $$ LANGUAGE plpgsql;
@@ -68,6 +63,8 @@ DECLARE
     taken        integer;
     chosen       tid[];
     busy         text[] := '{}';
+    limited      text[] := CASE WHEN cluster_cap IS NOT NULL THEN '{""}' ELSE '{}' END;
+    limit_of     text;
     queue        record;
     full_cap     horsies_tasks;
     moment       timestamptz;
@@ -80,20 +77,28 @@ BEGIN
     PERFORM pg_catalog.set_config('synchronous_commit', 'off', true);
 
     -- Most wake-ups find nothing, and those must not delay other claims.
-    FOR queue IN SELECT name FROM pg_catalog.unnest(queues) AS name LOOP
-        IF EXISTS (SELECT FROM horsies_tasks WHERE status::text = 'PENDING' AND queue_name::text = queue.name)
-           AND NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name::text = queue.name AND paused_at IS NOT NULL)
+    FOR place IN 1 .. pg_catalog.cardinality(queues) LOOP
+        IF EXISTS (SELECT FROM horsies_tasks WHERE status::text = 'PENDING' AND queue_name::text = queues[place])
+           AND NOT EXISTS (SELECT FROM horsies_queue_state
+                            WHERE queue_name::text = queues[place] AND paused_at IS NOT NULL)
         THEN
-            busy := pg_catalog.array_append(busy, queue.name);
+            busy := pg_catalog.array_append(busy, queues[place]);
+            IF caps[place] IS NOT NULL THEN
+                limited := pg_catalog.array_append(limited, queues[place]);
+            END IF;
         END IF;
     END LOOP;
     IF pg_catalog.cardinality(busy) = 0 THEN
         RETURN;
     END IF;
 
-    PERFORM horsies_lock_caps(
-        ARRAY(SELECT name FROM unnest(queues, caps) AS limited (name, cap) WHERE cap IS NOT NULL AND name = ANY (busy)),
-        cluster_cap IS NOT NULL);
+    -- Every claim and start locks them in the order of their names, so that no two deadlock.
+    FOREACH limit_of IN ARRAY ARRAY(SELECT pg_catalog.unnest(limited) ORDER BY 1) LOOP
+        PERFORM FROM horsies_caps WHERE queue_name::text = limit_of FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
+            PERFORM horsies_lock_new_cap(limit_of);
+        END IF;
+    END LOOP;
     moment := clock_timestamp();
 
     IF cluster_cap IS NOT NULL THEN
@@ -157,9 +162,18 @@ $$ LANGUAGE plpgsql;
 CREATE OR REPLACE FUNCTION horsies_room_to_run(task_ids text[], queues text[], capped text[], caps integer[])
     RETURNS SETOF varchar AS $$
 DECLARE
-    queue record;
+    queue    record;
+    limit_of text;
 BEGIN
-    PERFORM horsies_lock_caps(ARRAY(SELECT name FROM pg_catalog.unnest(capped) AS name WHERE name = ANY (queues)), false);
+    -- As in horsies_claim_capped.
+    FOREACH limit_of IN ARRAY ARRAY(SELECT DISTINCT name FROM pg_catalog.unnest(capped) AS name
+                                     WHERE name = ANY (queues) ORDER BY name)
+    LOOP
+        PERFORM FROM horsies_caps WHERE queue_name::text = limit_of FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
+            PERFORM horsies_lock_new_cap(limit_of);
+        END IF;
+    END LOOP;
     RETURN QUERY
     SELECT task.id FROM horsies_tasks task
      WHERE task.id::text = ANY (task_ids) AND (task.queue_name::text <> ALL (capped) OR CASE WHEN status::text = 'RUNNING' THEN true END);
