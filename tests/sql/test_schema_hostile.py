@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -15,9 +16,10 @@ import pytest
 from statements import statements
 from test_migrations_adoption import VERSION_13
 
+import horsies
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskNode, TaskResult
 from horsies.store.schema import create, upgrade
-from horsies.store.statements import qualified
+from horsies.store.statements import qualified, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -159,8 +161,8 @@ async def test_no_function_or_trigger_of_the_schema_calls_what_another_role_made
         await trapped.execute("SELECT pg_notify('task_new', 't'::varchar)")
     with pytest.raises(asyncpg.RaiseError, match="was called"):
         await trapped.execute("SELECT 'a'::varchar = 'a'::varchar")
-    for statement in filter(str.strip, EVERYTHING.split(";\n")):
-        await trapped.execute(statement)
+    for step in filter(str.strip, EVERYTHING.split(";\n")):
+        await trapped.execute(step)
 
 
 def add(number: int) -> TaskResult[int, TaskError]:
@@ -230,13 +232,22 @@ async def test_no_statement_calls_a_function_that_another_role_made(connection: 
 PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'it'"
 
 
+def as_sent() -> Iterator[tuple[str, str]]:
+    """Each statement as the engine loads it."""
+    folder = Path(horsies.__file__).parent
+    for file in folder.rglob("*.sql"):
+        module = ".".join(("horsies", *file.relative_to(folder).with_suffix("").parts))
+        for name in re.findall(r"^-- name: (\w+)$", file.read_text("utf-8"), re.MULTILINE):
+            yield name, statement(module, name)
+
+
 async def refusals(connection: asyncpg.Connection) -> dict[str, str]:
     """Why statements cannot be planned, by their names: fragments, and those without rights."""
     found: dict[str, str] = {}
     await connection.execute("SET ROLE pg_monitor")
-    for name, text in statements().items():
+    for name, text in as_sent():
         try:
-            await connection.execute(f"PREPARE it AS {qualified(text)}")
+            await connection.execute(f"PREPARE it AS {text}")
         except asyncpg.PostgresError as error:
             found[name] = str(error)
             continue

@@ -68,7 +68,7 @@ _RUN: Final = (
 )
 DUPLICATES: Final = (
     "(CASE WHEN unique_key IS NULL THEN 0 ELSE"
-    " (SELECT COALESCE(sum(sends), 0) FROM horsies_duplicate_sends WHERE task_id = task.id) END)"
+    " (SELECT COALESCE(pg_catalog.sum(sends), 0) FROM horsies_duplicate_sends WHERE task_id = task.id) END)"
 )
 _NODE: Final = "SELECT FROM horsies_workflow_tasks node WHERE node.task_id = task.id"
 

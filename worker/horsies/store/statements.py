@@ -37,8 +37,8 @@ _TOKEN: Final = re.compile(
 )
 _BLOCK_EDGE: Final = re.compile(r"/\*|\*/")
 
-# Comments and quoted texts stay as they are. A call without arguments, or with a star, can mean only PostgreSQL's own.
-_CALL = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"[^"]*"|(?<![\w.])([a-z]\w*)\((?!\)|\*\))""")
+# Quoted texts stay as they are. A call without arguments, or with a star, can mean only PostgreSQL's own.
+_CALL = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|(?<![\w.])([a-z]\w*)\((?!\)|\*\))""")
 # Syntax of their own, which finds PostgreSQL's function, also where unnest has several arrays; and a type.
 _NO_CALLS = re.compile(r"extract|substring|varchar|unnest\((?=(?:[^()',[]|\[\])*,)")
 
@@ -111,18 +111,18 @@ def _end_of_block(sql: str, at: int) -> int:
 
 @cache
 def _prepared(module: str, name: str) -> str:
-    return f"-- {name}\n{without_comments(_file(module)[name])}"
+    return f"-- {name}\n{qualified(without_comments(_file(module)[name]))}"
 
 
 @cache
 def _file(module: str) -> dict[str, str]:
     package, _, file = module.rpartition(".")
     _, *parts = _NAME.split(files(package).joinpath(f"{file}.sql").read_text(encoding="utf-8"))
-    return dict(zip(parts[::2], map(qualified, parts[1::2]), strict=True))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def qualified(sql: str) -> str:
-    """The same text with calls of PostgreSQL's functions in its schema: `pg_catalog.count(id)`.
+    """The same text, which has no comments, with calls of PostgreSQL's functions in its schema: `pg_catalog.count(id)`.
 
     In a schema of the search path that others may create in, a function of that name with types that fit better would
     run in its place, with the rights of whoever sends the statement.

@@ -44,7 +44,7 @@ FINISHED_UNSUCCESSFUL: Final = Source(
     5_000,
     time=_ENDED_AT,
     serves=frozenset({"status"}),
-    each="SELECT unnest('{FAILED,CANCELLED,EXPIRED}'::text[])",
+    each="SELECT pg_catalog.unnest('{FAILED,CANCELLED,EXPIRED}'::text[])",
 )
 WAITING: Final = Source(
     "waiting",

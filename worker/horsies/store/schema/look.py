@@ -7,8 +7,9 @@ import asyncpg
 from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, NAMES
 from horsies.store.schema.migrations import quoted, sql_file
 from horsies.store.schema.state import Found, SchemaError, SchemaKind, SchemaState, Session, judge
+from horsies.store.statements import qualified, without_comments
 
-_CONTENTS = sql_file("look.sql")
+_CONTENTS = qualified(without_comments(sql_file("look.sql")))
 _APPLIED = sql_file("applied.sql")
 
 
@@ -62,7 +63,7 @@ async def _applied(conn: asyncpg.Connection, session: Session) -> dict[int, str]
 
 
 async def _no_schema(conn: asyncpg.Connection) -> SchemaError:
-    path, role = await conn.fetchrow("SELECT current_setting('search_path'), current_user")
+    path, role = await conn.fetchrow("SELECT pg_catalog.current_setting('search_path'), current_user")
     return SchemaError(
         f"no schema of the search path ({path}) exists, or role {role} may not use it",
         help_text=f"create the schema, correct search_path, or GRANT USAGE ON SCHEMA <name> TO {quoted(role)}",

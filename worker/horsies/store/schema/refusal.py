@@ -10,14 +10,15 @@ import asyncpg
 from horsies.store.schema.contents import NAMES
 from horsies.store.schema.migrations import quoted, sql_file
 from horsies.store.schema.state import SchemaError, SchemaKind
+from horsies.store.statements import qualified, without_comments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from horsies.store.schema.state import SchemaState
 
-_HOLDERS = sql_file("holders.sql")
-_RIGHTS = sql_file("rights.sql")
+_HOLDERS = qualified(without_comments(sql_file("holders.sql")))
+_RIGHTS = qualified(without_comments(sql_file("rights.sql")))
 
 _BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 

@@ -68,7 +68,7 @@ async def _allowed(conn: asyncpg.Connection, kinds: frozenset[SchemaKind]) -> Sc
     if state.kind not in kinds:
         raise state.error
     if state.pending:
-        require_server(await conn.fetchval("SELECT current_setting('server_version_num')::integer"))
+        require_server(await conn.fetchval("SELECT pg_catalog.current_setting('server_version_num')::integer"))
     return state
 
 
