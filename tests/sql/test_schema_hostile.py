@@ -18,7 +18,7 @@ from test_migrations_adoption import VERSION_13
 
 import horsies
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskNode, TaskResult
-from horsies.store.schema import create, upgrade
+from horsies.store.schema import SchemaError, create, upgrade
 from horsies.store.statements import qualified, statement
 
 if TYPE_CHECKING:
@@ -230,6 +230,34 @@ async def test_no_statement_calls_a_function_that_another_role_made(connection: 
 
 
 PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'it'"
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (
+            "FUNCTION horsies_join_needs(varchar, integer, integer[]) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+            "function",
+        ),
+        ("OPERATOR = (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = horsies_same)", "operator"),
+    ],
+    ids=["function", "operator"],
+)
+async def test_a_migration_is_refused_where_another_role_could_have_its_own_names_bound(
+    empty_database: str, connection: asyncpg.Connection, role: str, made: str, named: str
+) -> None:
+    other = await asyncpg.connect(empty_database)
+    try:
+        same = "FUNCTION horsies_same(varchar, varchar) RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+        await other.execute(f"{MAY_CREATE}; SET ROLE {role}; CREATE {same}; CREATE {made}; RESET ROLE")
+        if named == "operator":
+            await other.execute("ALTER FUNCTION horsies_same OWNER TO CURRENT_USER")
+        with pytest.raises(SchemaError, match=f"role {role} has created the {named}"):
+            await create(other)
+        await other.execute(f"DROP OWNED BY {role}")
+        await create(other)
+    finally:
+        await other.close()
 
 
 def as_sent() -> Iterator[tuple[str, str]]:

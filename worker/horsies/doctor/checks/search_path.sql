@@ -22,7 +22,7 @@ SELECT format('%I.%I(%s)', $1::text, proname, pg_get_function_identity_arguments
 
 -- name: doctor_objects_of_others
 -- doctor/checks/search_path.py; reads only ($1 schema, $2 how many): functions and operators with names of ours or of
--- PostgreSQL's, made by a role that owns neither the schema nor our tables
+-- PostgreSQL's, made by a role that owns neither the database, nor the schema, nor our tables
 SELECT made.kind, made.name, owner.rolname::text AS owner
   FROM (SELECT CASE prokind WHEN 'a' THEN 'AGGREGATE' ELSE 'FUNCTION' END AS kind, proowner AS owner,
                format('%I.%I(%s)', $1::text, proname, pg_get_function_identity_arguments(oid)) AS name
@@ -35,10 +35,13 @@ SELECT made.kind, made.name, owner.rolname::text AS owner
         SELECT 'OPERATOR', oprowner,
                format('%I.%s (%s, %s)', $1::text, oprname, oprleft::regtype, oprright::regtype)
           FROM pg_operator
-         WHERE oprnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1::text::name) AND oprleft <> 0) made
+         WHERE oprnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1::text::name)
+           AND oprleft <> 0 AND oprleft < 16384 AND oprright < 16384) made -- of PostgreSQL's own types
   JOIN pg_roles owner ON owner.oid = made.owner
  WHERE NOT owner.rolsuper
    AND owner.oid <> ALL (ARRAY(SELECT nspowner FROM pg_namespace WHERE nspname = $1::text::name
+                                UNION ALL
+                               SELECT datdba FROM pg_database WHERE datname = current_database()
                                 UNION ALL
                                SELECT relowner FROM pg_class WHERE oid = to_regclass('horsies_tasks')::oid))
  ORDER BY made.name

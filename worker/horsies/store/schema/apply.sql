@@ -11,13 +11,19 @@ BEGIN
       FROM (SELECT 'function' AS kind, oid::regprocedure::text AS name, pronamespace AS schema, proowner AS owner
               FROM pg_catalog.pg_proc WHERE pg_catalog.starts_with(proname::text, 'horsies_')
              UNION ALL
-            SELECT 'operator', oid::regoperator::text, oprnamespace, oprowner FROM pg_catalog.pg_operator) made
+            -- of PostgreSQL's own types
+            SELECT 'operator', oid::regoperator::text, oprnamespace, oprowner FROM pg_catalog.pg_operator
+             WHERE oprleft OPERATOR(pg_catalog.<) 16384::oid AND oprright OPERATOR(pg_catalog.<) 16384::oid) made
       JOIN pg_catalog.pg_namespace schema ON schema.oid OPERATOR(pg_catalog.=) made.schema
       JOIN pg_catalog.pg_roles owner ON owner.oid OPERATOR(pg_catalog.=) made.owner
      WHERE schema.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema() AND NOT owner.rolsuper
        AND owner.oid OPERATOR(pg_catalog.<>) schema.nspowner AND owner.rolname OPERATOR(pg_catalog.<>) current_user
-       AND owner.oid OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT relowner FROM pg_catalog.pg_class
-                                                         WHERE oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('horsies_tasks')))
+       AND owner.oid OPERATOR(pg_catalog.<>) ALL (ARRAY(
+               SELECT relowner FROM pg_catalog.pg_class
+                WHERE oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('horsies_tasks')::oid
+                UNION ALL
+               SELECT datdba FROM pg_catalog.pg_database
+                WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))
      LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'role % has created the % % in the schema of the tables, where it could run in place of another',

@@ -70,7 +70,8 @@ DECLARE
     moment       timestamptz;
 BEGIN
     IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'a claim under caps needs READ COMMITTED, not %', pg_catalog.upper(pg_catalog.current_setting('transaction_isolation'))
+        RAISE EXCEPTION 'a claim under caps needs READ COMMITTED, not %',
+            pg_catalog.upper(pg_catalog.current_setting('transaction_isolation'))
             USING HINT = 'ALTER ROLE <role of the workers> SET default_transaction_isolation TO ''read committed''';
     END IF;
     -- Asynchronous commit: nothing depends on a claim that is lost in a crash of the server.
@@ -104,7 +105,8 @@ BEGIN
     IF cluster_cap IS NOT NULL THEN
         SELECT count(*), count(*) FILTER (WHERE status::text = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
           FROM horsies_tasks
-         WHERE status::text IN ('CLAIMED', 'RUNNING') AND (status::text = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
+         WHERE status::text IN ('CLAIMED', 'RUNNING')
+           AND (status::text = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
         IF expired > 0 AND cluster_cap - used < room THEN
             used := used - horsies_release_places(NULL, moment);
         END IF;
@@ -176,7 +178,8 @@ BEGIN
     END LOOP;
     RETURN QUERY
     SELECT task.id FROM horsies_tasks task
-     WHERE task.id::text = ANY (task_ids) AND (task.queue_name::text <> ALL (capped) OR CASE WHEN status::text = 'RUNNING' THEN true END);
+     WHERE task.id::text = ANY (task_ids)
+       AND (task.queue_name::text <> ALL (capped) OR CASE WHEN status::text = 'RUNNING' THEN true END);
     FOR queue IN SELECT name, cap FROM unnest(capped, caps) AS limited (name, cap) WHERE name = ANY (queues) LOOP
         RETURN QUERY
         SELECT task.id FROM horsies_tasks task
@@ -185,7 +188,8 @@ BEGIN
          LIMIT GREATEST(queue.cap - (SELECT count(*) FROM horsies_tasks
                                       WHERE queue_name::text = queue.name AND status::text IN ('CLAIMED', 'RUNNING')
                                         AND (status::text = 'RUNNING'
-                                             OR uncounted_claim_at IS DISTINCT FROM claimed_at AND id::text <> ALL (task_ids))), 0);
+                                             OR uncounted_claim_at IS DISTINCT FROM claimed_at
+                                                AND id::text <> ALL (task_ids))), 0);
     END LOOP;
 END;
 $$ LANGUAGE plpgsql;

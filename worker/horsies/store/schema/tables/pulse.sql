@@ -72,7 +72,9 @@ BEGIN
                gaps = CASE WHEN moment - last.beaten_at <= matters THEN gaps ELSE (
                           -- No threshold is longer than two hours.
                           SELECT pg_catalog.range_agg(gap) FROM (
-                              SELECT gap FROM pg_catalog.unnest(gaps OPERATOR(pg_catalog.+) pg_catalog.tstzmultirange(pg_catalog.tstzrange(last.beaten_at, moment))) AS gap
+                              SELECT gap
+                                FROM pg_catalog.unnest(gaps OPERATOR(pg_catalog.+)
+                                         pg_catalog.tstzmultirange(pg_catalog.tstzrange(last.beaten_at, moment))) AS gap
                                WHERE pg_catalog.upper(gap) > moment - interval '3 h'
                                ORDER BY pg_catalog.lower(gap) DESC LIMIT 100) AS newest) END;
     ELSE
@@ -112,7 +114,8 @@ BEGIN
     END IF;
     SELECT * INTO pulse FROM horsies_pulse;
     IF statement_timestamp() - pulse.beaten_at > horsies_harmless_gap(threshold_ms, beat_ms) THEN
-        pulse.gaps := pulse.gaps OPERATOR(pg_catalog.+) pg_catalog.tstzmultirange(pg_catalog.tstzrange(pulse.beaten_at, statement_timestamp()));
+        pulse.gaps := pulse.gaps OPERATOR(pg_catalog.+)
+                      pg_catalog.tstzmultirange(pg_catalog.tstzrange(pulse.beaten_at, statement_timestamp()));
     END IF;
     FOR gap IN SELECT one FROM pg_catalog.unnest(pulse.gaps) AS one ORDER BY pg_catalog.lower(one) DESC LOOP
         EXIT WHEN pg_catalog.upper(gap) <= cut;
@@ -138,5 +141,6 @@ CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
                      ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest
              WHERE newest.worker_id::text = worker
                AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'running_stale_threshold_ms'::text) = 'number'
-               AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms'::text) = 'number') told ON true;
+               AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms'::text) = 'number'
+             ) told ON true;
 $$ LANGUAGE sql STABLE;

@@ -164,7 +164,8 @@ $$ LANGUAGE plpgsql;
 -- Triggers, because not only our statements pause and resume: an operator may do it in psql, or with upstream's tools.
 CREATE OR REPLACE TRIGGER horsies_workflow_pause_trigger
     AFTER UPDATE ON horsies_workflows
-    FOR EACH ROW WHEN (OLD.status::text IS DISTINCT FROM NEW.status::text AND (OLD.status::text = 'PAUSED' OR NEW.status::text = 'PAUSED'))
+    FOR EACH ROW WHEN (OLD.status::text IS DISTINCT FROM NEW.status::text
+                       AND (OLD.status::text = 'PAUSED' OR NEW.status::text = 'PAUSED'))
     EXECUTE FUNCTION horsies_mark_paused_tasks();
 -- Before the delete, which cascades to the nodes that lead to the tasks.
 CREATE OR REPLACE TRIGGER horsies_workflow_delete_trigger
