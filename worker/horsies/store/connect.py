@@ -29,6 +29,7 @@ from horsies.store.hosts import (
     timeout_of,
 )
 from horsies.store.statements import statement
+from horsies.store.times import read_all_times
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -146,7 +147,7 @@ class Database:
     async def _connect(self, role: str, settings: Mapping[str, str], cached: int) -> asyncpg.Connection:
         async def open_host(address: Address | None) -> asyncpg.Connection:
             host, port = (None, None) if address is None else ([address[0].strip("[]")], [address[1]])
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 self.url.secret_text,
                 connection_class=Session,
                 host=host,
@@ -157,6 +158,8 @@ class Database:
                 # connect_to_host checks that itself: asyncpg takes a session that is read only for a read-only server.
                 target_session_attrs="any" if self.url.addresses else None,
             )
+            await read_all_times(connection)
+            return connection
 
         reads_only = settings.get("default_transaction_read_only") == "on"
         try:

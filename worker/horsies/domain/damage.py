@@ -1,0 +1,189 @@
+"""Stored values that Python or this release cannot express: they become the nearest value of their type, marked.
+
+A row may be written by hand, by another program or by another release. Whoever reads it must neither fail nor hide that
+something is wrong: each of these values can be used like any other of its type, and `damaged_fields` names the fields
+of a record that have one. `tests/process/test_damaged_rows.py` damages each column in each way that its type allows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+_MOST_SHOWN: Final = 200
+LARGEST_NUMBER: Final = 1e15
+"""Beyond it a sum or a percentage may leave the range of a float, and no count or size is so large."""
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_CYCLE_YEARS: Final = 400
+_CYCLE_TICKS: Final = 146_097 * 86_400_000_000
+_ENDLESS: Final = {2**63 - 1: "infinity", -(2**63): "-infinity"}
+
+
+class Damaged:
+    """The mark of a value that stands for a stored one."""
+
+    stored: str
+    """What the row has, in the form in which PostgreSQL shows it, if it is long only its beginning."""
+
+
+class EdgeTime(datetime):
+    """A time so near to the bounds of datetime that another zone, or a sum, may lie beyond: it stays where it is."""
+
+    def astimezone(self, tz: Any = None) -> datetime:  # type: ignore[override]
+        try:
+            return super().astimezone(tz)
+        except (OverflowError, ValueError):
+            return self
+
+    def __add__(self, other: timedelta) -> Any:
+        try:
+            return _plain(self) + other
+        except OverflowError:
+            return self
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        try:
+            return _plain(self) - other
+        except OverflowError:
+            return self
+
+
+class DamagedTime(EdgeTime, Damaged):
+    """A time before the year 1 or after the year 9999, or infinity. It is written back as it was read."""
+
+    ticks: int
+    """Microseconds since 2000, as PostgreSQL stores them."""
+
+    @classmethod
+    def of(cls, ticks: int) -> DamagedTime:
+        time = cls(9999, 12, 31, 23, 59, 59, 999_999, UTC) if ticks > 0 else cls(1, 1, 1, tzinfo=UTC)
+        time.ticks = ticks
+        time.stored = _ENDLESS.get(ticks) or _far(ticks)
+        return time
+
+    def __reduce_ex__(self, _protocol: Any) -> tuple[Any, ...]:
+        return DamagedTime.of, (self.ticks,)
+
+
+class DamagedNumber(float, Damaged):
+    """0 in place of NaN, Infinity or a number that nothing can be."""
+
+    @classmethod
+    def of(cls, stored: float) -> DamagedNumber:
+        number = cls()
+        number.stored = str(stored)
+        return number
+
+
+class DamagedText(str, Damaged):
+    """A text in place of a stored one that cannot be read."""
+
+    @classmethod
+    def of(cls, text: str, stored: str) -> DamagedText:
+        damaged = cls(text)
+        damaged.stored = stored[:_MOST_SHOWN]
+        return damaged
+
+
+class DamagedMap(dict[str, Any], Damaged):
+    """What could be read of JSON that should be an object."""
+
+
+class DamagedList(tuple[Any, ...], Damaged):
+    """The items of the right type of an array."""
+
+
+def _plain(time: datetime) -> datetime:
+    return datetime.combine(time.date(), time.timetz())
+
+
+def _far(ticks: int) -> str:
+    """As PostgreSQL writes a time beyond the bounds of datetime: the calendar repeats itself every 400 years."""
+    cycles, rest = divmod(ticks, _CYCLE_TICKS)
+    time = _EPOCH + timedelta(microseconds=rest)
+    year = time.year + _CYCLE_YEARS * cycles
+    shown = f"{year:04}" if year > 0 else f"{1 - year:04}"
+    return f"{shown}{time:-%m-%d %H:%M:%S}+00{'' if year > 0 else ' BC'}"
+
+
+def number(stored: float | None) -> float | None:
+    """A measured number."""
+    if stored is None or (math.isfinite(stored) and abs(stored) <= LARGEST_NUMBER):
+        return stored
+    return DamagedNumber.of(stored)
+
+
+def texts(stored: Iterable[Any] | None) -> tuple[str, ...]:
+    """An array of texts."""
+    return _items(stored, lambda item: isinstance(item, str))
+
+
+def whole_numbers(stored: Iterable[Any] | None) -> tuple[int, ...]:
+    """An array of whole numbers."""
+    return _items(stored, is_whole)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is an int: in JSON, true and false are no numbers."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _items(stored: Iterable[Any] | None, is_right: Callable[[Any], bool]) -> tuple[Any, ...]:
+    found = tuple(stored or ())
+    kept = tuple(item for item in found if is_right(item))
+    if len(kept) == len(found):
+        return kept
+    damaged = DamagedList(kept)
+    damaged.stored = str(found)[:_MOST_SHOWN]
+    return damaged
+
+
+def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: True) -> Mapping[str, Any]:
+    """A JSON object, empty for NULL; without the entries whose values are not right."""
+    if stored is None:
+        return {}
+    try:
+        found = json.loads(stored)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        kept = {key: value for key, value in found.items() if values(value)}
+        if len(kept) == len(found):
+            return kept
+    else:
+        kept = {}
+    damaged = DamagedMap(kept)
+    damaged.stored = stored[:_MOST_SHOWN]
+    return damaged
+
+
+def damaged_fields(record: object) -> dict[str, str]:
+    """The names of the damaged fields of a dataclass or named tuple, `snapshot.queues` of records in it, and what is
+    stored there."""
+    return dict(_damaged(record, ""))
+
+
+def _damaged(record: object, within: str) -> Iterator[tuple[str, str]]:
+    for name in _names(record):
+        value = getattr(record, name)
+        if isinstance(value, Damaged):
+            yield within + name, value.stored
+        elif isinstance(value, tuple) and not hasattr(value, "_fields"):
+            for item in value:
+                yield from _damaged(item, f"{within}{name}.")
+        else:
+            yield from _damaged(value, f"{within}{name}.")
+
+
+def _names(record: object) -> tuple[str, ...]:
+    if is_dataclass(record):
+        return tuple(field.name for field in fields(record))
+    return getattr(record, "_fields", ())
