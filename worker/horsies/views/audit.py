@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from horsies.domain.damage import json_map
 from horsies.store.statements import statement
 from horsies.views.tables import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -28,8 +29,8 @@ class AuditRow:
     target_id: str
     outcome: str
     detail: str | None
-    before_state: dict[str, Any] | None
-    after_state: dict[str, Any] | None
+    before_state: Mapping[str, Any] | None
+    after_state: Mapping[str, Any] | None
     os_user: str | None
     os_host: str | None
     db_role: str
@@ -81,5 +82,5 @@ async def audit_page(
 def _row(columns: dict[str, Any]) -> AuditRow:
     for name in ("before_state", "after_state"):
         if columns[name] is not None:
-            columns[name] = json.loads(columns[name])
+            columns[name] = json_map(columns[name])
     return AuditRow(**columns)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.damage import texts
 from horsies.store.statements import statement
 from horsies.views.reading import aware
 
@@ -77,4 +78,4 @@ async def worker_losses(
     """By worker: all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
     rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
     found = (Loss(*map(aware, row)) for row in rows)
-    return {loss.worker_id: replace(loss, ids=tuple(loss.ids)) for loss in found}
+    return {loss.worker_id: replace(loss, ids=texts(loss.ids)) for loss in found}

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
+from horsies.domain.damage import DamagedNumber, number
 from horsies.store.statements import statement
 from horsies.views.reading import aware
 
@@ -55,7 +56,7 @@ class Progress:
     @property
     def share(self) -> float | None:
         """From 0 to 1; None without a total."""
-        return None if self.total is None else min(self.done / self.total, 1.0)
+        return min(self.done / self.total, 1.0) if self.total else None
 
     def is_stale(self, now: datetime) -> bool:
         """Whether it has not changed for so long that its rate says nothing any more: the code or its worker hangs."""
@@ -71,7 +72,7 @@ class Progress:
     @property
     def percent(self) -> str:
         """`34 %`, never 100 % before all is done; empty without a total."""
-        return "" if self.total is None else f"{min(int(self.done * 100 / self.total), 100)} %"
+        return f"{min(int(self.done * 100 / self.total), 100)} %" if self.total else ""
 
     @property
     def amount(self) -> str:
@@ -105,14 +106,25 @@ async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Map
         return {}
     tasks, starts = zip(*runs, strict=True)
     rows = await conn.fetch(statement(__name__, "view_progress"), tasks, starts)
-    return {(task_id, started_at): Progress(*told) for task_id, started_at, *told in (map(aware, row) for row in rows)}
+    return {(task_id, started_at): _progress(*told) for task_id, started_at, *told in (map(aware, row) for row in rows)}
+
+
+def _progress(
+    done: float, total: float | None, unit: str | None, rate: float | None, gap_s: float | None, reported_at: datetime
+) -> Progress:
+    """Of a damaged report only its time and unit are left."""
+    for stored in (done, total, rate, gap_s):
+        if isinstance(damaged := number(stored), DamagedNumber):
+            return Progress(damaged, None, unit, None, None, reported_at)
+    return Progress(done, total, unit, rate, gap_s, reported_at)
 
 
 async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:
     """By workflow, how many nodes' worth of its running nodes is done, by what their tasks report."""
     if not workflow_ids or not await has_progress(conn):
         return {}
-    return dict(await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids)))
+    rows = await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids))
+    return {workflow_id: number(part) or 0.0 for workflow_id, part in rows}
 
 
 async def has_progress(conn: asyncpg.Connection) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.damage import is_whole, json_map, texts
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.reading import aware
@@ -99,10 +99,9 @@ def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
     services: dict[str, _Service] = {}
     for row in sorted(consumers, key=lambda row: aware(row["snapshot_at"])):
         caps, priorities = (
-            json.loads(row[name]) if row[name] is not None else {}
-            for name in ("queue_max_concurrency", "queue_priorities")
+            json_map(row[name], values=is_whole) for name in ("queue_max_concurrency", "queue_priorities")
         )
-        for name in set(row["queues"]):
+        for name in set(texts(row["queues"])):
             before = services.get(name, _UNSERVED)
             draining = before.draining + row["draining"]
             services[name] = _Service(before.workers + 1, draining, caps.get(name), priorities.get(name))

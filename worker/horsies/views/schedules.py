@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.config.schedule import IntervalSchedule, SchedulePattern, stored_pattern
+from horsies.domain.damage import Damaged, DamagedText, is_whole, json_map, texts
 from horsies.domain.schedule import calculate_next_run, next_slot, zone_named
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
@@ -37,6 +38,8 @@ _MOST_SCHEDULERS: Final = 200
 _MOST_ACTIONS: Final = 10
 
 _AT_ONCE: Final = timedelta()
+_LONGEST_S: Final = 366 * 86_400.0
+_TEXTS: Final = ("timezone", "kind", "target", "queue", "args", "kwargs")
 _FAILED: Final = frozenset({"FAILED", "INTERRUPTED", "EXPIRED", "CANCELLED"})
 _SOURCES: Final = {"names": "view_schedule_names", "rows": "view_schedule_rows", "slots": "view_used_slots"}
 _SOURCES_OF_UPSTREAM: Final = {
@@ -292,7 +295,7 @@ def _row(columns: tuple[Any, ...], serving: dict[str, list[str]]) -> ScheduleRow
 
 async def _schedulers(conn: asyncpg.Connection, *, there: bool) -> tuple[SchedulerRow, ...]:
     rows = await conn.fetch(statement(__name__, "view_schedulers"), _MOST_SCHEDULERS) if there else []
-    return tuple(SchedulerRow(*(*row[:3], frozenset(row[3]), *row[4:])) for row in map(tuple, rows))
+    return tuple(SchedulerRow(*(*row[:3], frozenset(texts(row[3])), *row[4:])) for row in map(tuple, rows))
 
 
 def _living(schedulers: Sequence[SchedulerRow], now: datetime) -> list[SchedulerRow]:
@@ -302,10 +305,14 @@ def _living(schedulers: Sequence[SchedulerRow], now: datetime) -> list[Scheduler
 @lru_cache(maxsize=4096)
 def definition_of(text: str) -> Definition:
     """Cached by its text: a definition changes with a release, and a list of 1,000 is read every two seconds."""
-    stored: dict[str, Any] = json.loads(text)
-    zone = str(stored.get("timezone") or "UTC")
+    stored = json_map(text)
+    known = {name: value for name in _TEXTS if isinstance(value := stored.get(name), str)}
+    zone = known.get("timezone") or "UTC"
     pattern, interval = _pattern_of(stored.get("pattern"), zone), stored.get("check_interval_seconds")
-    if pattern is None:
+    wrong = [name for name in _TEXTS if stored.get(name) is not None and name not in known]
+    if isinstance(stored, Damaged) or wrong:
+        words: str = DamagedText.of("a damaged definition", text)
+    elif pattern is None:
         words = f"{json.dumps(stored.get('pattern'))}, a pattern that this release does not know"
     else:
         words = pattern.words() if isinstance(pattern, IntervalSchedule) else f"{pattern.words()} {zone}"
@@ -313,14 +320,14 @@ def definition_of(text: str) -> Definition:
         pattern,
         words,
         zone if pattern is not None else "UTC",
-        str(stored.get("kind") or "task"),
-        str(stored.get("target") or ""),
-        stored.get("queue"),
-        stored.get("priority"),
-        stored.get("args"),
-        stored.get("kwargs"),
+        known.get("kind") or "task",
+        known.get("target") or "",
+        known.get("queue"),
+        priority if is_whole(priority := stored.get("priority")) else None,
+        known.get("args"),
+        known.get("kwargs"),
         bool(stored.get("catch_up_missed")),
-        max(OVERDUE_AFTER_S, 2 * interval if isinstance(interval, int | float) else 0),
+        max(OVERDUE_AFTER_S, 2 * interval if isinstance(interval, int | float) and interval < _LONGEST_S else 0),
     )
 
 
@@ -328,5 +335,5 @@ def _pattern_of(stored: object, zone: str) -> SchedulePattern | None:
     try:
         zone_named(zone)
         return stored_pattern(stored)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

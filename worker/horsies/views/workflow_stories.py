@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.damage import is_whole, json_map, texts, whole_numbers
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
@@ -234,7 +234,7 @@ async def _with_progress(conn: asyncpg.Connection, nodes: Iterable[NodeView]) ->
 def _node(row: Any) -> NodeView:
     columns = [aware(value) for value in row]
     names = list(row.keys())
-    columns[names.index("dependencies")] = tuple(row["dependencies"])
-    columns[names.index("args_from")] = json.loads(row["args_from"]) if row["args_from"] else {}
-    columns[names.index("workflow_ctx_from")] = tuple(row["workflow_ctx_from"] or ())
+    columns[names.index("dependencies")] = whole_numbers(row["dependencies"])
+    columns[names.index("args_from")] = json_map(row["args_from"], values=is_whole)
+    columns[names.index("workflow_ctx_from")] = texts(row["workflow_ctx_from"])
     return NodeView(*columns)
