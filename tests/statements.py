@@ -23,6 +23,6 @@ def statements() -> dict[str, str]:
 def statement(name: str) -> str:
     """Its text, with the fragments that are the same for every caller; the places of the others are left."""
     text = statements()[name]
-    for fragment in ("claim_beat", "run_beat"):
+    for fragment in ("claim_beat", "run_beat", "attempt_number"):
         text = text.replace(f"/* {fragment} */", statements()[fragment])
     return text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from horsies.config.rules import CheckedModel
+from horsies.domain.damage import Damaged, is_whole, json_map
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.states import USUAL_CLAIM, USUAL_RUN
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _HOUR_MS = 3_600_000
+_MOST_REPORTED = 10_000_000
+"""Of hours or ms; upstream allows less than half of it, and PostgreSQL's calendar ends some hours further back."""
 
 
 class RecoveryConfig(CheckedModel):
@@ -79,8 +81,8 @@ class RecoveryConfig(CheckedModel):
 
         Their ranges are not checked, because upstream allows others.
         """
-        values = json.loads(stored) if stored else None
-        if not isinstance(values, dict):
+        values = json_map(stored)
+        if stored is None or (isinstance(values, Damaged) and not values):
             return None
         return cls.model_construct(**{name: value for name, value in values.items() if cls._has_type(name, value)})
 
@@ -90,6 +92,8 @@ class RecoveryConfig(CheckedModel):
         if known is None:
             return False
         keeps_everything = value is None and name.endswith("_retention_hours")
+        if is_whole(value):
+            return is_whole(known.default) and 0 <= value <= _MOST_REPORTED
         return type(value) is type(known.default) or keeps_everything
 
     @property

@@ -11,7 +11,7 @@ import json
 import math
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,7 +131,7 @@ def whole_numbers(stored: Iterable[Any] | None) -> tuple[int, ...]:
     return _items(stored, is_whole)
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Whether it is an int: in JSON, true and false are no numbers."""
     return isinstance(value, int) and not isinstance(value, bool)
 

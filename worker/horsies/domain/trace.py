@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from horsies.domain.codec import to_json
+from horsies.domain.damage import json_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,8 +89,7 @@ def trace_of(task_options: str | None) -> dict[str, Any]:
 
 def with_trace(task_options: str | None, trace: Trace) -> str:
     """These options with this trace in place of their own."""
-    options = {} if task_options is None else json.loads(task_options)
-    return to_json({**options, KEY: dict(trace)}, "task_options")
+    return to_json({**json_map(task_options), KEY: dict(trace)}, "task_options")
 
 
 def following(task_options: str | None, *traceparents: str | None) -> str | None:

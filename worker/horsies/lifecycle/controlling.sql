@@ -102,11 +102,10 @@ WITH locked AS MATERIALIZED (
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
                                        worker_process_name)
     SELECT id,
-           GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = ended.id
-                                   ORDER BY attempt DESC LIMIT 1)) + 1,
+           /* attempt_number */,
            'WORKER_FAILURE', false, COALESCE(started_at, claimed_at, failed_at), failed_at, 'TASK_CANCELLED', $3::text,
            $3::text, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
-      FROM ended
+      FROM ended run
      WHERE before_status = 'RUNNING'
 ), notified AS MATERIALIZED (
     -- Notifies the worker, which has lost the task and stops its code.

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from horsies.lifecycle.claiming import claim_rows, claimed_tasks, request_parameters
-from horsies.lifecycle.finishing import OutcomeKind, end_of, ending, finish
+from horsies.lifecycle.finishing import OutcomeKind, attempt_number, end_of, ending, finish
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -49,4 +49,4 @@ async def finish_and_claim(
 def _statement(*, follows: bool, searches: bool) -> str:
     rows = claim_rows(follows=follows)
     search = {"search_at_once": statement(__name__, "search_at_once")} if searches else {}
-    return statement(__name__, "finish_and_claim", first_rows=rows, **search)
+    return statement(__name__, "finish_and_claim", attempt_number=attempt_number(), first_rows=rows, **search)

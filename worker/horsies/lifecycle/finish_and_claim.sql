@@ -28,11 +28,10 @@ WITH ended AS (
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
                                        worker_process_name, output)
     SELECT id,
-           GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = ended.id
-                                   ORDER BY attempt DESC LIMIT 1)) + 1,
+           /* attempt_number */,
            outcome, false, started_at, updated_at, error_code, error_message, failed_reason, $1,
            worker_hostname, worker_pid, worker_process_name, output
-      FROM ended
+      FROM ended run
 ), head AS MATERIALIZED (
     /* first_rows */
 ), first_ones AS (

@@ -10,6 +10,7 @@ from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
 from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.finishing import attempt_number
 from horsies.lifecycle.following import follow
 from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
 from horsies.store.pulse import read_pulse, write_pulse
@@ -218,9 +219,9 @@ async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[st
 
 
 def with_beats(module: str, name: str) -> str:
-    """A statement that asks when a claim or a run last gave a sign of life."""
+    """A statement that asks when a claim or a run last gave a sign of life; it may store attempts."""
     beats = {fragment: statement(__name__, fragment).rstrip() for fragment in ("claim_beat", "run_beat")}
-    return statement(module, name, **beats)
+    return statement(module, name, attempt_number=attempt_number(), **beats)
 
 
 async def requeue_stale_claims(

@@ -131,11 +131,10 @@ WITH judged AS MATERIALIZED (
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
                                        worker_process_name)
     SELECT id,
-           GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = stale.id
-                                   ORDER BY attempt DESC LIMIT 1)) + 1,
+           /* attempt_number */,
            'FAILED', again, started_at, statement_timestamp(), 'WORKER_CRASHED', message, message,
            claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
-      FROM stale
+      FROM stale run
 ), lost AS (
     -- What happened to the tasks of the worker, for the views that show it later.
     INSERT INTO horsies_worker_losses (worker_id, failed, retried)
@@ -145,7 +144,7 @@ WITH judged AS MATERIALIZED (
      WHERE claimed_by_worker_id IS NOT NULL
      GROUP BY claimed_by_worker_id
 )
-SELECT id, again, task_name, queue_name, retry_count + 1 AS attempt, CASE WHEN again THEN due END AS retry_at, message
+SELECT id, again, task_name, queue_name, retry_count::bigint + 1 AS attempt, CASE WHEN again THEN due END AS retry_at, message
   FROM recovered
        -- Tasks that no longer run make room under a cap, and the next retry is due at a time that no claimer knows yet.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))

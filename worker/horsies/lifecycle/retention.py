@@ -6,11 +6,11 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.domain.damage import DamagedTime
 from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
 from horsies.store.statements import statement
 
@@ -23,7 +23,7 @@ MOST_ROWS = 5_000
 """In one transaction: longer ones delay vacuum, and sessions that wait for their locks."""
 
 _HOUR_S = 3_600.0
-_LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
+_LONG_AGO = DamagedTime.of(-(2**63))  # -infinity
 _MOST_REPORTED = 20
 
 

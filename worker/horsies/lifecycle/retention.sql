@@ -43,7 +43,7 @@ SELECT id, acted_at AS after, id AS after_id, 1 AS rows
 -- The id is the slot and the name. One that is not sent yet has been sent at infinity.
 SELECT run.id, sent_at AS after, run.id AS after_id, 1 AS rows
   FROM horsies_schedule_runs
- CROSS JOIN LATERAL (SELECT to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z "') || schedule_name)
+ CROSS JOIN LATERAL (SELECT concat(to_json(slot) #>> '{}', '|', schedule_name))
             AS run (id)
  WHERE sent_at < statement_timestamp() - $1 * interval '1 s' AND sent_at >= $2 AND (sent_at, run.id) > ($2, $3)
  ORDER BY sent_at, run.id
@@ -155,7 +155,7 @@ SELECT count(*) AS operator_actions FROM gone
 -- retention.py; still old enough ($1 age in s, $2 ids as of `old_schedule_runs`)
 WITH gone AS (
     DELETE FROM horsies_schedule_runs run
-     USING (SELECT left(id, 27)::timestamptz AS slot, substr(id, 29) AS name FROM unnest($2::text[]) AS given (id)) old
+     USING (SELECT split_part(id, '|', 1)::timestamptz AS slot, substr(id, strpos(id, '|') + 1) AS name FROM unnest($2::text[]) AS given (id)) old
      WHERE run.schedule_name = old.name AND run.slot = old.slot
        AND run.sent_at < statement_timestamp() - $1 * interval '1 s'
     RETURNING run.slot

@@ -15,11 +15,11 @@ WITH RECURSIVE level AS (
      CROSS JOIN LATERAL (SELECT priority FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = level.name
                             AND priority > level.priority ORDER BY priority LIMIT 1) higher
 )
-SELECT extract(epoch FROM min(soonest.enqueued_at) - statement_timestamp())::double precision AS due_in,
-       extract(epoch FROM (SELECT next_retry_at FROM horsies_tasks
+SELECT date_part('epoch', min(soonest.enqueued_at)) - date_part('epoch', statement_timestamp()) AS due_in,
+       date_part('epoch', (SELECT next_retry_at FROM horsies_tasks
                             WHERE status = 'PENDING' AND next_retry_at IS NOT NULL
                               AND next_retry_at > statement_timestamp()
-                            ORDER BY next_retry_at LIMIT 1) - statement_timestamp())::double precision AS retry_in
+                            ORDER BY next_retry_at LIMIT 1)) - date_part('epoch', statement_timestamp()) AS retry_in
   FROM level
  CROSS JOIN LATERAL (SELECT enqueued_at FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = level.name
                         AND priority = level.priority AND enqueued_at > statement_timestamp()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.domain.damage import is_whole, json_map, texts
 from horsies.operations.formatting import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
@@ -202,12 +202,11 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
 
 
 def _consumers(row: Mapping[str, Any]) -> Consumers:
-    caps = json.loads(row["queue_max_concurrency"] or "null")
     return Consumers(
-        queues=frozenset(row["queues"]),
-        caps=caps if isinstance(caps, dict) else {},
+        queues=frozenset(texts(row["queues"])),
+        caps=json_map(row["queue_max_concurrency"], values=is_whole),
         cluster_cap=row["cluster_wide_cap"],
-        names=None if row["names"] is None else frozenset(row["names"]),
+        names=None if row["names"] is None else frozenset(texts(row["names"])),
         workers=row["workers"],
         draining=row["draining"],
     )
@@ -254,7 +253,7 @@ def _sweep(
     rules: Mapping[tuple[str, int | None], Rule],
 ) -> SweepState:
     rule = rules.get((row["rule"], row["threshold_ms"]))
-    interval_ms = row["interval_ms"] or settings.check_interval_ms
+    interval_ms = max(row["interval_ms"] or settings.check_interval_ms, 1)
     due = row["ran_at"] + timedelta(milliseconds=interval_ms)
     next_in_s = max((due - now).total_seconds(), 0.0) if rule else None
     workers = rule.workers if rule else 0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from horsies.domain.damage import json_map
 from horsies.operations.audit import OperatorAction, require_writable, with_audit
 from horsies.operations.formatting import span
 from horsies.operations.target import OperationError
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     import asyncpg
@@ -45,7 +46,7 @@ class Answer:
     `holds`: the worker still has the claim under which it was asked. `silent_for`: since its last sign of life.
     """
 
-    found: dict[str, Any] | None
+    found: Mapping[str, Any] | None
     at: datetime | None
     now: datetime
     holds: bool
@@ -116,5 +117,5 @@ async def _answer(conn: asyncpg.Connection, look: Look) -> Answer:
     row = await conn.fetchrow(
         statement(__name__, "look_read"), look.look_id, look.task_id, look.worker_id, look.claimed_at
     )
-    found = None if row["answer"] is None else json.loads(row["answer"])
+    found = None if row["answer"] is None else json_map(row["answer"])
     return Answer(found, row["answered_at"], row["now"], bool(row["holds"]), row["status"], row["silent_for"])

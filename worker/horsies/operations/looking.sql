@@ -43,10 +43,10 @@ SELECT answered_at IS NOT NULL FROM horsies_looks WHERE look_id = $1
 -- operations/looking.py; reads only ($1 look, $2 task, $3 worker, $4 claimed at)
 SELECT look.answer, look.answered_at, statement_timestamp() AS now, task.status,
        task.status = 'RUNNING' AND task.claimed_by_worker_id = $3 AND task.claimed_at = $4 AS holds,
-       statement_timestamp() - GREATEST(
+       statement_timestamp() - NULLIF(NULLIF(GREATEST(
            (SELECT snapshot_at FROM horsies_worker_states WHERE worker_id = $3 ORDER BY snapshot_at DESC LIMIT 1),
            (SELECT sent_at FROM horsies_heartbeats
-             WHERE task_id = $2 AND role = 'runner' ORDER BY sent_at DESC LIMIT 1)) AS silent_for
+             WHERE task_id = $2 AND role = 'runner' ORDER BY sent_at DESC LIMIT 1)), 'infinity'), '-infinity') AS silent_for
   FROM (SELECT) one
   LEFT JOIN horsies_looks look ON look.look_id = $1
   LEFT JOIN horsies_tasks task ON task.id = $2

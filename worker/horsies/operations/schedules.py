@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.damage import json_map
 from horsies.domain.digests import scheduled_task_id
 from horsies.domain.ids import new_task_id
 from horsies.operations.audit import require_writable, with_audit, write_audit
@@ -130,9 +130,8 @@ async def known_names(conn: asyncpg.Connection) -> dict[str, bool]:
 
 
 def _facts(row: Mapping[str, Any]) -> ScheduleFacts:
-    stored = json.loads(row["definition"])
-    name, _, *rest = row.values()
-    return ScheduleFacts(name, Definition(stored if isinstance(stored, dict) else {}), *rest)
+    name, definition, *rest = row.values()
+    return ScheduleFacts(name, Definition(json_map(definition)), *rest)
 
 
 async def _states(conn: asyncpg.Connection, names: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import dump_task_result
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.finishing import attempt_number
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit import require_writable, session_rights, with_audit
 from horsies.operations.facts import TaskFacts
@@ -112,6 +113,7 @@ def change_statement(verb: TaskVerb) -> str:
         *(verb.statement or (__name__, "task_change")),
         judged=statement(__name__, "task_judged", **_rule(verb, "$17"), present_state=state),
         attempts=attempts,
+        attempt_number=attempt_number(),
         lock=statement(__name__, "task_lock"),
         changed=changed,
     )

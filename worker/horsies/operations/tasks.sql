@@ -36,13 +36,13 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
                                        worker_process_name)
-    SELECT judged.id, GREATEST(judged.retry_count, judged.last_attempt) + 1, 'WORKER_FAILURE',
-           changed.status = 'PENDING', COALESCE(judged.started_at, judged.claimed_at, statement_timestamp()),
-           statement_timestamp(), $15::text, $16::text, $16::text, judged.claimed_by_worker_id, judged.worker_hostname,
-           judged.worker_pid, judged.worker_process_name
+    SELECT run.id, /* attempt_number */, 'WORKER_FAILURE',
+           changed.status = 'PENDING', COALESCE(run.started_at, run.claimed_at, statement_timestamp()),
+           statement_timestamp(), $15::text, $16::text, $16::text, run.claimed_by_worker_id, run.worker_hostname,
+           run.worker_pid, run.worker_process_name
       FROM changed
-      JOIN judged ON judged.number = changed.number
-     WHERE judged.status = 'RUNNING'
+      JOIN judged run ON run.number = changed.number
+     WHERE run.status = 'RUNNING'
 ), audited AS (
     SELECT judged.number, 'task' AS kind, judged.id, NULL::bigint AS undoes, judged.refusal AS detail,
            CASE WHEN changed.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,

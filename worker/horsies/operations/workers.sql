@@ -8,9 +8,11 @@
 SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS claimed,
        COALESCE(in_flight.running, 0) AS running,
        GREATEST(newest.snapshot_at, in_flight.last_act) AS last_sign,
-       extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, in_flight.last_act))::float8 AS silent_s,
+       date_part('epoch', statement_timestamp()) - date_part('epoch', GREATEST(newest.snapshot_at, in_flight.last_act))
+            AS silent_s,
        given.draining_since, given.ordered_by,
-       CASE WHEN jsonb_typeof(newest.recovery_config -> 'finalizing_stale_threshold_ms') = 'number'
+       -- As JSON, in which texts, true and false lie outside of these bounds: a cast of them would fail.
+       CASE WHEN newest.recovery_config -> 'finalizing_stale_threshold_ms' BETWEEN '0' AND '2147483647'
             THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer
             ELSE $2::integer END AS finalizing_ms,
        statement_timestamp() AS now,

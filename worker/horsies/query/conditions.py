@@ -195,6 +195,12 @@ class Length:
             yield Condition(key, f"{self.sql} <= {{0}}::interval", (timedelta(microseconds=high),))
 
 
+def finite_length(since: str, until: str) -> str:
+    """The length of the time between two stored ones; NULL if one of them is infinity, which cannot be subtracted."""
+    first, last = (f"NULLIF(NULLIF({time}, 'infinity'), '-infinity')" for time in (since, until))
+    return f"({last} - {first})"
+
+
 @dataclass(frozen=True, slots=True)
 class Past:
     """A moment that lies so long ago, or between these times."""
@@ -202,7 +208,7 @@ class Past:
     sql: str
 
     def conditions(self, key: str, understood: Filter) -> Iterator[Condition]:
-        yield from Length(f"statement_timestamp() - {self.sql}").conditions(key, understood)
+        yield from Length(finite_length(self.sql, "statement_timestamp()")).conditions(key, understood)
         first, last = times(understood, key)
         if first is not None:
             yield Condition(key, f"{self.sql} >= {{0}}::timestamptz", (first,))

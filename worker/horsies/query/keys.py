@@ -16,6 +16,7 @@ from horsies.query.conditions import (
     States,
     TextColumn,
     TimeBound,
+    finite_length,
     id_patterns,
     worker_patterns,
 )
@@ -58,13 +59,15 @@ _STATE_OF: Final = {
 _ENDED_AT: Final = (
     "CASE WHEN status NOT IN ('PENDING', 'CLAIMED', 'RUNNING') THEN COALESCE(completed_at, failed_at) END"
 )
-_WAIT: Final = (
-    "(CASE WHEN status NOT IN ('PENDING', 'CLAIMED') THEN started_at"
-    " WHEN enqueued_at <= statement_timestamp() THEN statement_timestamp() END - enqueued_at)"
+_WAIT: Final = finite_length(
+    "enqueued_at",
+    "CASE WHEN status NOT IN ('PENDING', 'CLAIMED') THEN started_at"
+    " WHEN enqueued_at <= statement_timestamp() THEN statement_timestamp() END",
 )
-_RUN: Final = (
-    "(CASE WHEN status = 'RUNNING' THEN statement_timestamp()"
-    " WHEN status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(completed_at, failed_at) END - started_at)"
+_RUN: Final = finite_length(
+    "started_at",
+    "CASE WHEN status = 'RUNNING' THEN statement_timestamp()"
+    " WHEN status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(completed_at, failed_at) END",
 )
 DUPLICATES: Final = (
     "(CASE WHEN unique_key IS NULL THEN 0 ELSE"

@@ -55,7 +55,8 @@ SELECT task.worker_hostname, task.worker_pid, task.worker_process_name,
 
 -- name: expired_tasks
 -- reading.py, broker.get_expired_tasks(); reads only
-SELECT id, task_name, queue_name, priority, sent_at, enqueued_at, good_until, now() - good_until AS expired_for
+SELECT id, task_name, queue_name, priority, sent_at, enqueued_at, good_until,
+       CASE WHEN isfinite(good_until) THEN now() - good_until END AS expired_for
   FROM horsies_tasks
  WHERE status = 'PENDING' AND good_until <= now()
  ORDER BY good_until, id

@@ -18,9 +18,9 @@ WITH won AS (
     RETURNING sweep
 )
 SELECT EXISTS (SELECT FROM won) AS won,
-       (SELECT extract(epoch FROM LEAST(ran_at, statement_timestamp()) + $3::integer * interval '1 ms'
-                                  - statement_timestamp())
-          FROM horsies_sweep_state WHERE sweep = $1)::double precision AS due_in_s
+       (SELECT date_part('epoch', LEAST(ran_at, statement_timestamp())) + $3::integer / 1000.0::float8
+               - date_part('epoch', statement_timestamp())
+          FROM horsies_sweep_state WHERE sweep = $1) AS due_in_s
 
 -- name: sweep_report
 -- sweep_state.write_report; still this worker's duty ($1 sweep, $2 worker, $3 report)

@@ -98,7 +98,8 @@ SELECT status, task_name, error_code, min(at) AS began_at, max(at) AS at, count(
 -- fragment of `activity_workflow_ends`; reads only: a transaction writes the end and the audit row
    AND NOT EXISTS (SELECT FROM horsies_operator_actions
                     WHERE target_kind = 'workflow' AND target_id IN (newest.id, newest.root_workflow_id)
-                      AND outcome = 'applied' AND acted_at BETWEEN at - interval '5 s' AND at + interval '5 s')
+                      AND outcome = 'applied'
+                      AND abs(date_part('epoch', acted_at) - date_part('epoch', at)) <= 5)
 
 -- name: activity_workflow_ends
 -- views/activity.py; reads only: workflows that failed or were cancelled, of those that were started last

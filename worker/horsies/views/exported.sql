@@ -12,7 +12,7 @@ SELECT status, count(*) AS number
 
 -- name: view_sweep_ages
 -- views/exported.py; reads only: how long ago each rule was swept; its name may be followed by a threshold
-SELECT split_part(sweep, ' ', 1) AS rule, extract(epoch FROM statement_timestamp() - max(ran_at))::float8 AS age_s
+SELECT split_part(sweep, ' ', 1) AS rule, date_part('epoch', statement_timestamp()) - date_part('epoch', max(ran_at)) AS age_s
   FROM horsies_sweep_state
  GROUP BY 1
  LIMIT 100
@@ -33,6 +33,6 @@ SELECT count(*) AS schedules, count(paused_at) AS paused, count(late_s) AS overd
                          AND state.next_run_at < statement_timestamp() - $1::float8 * interval '1 s'
                          AND (state.schedule_name IN (SELECT name FROM served)
                               OR NOT EXISTS (SELECT FROM horsies_schedulers))
-                    THEN extract(epoch FROM statement_timestamp() - state.next_run_at)::float8 END AS late_s
+                    THEN date_part('epoch', statement_timestamp()) - date_part('epoch', state.next_run_at) END AS late_s
           FROM horsies_schedule_state state
           LEFT JOIN horsies_schedules schedule USING (schedule_name)) each

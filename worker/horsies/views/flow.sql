@@ -42,13 +42,14 @@ WITH half AS (
            -- A task waits only from when it is due; after a retry, from when it was due last. One that never began has
            -- no such wait: GREATEST would make it one of 0 s.
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY GREATEST(extract(epoch FROM started_at - enqueued_at), 0)::float8)
+                ORDER BY GREATEST(date_part('epoch', started_at) - date_part('epoch', enqueued_at), 0))
                 FILTER (WHERE started_at IS NOT NULL) AS wait_s,
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY extract(epoch FROM ended_at - started_at)::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s
+                ORDER BY date_part('epoch', ended_at) - date_part('epoch', started_at)) FILTER (WHERE started_at IS NOT NULL) AS run_s
       FROM ended GROUP BY number
 ), moves AS (
-    SELECT GREATEST(floor(extract(epoch FROM moment - $1::timestamptz) / extract(epoch FROM $2::interval)), -1) AS number,
+    SELECT GREATEST(floor((date_part('epoch', moment) - date_part('epoch', $1::timestamptz)) / date_part('epoch', $2::interval)),
+                    -1) AS number,
            sum(weight) AS weight
       FROM (
             SELECT enqueued_at AS moment, weight FROM ended WHERE enqueued_at < COALESCE(started_at, ended_at)
@@ -93,7 +94,7 @@ WITH sent AS (
     SELECT queue_name, 0, count(*) FROM ended GROUP BY queue_name
 ), age AS (
     -- A table that was empty a minute ago has no rates over five minutes.
-    SELECT LEAST($1::float8, GREATEST(extract(epoch FROM statement_timestamp() - (
+    SELECT LEAST($1::float8, GREATEST(date_part('epoch', statement_timestamp()) - date_part('epoch', (
                SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1)), 1)) AS over_s
 ), reach AS (
     SELECT (SELECT CASE WHEN count(*) < $2::integer THEN (SELECT over_s FROM age)

@@ -21,7 +21,10 @@ WITH lost AS (
 )
 SELECT worker_id, max(taken_at) AS taken_at, newest.snapshot_at, sum(cardinality(failed))::integer AS failed,
        sum(cardinality(retried))::integer AS retried, sum(cardinality(returned))::integer AS returned,
-       (ARRAY(SELECT unnest(failed || retried || returned) FROM told mine
+       -- Not of one array: those of two dimensions cannot be joined.
+       (ARRAY(SELECT each.id FROM told mine
+               CROSS JOIN LATERAL (SELECT unnest(failed) UNION ALL SELECT unnest(retried) UNION ALL SELECT unnest(returned))
+                          AS each (id)
                WHERE mine.worker_id = told.worker_id AND mine.first ORDER BY mine.id LIMIT $3::integer)) AS ids,
        max(acted_at) AS acknowledged_at, max(by) AS acknowledged_by
   FROM told

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.damage import number
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -42,4 +43,4 @@ async def usual_durations(conn: asyncpg.Connection, names: Iterable[str]) -> Map
         rows = await conn.fetch(statement(__name__, "view_usual_durations"), wanted, USUAL_OVER, MOST_OF_A_NAME)
     else:
         rows = await conn.fetch(statement(__name__, "view_usual_attempts"), wanted, USUAL_OVER, MOST_ATTEMPTS)
-    return {row["name"]: Usual(*tuple(row)[1:]) for row in rows}
+    return {row["name"]: Usual(number(row["p50_s"]) or 0.0, number(row["p95_s"]) or 0.0, row["runs"]) for row in rows}

@@ -78,12 +78,12 @@ WITH RECURSIVE known AS (
      CROSS JOIN LATERAL (SELECT worker_id, snapshot_at FROM horsies_worker_states WHERE worker_id > known.worker_id
                           ORDER BY worker_id, snapshot_at DESC LIMIT 1) next
 )
-SELECT known.worker_id, extract(epoch FROM first.worker_started_at - first.snapshot_at)::float8 AS ahead_s
+SELECT known.worker_id, date_part('epoch', first.worker_started_at) - date_part('epoch', first.snapshot_at) AS ahead_s
   FROM known
  CROSS JOIN LATERAL (SELECT snapshot_at, worker_started_at FROM horsies_worker_states WHERE worker_id = known.worker_id
                       ORDER BY worker_id DESC, snapshot_at LIMIT 1) first
  WHERE known.snapshot_at >= statement_timestamp() - $1::float8 * interval '1 s'
    AND (first.worker_started_at > first.snapshot_at
-        OR first.snapshot_at > (SELECT snapshot_at FROM horsies_worker_states ORDER BY snapshot_at LIMIT 1)
-                               + interval '1 min')
+        OR date_part('epoch', first.snapshot_at)
+           > date_part('epoch', (SELECT snapshot_at FROM horsies_worker_states ORDER BY snapshot_at LIMIT 1)) + 60)
  ORDER BY known.worker_id

@@ -1,3 +1,3 @@
 -- name: doctor_last_retention
 -- retention.py; reads only
-SELECT worker_id, extract(epoch FROM now() - ran_at)::float8 AS ago_s FROM horsies_sweep_state WHERE sweep = 'retention'
+SELECT worker_id, date_part('epoch', now()) - date_part('epoch', ran_at) AS ago_s FROM horsies_sweep_state WHERE sweep = 'retention'

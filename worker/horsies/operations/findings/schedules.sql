@@ -8,8 +8,8 @@ SELECT state.schedule_name, state.next_run_at, state.last_run_at,
   FROM horsies_schedule_state state
   JOIN horsies_schedules known USING (schedule_name)
  WHERE state.next_run_at < now() - interval '60 s' AND known.paused_at IS NULL
-   AND state.next_run_at < now() - CASE jsonb_typeof(known.definition -> 'check_interval_seconds')
-                                        WHEN 'number' THEN 2 * (known.definition -> 'check_interval_seconds')::float8
+   AND state.next_run_at < now() - CASE WHEN known.definition -> 'check_interval_seconds' BETWEEN '0' AND '31536000'
+                                        THEN 2 * (known.definition -> 'check_interval_seconds')::float8
                                         ELSE 0 END * interval '1 s'
  ORDER BY state.next_run_at
  LIMIT $2

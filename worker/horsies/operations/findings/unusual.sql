@@ -17,7 +17,7 @@ SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS
   JOIN unnest($1::text[], $2::float8[]) AS far (name, after_s) ON name = task_name
   LEFT JOIN LATERAL /* run_beat */ beat ON true
  WHERE status = 'RUNNING'
-   AND started_at < now() - after_s * interval '1 s'
+   AND date_part('epoch', now()) - date_part('epoch', started_at) > after_s
    AND COALESCE(beat.sent_at, started_at) >= now() - $3 * interval '1 ms'
  GROUP BY task_name, queue_name
 

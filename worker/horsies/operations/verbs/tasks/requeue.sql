@@ -15,12 +15,12 @@ COALESCE(
 -- fragment of `task_update` ($17 the retries that are granted to each task, NULL for one more run)
 (retry_count, max_retries) =
     (SELECT run.number,
-            CASE WHEN $17::integer[] IS NOT NULL THEN run.number + ($17::integer[])[judged.number]
+            CASE WHEN $17::integer[] IS NOT NULL THEN LEAST(run.number::bigint + ($17::integer[])[judged.number], 2147483647)::integer
                  WHEN run.number > judged.retry_count THEN run.number ELSE judged.max_retries END
        FROM (VALUES (CASE judged.status WHEN 'CLAIMED' THEN judged.retry_count
                                         -- The number of the next attempt must be unused; it is if the task has not run
                                         -- since its last retry.
-                                        WHEN 'RUNNING' THEN GREATEST(judged.retry_count, judged.last_attempt) + 1
+                                        WHEN 'RUNNING' THEN LEAST(GREATEST(judged.retry_count, judged.last_attempt), 2147483646) + 1
                                         ELSE GREATEST(judged.retry_count, judged.last_attempt) END)) AS run (number)),
 status = 'PENDING',
 enqueued_at = CASE judged.status WHEN 'CLAIMED' THEN task.enqueued_at ELSE statement_timestamp() END,
