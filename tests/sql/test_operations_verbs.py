@@ -369,3 +369,26 @@ async def test_the_line_for_a_shell_survives_any_filter(connection: asyncpg.Conn
     assert seen.command == """horsies tasks rerun 'it'"'"'s' --args '["a b"]'"""
     assert OPS.os_user == "ops"
     assert json.loads(seen.options["args"]) == ["a b"]
+
+
+async def with_the_largest_count(conn: asyncpg.Connection, status: str, task_id: str, *numbers: int) -> None:
+    await in_state(conn, status, task_id)
+    await conn.execute("UPDATE horsies_tasks SET retry_count = 2147483647 WHERE id = $1", task_id)
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
+        " SELECT $1, number, 'FAILED', now(), now() FROM unnest($2::integer[]) AS number ON CONFLICT DO NOTHING",
+        task_id,
+        list(numbers),
+    )
+
+
+@pytest.mark.parametrize("verb", ALLOWED, ids=lambda verb: verb.name)
+async def test_a_task_with_the_largest_number_of_retries_can_be_changed(
+    connection: asyncpg.Connection, verb: TaskVerb
+) -> None:
+    for status in ALLOWED[verb]:
+        for number, used in enumerate(((), (2_147_483_647,), (-2_147_483_648, 2_147_483_647, 2_147_483_646))):
+            task_id = f"{status}-{number}".lower()
+            await with_the_largest_count(connection, status, task_id, *used)
+            outcome = await done(connection, verb, task_id, **GIVEN.get(verb, {}))
+            assert outcome.applied, outcome

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
-from horsies.cli.formatting import ago, number, short, unshortened
-from horsies.cli.machine import plain, print_json
+from horsies.cli.formatting import ago, damage_lines, number, short, unshortened
+from horsies.cli.machine import cursor_time, plain, print_json, read_cursor_time
 from horsies.cli.operation_ids import operation_of
 from horsies.cli.payload import Masks
 from horsies.cli.reading import read
@@ -48,13 +48,13 @@ def list_operations(
 ) -> None:
     """`narrowed`: the values of --since, --by and --verb that were given."""
     wanted = ActivityFilter(tuple(_term(key, text) for key, text in narrowed.items()))
-    before = None if after is None else _cursor(after, _moment)
+    before = None if after is None else _cursor(after, read_cursor_time)
 
     async def work(session: Session) -> OperationPage:
         return await operation_page(session.connection, wanted, limit=limit, before=before)
 
     page = read(choice, "audit ls", work)
-    next_cursor = None if page.next is None else _written(page.next)
+    next_cursor = None if page.next is None else cursor_time(page.next)
     if as_json:
         print_json({"now": page.now, "operations": page.rows, "next": next_cursor})
         return
@@ -65,6 +65,8 @@ def list_operations(
         say(*table(_COLUMNS, [_cells_of_operation(row, page.now, screen) for row in page.rows], screen))
     elif next_cursor is None:
         say("no operator action is on record" if not narrowed else "no operation like that is on record")
+    for line in damage_lines(page.rows, screen):
+        say(line)
     _say_more([f"--{key}={text}" for key, text in narrowed.items()], next_cursor, screen)
 
 
@@ -90,7 +92,7 @@ def list_actions(
         return page, options
 
     page, options = read(choice, "audit ls", work)
-    next_cursor = None if page.next is None else f"{_written(page.next.acted_at)}/{page.next.id}"
+    next_cursor = None if page.next is None else f"{cursor_time(page.next.acted_at)}/{page.next.id}"
     if as_json:
         actions = Masks.of().on(plain(page.rows))  # the state before may contain a result
         print_json({"now": page.now, "actions": actions, "next": next_cursor}, is_stored=True)
@@ -102,6 +104,8 @@ def list_actions(
         say(*table(_COLUMNS, [_cells_of_row(row, page.now, screen) for row in page.rows], screen))
     else:
         say("no operator action of that kind is on record")
+    for line in damage_lines(page.rows, screen):
+        say(line)
     _say_more(options, next_cursor, screen)
 
 
@@ -165,20 +169,9 @@ async def _whole(connection: Connection, kind: str, name: str) -> tuple[str, str
     return kind, found if isinstance(found, str) else unshortened(name)
 
 
-def _written(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("no time zone")
-    return moment
-
-
 def _place(text: str) -> AuditCursor:
     time, number_of_row = text.split("/")
-    return AuditCursor(_moment(time), int(number_of_row))
+    return AuditCursor(read_cursor_time(time), int(number_of_row))
 
 
 def _cursor(text: str, read_as: Callable[[str], CursorT]) -> CursorT:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workers
-from horsies.cli.formatting import ago, at_least, count_text, number
+from horsies.cli.formatting import ago, at_least, count_text, damage_lines, number
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.status_chart import chart_lines, last_hour
@@ -119,7 +119,8 @@ def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
 def _worker_lines(workers: Sequence[WorkerRow], now: datetime, screen: Screen) -> list[str]:
     if not workers:
         return ["no worker was here in the last hour", "`horsies worker MODULE` starts one, --all lists older ones"]
-    return table(_WORKERS, [_worker(worker, now, screen) for worker in workers], screen)
+    lines = table(_WORKERS, [_worker(worker, now, screen) for worker in workers], screen)
+    return [*lines, *damage_lines(workers, screen)]
 
 
 def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str]:
@@ -159,6 +160,7 @@ def _queue_lines(queues: Sequence[QueueRow], now: datetime, screen: Screen) -> l
     if not queues:
         return ["no queue has tasks that wait or run, and no worker serves one"]
     lines = table(_QUEUES, [_queue(queue, now) for queue in queues], screen)
+    lines += damage_lines(queues, screen)
     if any(queue.due.at_least or queue.later.at_least for queue in queues):
         lines.append(
             f"+: at least so many; counting stops at about {number(MOST_WAITING)} tasks of all queues together"

@@ -15,6 +15,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from horsies.domain.damage import Damaged
 from horsies.domain.errors import HorsiesError
 from horsies.domain.plain_text import clean_json
 from horsies.query import task_conditions, workflow_conditions
@@ -163,6 +164,8 @@ def safe_text(text: str) -> str:
 def _plain(value: Any) -> Any:
     if value is None:
         return None
+    if isinstance(value, Damaged):
+        return value.stored
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC).isoformat()[:-6]}Z"
     if isinstance(value, timedelta):

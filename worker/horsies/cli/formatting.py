@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from horsies.cli.tables import Cell
+from horsies.domain.damage import Damaged, damaged_fields
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import timedelta
 
     from horsies.cli.tables import Screen
@@ -34,6 +36,9 @@ _STATES: Final = {
     "PRUNED": ("∅", "_", "dim"),
 }
 _WHOLE: Final = 12
+_MOST_DAMAGED: Final = 10
+_NAMES: Final = ("id", "operation_id", "label", "name", "attempt")
+"""Of these a row has one that says which it is."""
 _END: Final = 8
 
 
@@ -69,13 +74,30 @@ def ago(moment: datetime | None, now: datetime) -> str:
     """How long ago it was, or with a plus how long it will take."""
     if moment is None:
         return ""
+    if isinstance(moment, Damaged):
+        return moment.stored
     return f"+{lasting(moment - now)}" if moment > now else lasting(now - moment)
 
 
 def at(moment: datetime, now: datetime) -> str:
     """The time in UTC, and the distance from now."""
+    if isinstance(moment, Damaged):
+        return moment.stored
     far = f"in {lasting(moment - now)}" if moment > now else f"{lasting(now - moment)} ago"
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z  {far}"
+
+
+def damage_lines(rows: Iterable[object], screen: Screen) -> list[str]:
+    """A line for each damaged row of a list, the first few, and how many others there are."""
+    found = [(row, damage) for row in rows if (damage := damaged_fields(row))]
+    lines: list[str] = []
+    for row, damage in found[:_MOST_DAMAGED]:
+        name = next(getattr(row, key) for key in _NAMES if hasattr(row, key))
+        parts = ", ".join(f"{field} is {stored}" for field, stored in damage.items())
+        lines.append(clean(f"damaged: {name}: {parts}"))
+    more = len(found) - _MOST_DAMAGED
+    lines += [f"damaged: {number(more)} more"] if more > 0 else []
+    return [screen.paint(line, "red") for line in lines]
 
 
 def number(count: int) -> str:

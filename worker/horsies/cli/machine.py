@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,8 @@ from uuid import UUID
 from horsies.cli.tables import say_json
 from horsies.domain.masking import mask_tree
 
+from horsies.domain.damage import Damaged, DamagedTime
+
 
 def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_stored: bool = False) -> None:
     """`is_stored`: it has arguments, results or output of tasks, whose values stay as they are, passwords included."""
@@ -21,8 +24,13 @@ def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_store
 
 
 def plain(value: Any) -> Any:
-    """Times as ISO 8601 in UTC, durations in seconds, enums by their values."""
+    """Times as ISO 8601 in UTC, durations in seconds, enums by their values.
+
+    An object with values that stand for damaged ones has an entry `damaged` with what is stored.
+    """
     match value:
+        case float() if not math.isfinite(value):  # JSON has no such numbers
+            return str(value)
         case None | bool() | int() | float():
             return value
         case Enum():
@@ -36,8 +44,30 @@ def plain(value: Any) -> Any:
         case UUID():
             return str(value)
         case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
+            return {str(key): plain(item) for key, item in value.items()} | _damage_of(value)
         case _ if is_dataclass(value):
-            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+            return plain({field.name: getattr(value, field.name) for field in fields(value)})
         case _:
             return [plain(item) for item in value]
+
+
+def _damage_of(values: Mapping[Any, Any]) -> dict[str, Any]:
+    stored = {str(key): value.stored for key, value in values.items() if isinstance(value, Damaged)}
+    return {"damaged": stored} if stored else {}
+
+
+def cursor_time(moment: datetime) -> str:
+    """A time in a cursor."""
+    if isinstance(moment, DamagedTime):
+        return f"@{moment.ticks}"
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def read_cursor_time(text: str) -> datetime:
+    """ValueError for any other text than that of `cursor_time`."""
+    if text.startswith("@"):
+        return DamagedTime.of(int(text[1:]))
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return moment

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from horsies.views import Stored
 
 HIDDEN: Final = "***"
+_DEEPEST: Final = 200
 POSITIONAL: Final = "args"
 _ON_ONE_LINE: Final = 100
 
@@ -55,9 +56,9 @@ class Masks:
     def _in_text(self, text: str) -> str:
         try:
             tree = json.loads(text)
+            hidden = self.on(tree)
         except (ValueError, RecursionError):
             return text
-        hidden = self.on(tree)
         return text if hidden == tree else json.dumps(hidden)
 
 
@@ -72,7 +73,7 @@ def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[st
         return [HIDDEN]
     try:
         lines = list(_lines(masks.on(load_for_display(stored.text))))
-    except CodecError:
+    except (CodecError, RecursionError):
         lines = [HIDDEN] if masks.names else [clean(line) for line in stored.text.splitlines()]
     return [*lines, f"… cut: {stored.size:,} bytes are stored, --json prints all"] if stored.cut else lines
 
@@ -82,9 +83,23 @@ def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> A
     if stored is None or hide:
         return None if stored is None else HIDDEN
     try:
-        return masks.on(json.loads(stored.text))
+        return masks.on(_flat_enough(json.loads(stored.text)))
     except (ValueError, RecursionError):
         return HIDDEN if masks.names else stored.text
+
+
+def _flat_enough(tree: Any) -> Any:
+    """The tree; RecursionError if it is nested so deeply that it could be read, but not be printed."""
+    level = [tree]
+    for _ in range(_DEEPEST):
+        level = [item for each in level if isinstance(each, dict | list) for item in _items(each)]
+        if not level:
+            return tree
+    raise RecursionError
+
+
+def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _lines(value: Any, key: str = "", indent: int = 0, end: str = "") -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_schedules
-from horsies.cli.formatting import ago, lasting, number, state
+from horsies.cli.formatting import ago, damage_lines, lasting, number, state
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
@@ -129,11 +129,13 @@ def _list_lines(found: list[ScheduleRow], known: Schedules, text: str, screen: S
         return
     if found:
         yield from table(_SCHEDULES, [_schedule(row, known.now, screen) for row in found], screen)
+        yield from damage_lines(found, screen)
     else:
         yield f"no schedule of {number(len(known.rows))} matches {text}"
         yield "`horsies schedules ls` shows them all, --filter-help explains filters"
     if known.more:
         yield f"only the first {counted(len(known.rows), 'schedule')} by name"
+    yield from damage_lines(known.schedulers, screen)
     living = known.living(known.now)
     if living:
         yield served_by(living)
@@ -189,6 +191,7 @@ def _next_lines(story: ScheduleStory, runs: tuple[NextRun, ...], screen: Screen)
     definition = row.definition
     about = [] if definition is None else [definition.words, f"sends {sends(definition)}"]
     yield "  ".join([screen.paint(clean(row.name), "bold"), *map(clean, about)])
+    yield from damage_lines([row], screen)
     if general := about_all_next(row):
         yield screen.paint(general, "yellow")
     if not runs:

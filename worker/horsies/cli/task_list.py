@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood
-from horsies.cli.formatting import ago, lasting, short, state
-from horsies.cli.machine import plain, print_json
+from horsies.cli.formatting import ago, damage_lines, lasting, short, state
+from horsies.cli.machine import cursor_time, plain, print_json, read_cursor_time
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.query import task_conditions
@@ -58,6 +58,7 @@ def list_tasks(
         return
     screen = Screen.of(sys.stdout)
     say(*table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else [])
+    say(*damage_lines(rows, screen))
     for line in _footer(rows, wanted.text, sort, next_cursor, first=after is None):
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 
@@ -127,16 +128,13 @@ def _footer(rows: list[TaskRow], text: str, sort: Sort, next_cursor: str | None,
 
 
 def write_cursor(sort: Sort, cursor: Cursor) -> str:
-    return f"{sort}/{cursor.priority}/{cursor.time.isoformat().replace('+00:00', 'Z')}/{cursor.id}"
+    return f"{sort}/{cursor.priority}/{cursor_time(cursor.time)}/{cursor.id}"
 
 
 def read_cursor(text: str) -> tuple[Sort, Cursor]:
     try:
         sort, priority, time, task_id = text.split("/", 3)
-        moment = datetime.fromisoformat(time)
-        if moment.tzinfo is None:
-            raise ValueError("no time zone")
-        return Sort(sort), Cursor(moment, task_id, int(priority))
+        return Sort(sort), Cursor(read_cursor_time(time), task_id, int(priority))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from horsies.cli.formatting import ago, at, lasting, state
+from horsies.cli.formatting import ago, at, damage_lines, lasting, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
@@ -92,6 +92,7 @@ def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
 
 def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) -> Iterator[str]:
     yield from _head(detail, screen)
+    yield from damage_lines([detail.row, *detail.attempts, *detail.audit], screen)
     yield from titled("times", _times(detail), screen)
     yield from titled("progress", _progress(detail), screen)
     yield from titled("why it waits", [] if why is None else [clean(reason.text) for reason in why.reasons], screen)

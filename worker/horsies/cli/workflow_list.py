@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workflows
-from horsies.cli.formatting import lasting, number, short, state
-from horsies.cli.machine import plain, print_json
+from horsies.cli.formatting import damage_lines, lasting, number, short, state
+from horsies.cli.machine import cursor_time, plain, print_json, read_cursor_time
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.query import workflow_conditions
@@ -53,6 +53,7 @@ def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str 
         return
     screen = Screen.of(sys.stdout)
     say(*table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else [])
+    say(*damage_lines(rows, screen))
     for line in _footer(rows, wanted.text, next_cursor, first=after is None):
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 
@@ -108,15 +109,12 @@ def _footer(rows: list[WorkflowRow], text: str, next_cursor: str | None, *, firs
 
 
 def _write_cursor(cursor: Cursor) -> str:
-    return f"{cursor.time.isoformat().replace('+00:00', 'Z')}/{cursor.id}"
+    return f"{cursor_time(cursor.time)}/{cursor.id}"
 
 
 def _read_cursor(text: str) -> Cursor:
     try:
         time, workflow_id = text.split("/", 1)
-        moment = datetime.fromisoformat(time)
-        if moment.tzinfo is None:
-            raise ValueError("no time zone")
-        return Cursor(moment, workflow_id)
+        return Cursor(read_cursor_time(time), workflow_id)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from horsies.cli.formatting import at, number, state
+from horsies.cli.formatting import at, damage_lines, number, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.node_words import details, way_out
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
@@ -98,6 +98,7 @@ def node_story_report(story: NodeStory, masks: Masks) -> dict[str, Any]:
 def _workflow(story: WorkflowStory, masks: Masks, screen: Screen) -> Iterator[str]:
     row, parent = story.row, story.parent
     yield from head(story, screen)
+    yield from damage_lines([row, *story.nodes, *story.audit], screen)
     moments = {"sent": row.sent_at, "started": row.started_at, "ended": row.completed_at}
     times = [f"{name:<11}{at(moment, story.now)}" for name, moment in moments.items() if moment is not None]
     yield from titled("times", times, screen)
@@ -120,6 +121,7 @@ def _node(story: NodeStory, nodes: dict[int, NodeView], masks: Masks, screen: Sc
     painted = screen.paint(f"{shown.text}{error}", shown.style)
     yield f"{painted}  {screen.paint(clean(node.label), 'bold')}  {clean(node.name)}"
     tries = f"   try {node.retry_count + 1} of {node.max_retries + 1}" if node.task_id else ""
+    yield from damage_lines([node, *story.audit], screen)
     yield f"queue {clean(node.queue)}   priority {number(node.priority)}{tries}"
     yield from map(clean, way_out([node], story.workflow_id, story.workflow_status))
     moments = {"started": node.started_at, "next try": node.next_retry_at, "ended": node.completed_at}

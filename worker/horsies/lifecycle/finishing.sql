@@ -142,8 +142,8 @@ SELECT number FROM ended
 -- by hand may have: then the largest free one, so that every task can be ended.
 COALESCE(NULLIF(GREATEST(run.retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = run.id
                                             ORDER BY attempt DESC LIMIT 1)), 2147483647) + 1,
-         (SELECT (used.attempt - 1)::integer
+         (SELECT used.attempt - 1
             FROM (SELECT attempt::bigint FROM horsies_task_attempts WHERE task_id = run.id
                    UNION ALL VALUES (2147483648)) AS used (attempt)
            WHERE NOT EXISTS (SELECT FROM horsies_task_attempts WHERE task_id = run.id AND attempt = used.attempt - 1)
-           ORDER BY used.attempt DESC LIMIT 1))
+           ORDER BY used.attempt DESC LIMIT 1)::integer)

@@ -24,6 +24,7 @@ MOST_ROWS = 5_000
 
 _HOUR_S = 3_600.0
 _LONG_AGO = DamagedTime.of(-(2**63))  # -infinity
+_FIRST = -(2**63)
 _MOST_REPORTED = 20
 
 
@@ -55,8 +56,8 @@ class _Part:
 
 
 _PARTS = (
-    _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", 0),
-    _Part(Category.WORKER_STATES, "worker_states", "worker_states", 0),
+    _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", _FIRST),
+    _Part(Category.WORKER_STATES, "worker_states", "worker_states", _FIRST),
     _Part(Category.WORKER_STATES, "sweep_state", "sweep_state", ""),
     # Nodes are deleted with their workflow, and before their tasks: a node never refers to a task that was deleted.
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
@@ -65,9 +66,9 @@ _PARTS = (
     _Part(Category.TERMINAL_RECORDS, "schedule_runs", "schedule_runs", ""),
     # Kept as long as the audit rows that acknowledge them, and deleted before: else they would be reported as new
     # again.
-    _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", 0),
+    _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", _FIRST),
     # Last: a role that may not delete from the audit trail has pruned everything else before it is refused.
-    _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", 0),
+    _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", _FIRST),
 )
 
 Ages = dict[Category, float | None]

@@ -113,7 +113,7 @@ def change_statement(verb: TaskVerb) -> str:
         *(verb.statement or (__name__, "task_change")),
         judged=statement(__name__, "task_judged", **_rule(verb, "$17"), present_state=state),
         attempts=attempts,
-        attempt_number=attempt_number(),
+        attempt_number=attempt_number() if verb.attempt_code else "NULL::integer",
         lock=statement(__name__, "task_lock"),
         changed=changed,
     )

@@ -14,6 +14,7 @@ from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
 from horsies.store.statements import statement
+from horsies.views.reading import decoded
 from horsies.views.tables import tables
 from horsies.views.workers import name_of
 
@@ -79,7 +80,7 @@ async def change(
 
 async def read_workers(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:
     given = ids, _FINALIZING_MS, SILENCE_MS, _SNAPSHOT_MS
-    return [WorkerFacts(*row) for row in await conn.fetch(statement(__name__, "order_workers"), *given)]
+    return [WorkerFacts(*map(decoded, row)) for row in await conn.fetch(statement(__name__, "order_workers"), *given)]
 
 
 async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from horsies.domain.damage import number
-from horsies.views.reading import aware
+from horsies.views.reading import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +51,4 @@ class Buckets:
 
 def by_bucket(rows: Sequence[Sequence[Any]]) -> dict[int, tuple[Any, ...]]:
     """Rows of a statement whose first column is the number of a bucket, counted from zero."""
-    return {row[0]: tuple(map(_decoded, tuple(row)[1:])) for row in rows}
-
-
-def _decoded(value: Any) -> Any:
-    return number(value) if isinstance(value, float) else aware(value)
+    return {row[0]: tuple(map(decoded, tuple(row)[1:])) for row in rows}

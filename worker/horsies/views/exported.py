@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.store.statements import statement
 from horsies.views.cluster import cluster_status
 from horsies.views.counts import Count
+from horsies.views.reading import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,11 +57,11 @@ async def exported(conn: asyncpg.Connection) -> Exported:
     return Exported(
         status=await cluster_status(conn),
         workflows={row["status"]: Count(row["number"], partly) for row in rows},
-        sweeps={row["rule"]: max(row["age_s"], 0.0) for row in ages},
+        sweeps={row["rule"]: max(decoded(row["age_s"]), 0.0) for row in ages},
         schedules=await _schedules(conn) if schedules else None,
     )
 
 
 async def _schedules(conn: asyncpg.Connection) -> ScheduleTotals:
     row = await conn.fetchrow(statement(__name__, "view_schedule_totals"), OVERDUE_AFTER_S, _SCHEDULER_GONE_AFTER_S)
-    return ScheduleTotals(*row)
+    return ScheduleTotals(*map(decoded, row))

@@ -42,10 +42,10 @@ WITH half AS (
            -- A task waits only from when it is due; after a retry, from when it was due last. One that never began has
            -- no such wait: GREATEST would make it one of 0 s.
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY GREATEST(date_part('epoch', started_at) - date_part('epoch', enqueued_at), 0))
+                ORDER BY GREATEST(extract(epoch FROM started_at) - extract(epoch FROM enqueued_at), 0)::float8)
                 FILTER (WHERE started_at IS NOT NULL) AS wait_s,
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY date_part('epoch', ended_at) - date_part('epoch', started_at)) FILTER (WHERE started_at IS NOT NULL) AS run_s
+                ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s
       FROM ended GROUP BY number
 ), moves AS (
     SELECT GREATEST(floor((date_part('epoch', moment) - date_part('epoch', $1::timestamptz)) / date_part('epoch', $2::interval)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from horsies.domain.damage import number
+
 READER_SETTINGS: tuple[tuple[str, str], ...] = (
     # Only a plan made for these very values knows how few rows they leave, and finds that a partial index fits.
     ("plan_cache_mode", "force_custom_plan"),
@@ -17,6 +19,11 @@ READER_SETTINGS: tuple[tuple[str, str], ...] = (
     # Some of upstream's columns have their time without a zone, in UTC; they are compared with now().
     ("timezone", "UTC"),
 )
+
+
+def decoded(value: Any) -> Any:
+    """A column of measured numbers and times."""
+    return number(value) if isinstance(value, float) else aware(value)
 
 
 def aware(value: Any) -> Any:

@@ -15,7 +15,7 @@ from horsies.query.values import Glob
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.duplicates import answerable
-from horsies.views.reading import aware
+from horsies.views.reading import decoded
 from horsies.views.searching import Parameters, Source, Stretch, Table, over
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ async def task_statistics(
         _TASKS, wanted, whole, statement(__name__, "view_task_statistics"), names[:MOST_NAMES], since, now, most
     )
     rows = await conn.fetch(query, *values)
-    found = [NameStatistics(*map(aware, row)) for row in rows]
+    found = [NameStatistics(*map(decoded, row)) for row in rows]
     busy = sum(row.busy for row in found) or 1.0
     shared = tuple(replace(row, busy_share=row.busy / busy) for row in found)
     return TaskStatistics(now, since, shared, more_names=len(names) > MOST_NAMES)

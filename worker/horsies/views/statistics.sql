@@ -63,17 +63,17 @@ SELECT row.*
 -- A task waits only from when it is due; after a retry, from when it was due last. One that never began has neither.
 SELECT name, tasks, failed, retries, wait_s[1] AS wait_p50, wait_s[2] AS wait_p95, run_s[1] AS run_p50,
        run_s[2] AS run_p95, busy_s, partly, since,
-       GREATEST(date_part('epoch', $3::timestamptz) - date_part('epoch', since), 0.1) AS over_s
+       GREATEST(extract(epoch FROM $3::timestamptz) - extract(epoch FROM since), 0.1)::float8 AS over_s
   FROM (
         SELECT task_name AS name, count(*) AS tasks, count(*) FILTER (WHERE status = 'FAILED') AS failed,
                COALESCE(sum(retry_count), 0)::bigint AS retries,
                percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                    ORDER BY GREATEST(date_part('epoch', started_at) - date_part('epoch', enqueued_at), 0))
+                    ORDER BY GREATEST(extract(epoch FROM started_at) - extract(epoch FROM enqueued_at), 0)::float8)
                     FILTER (WHERE started_at IS NOT NULL) AS wait_s,
                percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                    ORDER BY date_part('epoch', at) - date_part('epoch', started_at))
+                    ORDER BY (extract(epoch FROM at) - extract(epoch FROM started_at))::float8)
                     FILTER (WHERE started_at IS NOT NULL) AS run_s,
-               COALESCE(sum(date_part('epoch', at) - date_part('epoch', started_at)), 0) AS busy_s,
+               COALESCE(sum(extract(epoch FROM at) - extract(epoch FROM started_at)), 0)::float8 AS busy_s,
                max(number_read) = $4::integer AS partly,
                CASE WHEN max(number_read) = $4::integer THEN min(reached) ELSE $2::timestamptz END AS since
           FROM task GROUP BY task_name

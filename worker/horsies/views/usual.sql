@@ -11,7 +11,7 @@ SELECT name, run_s[1] AS p50_s, run_s[2] AS p95_s, runs
   FROM unnest($1::text[]) AS name
  CROSS JOIN LATERAL (
        SELECT percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                    ORDER BY date_part('epoch', ended_at) - date_part('epoch', started_at)) AS run_s,
+                    ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) AS run_s,
               count(*) AS runs
          FROM (SELECT status, started_at, COALESCE(completed_at, failed_at) AS ended_at
                  FROM horsies_tasks
@@ -31,7 +31,7 @@ SELECT name, run_s[1] AS p50_s, run_s[2] AS p95_s, runs
 SELECT task_name AS name, run_s[1] AS p50_s, run_s[2] AS p95_s, runs
   FROM (SELECT task_name,
                percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                    ORDER BY date_part('epoch', newest.finished_at) - date_part('epoch', newest.started_at)) AS run_s,
+                    ORDER BY (extract(epoch FROM newest.finished_at) - extract(epoch FROM newest.started_at))::float8) AS run_s,
                count(*) AS runs
           FROM (SELECT task_id, outcome, started_at, finished_at
                   FROM horsies_task_attempts

@@ -13,7 +13,7 @@ from horsies.domain.damage import is_whole, json_map, number, texts
 from horsies.store.statements import statement
 from horsies.store.worker_states import STOPPED
 from horsies.views.losses import Loss, worker_losses
-from horsies.views.reading import aware
+from horsies.views.reading import aware, decoded
 from horsies.views.tables import tables
 
 if TYPE_CHECKING:
@@ -200,7 +200,9 @@ class Clock:
 
 async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
     """From the start time that each reported, for those whose first snapshot still exists."""
-    return tuple(Clock(*row) for row in await conn.fetch(statement(__name__, "view_worker_clocks"), GONE_AFTER_S))
+    return tuple(
+        Clock(*map(decoded, row)) for row in await conn.fetch(statement(__name__, "view_worker_clocks"), GONE_AFTER_S)
+    )
 
 
 def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | None) -> WorkerRow:

@@ -8,6 +8,7 @@ from horsies.doctor import Check, Line, Verdict
 from horsies.lifecycle.retention import ages_in_use, ages_of, overdue_by
 from horsies.operations.formatting import span
 from horsies.store.statements import statement
+from horsies.views.reading import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ def _kept(age_s: float | None) -> str:
 
 async def _last_sweep(patient: Patient) -> str:
     rows = await patient.fetch(statement(__name__, "doctor_last_retention"))
-    return f"last swept {span(rows[0]['ago_s'])} ago by {rows[0]['worker_id']}" if rows else "never swept yet"
+    return f"last swept {span(decoded(rows[0]['ago_s']))} ago by {rows[0]['worker_id']}" if rows else "never swept yet"
 
 
 CHECKS = (Check("retention", 120, _retention, needs_tables=True),)

@@ -127,7 +127,7 @@ class _Silence:
 
         While silent ones are spared, only the time counts in which workers could beat.
         """
-        moment = self.now + (last_sign - self.before)
+        moment = last_sign + (self.now - self.before)
         if self.spared_until is None:
             return moment
         return min(moment, max(self.spared_until, last_sign + self.threshold))
