@@ -56,7 +56,7 @@ class Progress:
     @property
     def share(self) -> float | None:
         """From 0 to 1; None without a total."""
-        return min(self.done / self.total, 1.0) if self.total else None
+        return max(min(self.done / self.total, 1.0), 0.0) if self.total else None
 
     def is_stale(self, now: datetime) -> bool:
         """Whether it has not changed for so long that its rate says nothing any more: the code or its worker hangs."""
@@ -72,7 +72,7 @@ class Progress:
     @property
     def percent(self) -> str:
         """`34 %`, never 100 % before all is done; empty without a total."""
-        return f"{min(int(self.done * 100 / self.total), 100)} %" if self.total else ""
+        return f"{int(max(min(self.done * 100 / self.total, 100), 0))} %" if self.total else ""
 
     @property
     def amount(self) -> str:
