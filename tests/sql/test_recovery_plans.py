@@ -72,7 +72,8 @@ NODES = {"ix_horsies_workflow_tasks_task_id", "horsies_workflows_pkey"}
 
 STATEMENTS = {
     "stale_claims": ("300000, 30000, 100", {"ix_horsies_tasks_in_flight", BEATS}),
-    "stale_runs": ("300000, 300000, 30000, 100", {"ix_horsies_tasks_in_flight", BEATS}),
+    "running_workers": ("", {"ix_horsies_tasks_in_flight"}),
+    "stale_runs": ("300000, 300000, 30000, 100, '{w}'", {"ix_horsies_tasks_in_flight", BEATS}),
     "sweep_claims": (f"{TOKENS}, 300000, 30000", {"horsies_tasks_pkey", BEATS}),
     "sweep_runs": (
         f"{TOKENS}, {array('1.0::float8')}, {TEXTS}, {TEXTS}, 300000, 300000, 30000",
@@ -106,7 +107,7 @@ STATEMENTS = {
     ),
     "old_schedule_runs": (PAGE, {"ix_horsies_schedule_runs_sent"}),
     "prune_schedule_runs": (
-        """86400.0, array_fill('2026-01-02T03:04:05.000001Z schedule-1'::text, ARRAY[50])""",
+        """86400.0, array_fill('2026-01-02T03:04:05.000001+00:00|schedule-1'::text, ARRAY[50])""",
         {"horsies_schedule_runs_pkey"},
     ),
     "old_sweep_state": ("604800.0, now() - interval '9 years', '', 5000", {"horsies_sweep_state"}),  # a handful of rows

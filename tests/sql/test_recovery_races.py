@@ -126,7 +126,7 @@ async def test_a_sweep_that_saw_a_run_before_it_changed_leaves_it(
     connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, winner: Step
 ) -> None:
     tokens = await stale_runs(connection, "a", "b", max_retries="5", task_options=CRASH)
-    seen = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, BEAT_MS, 100)
+    seen = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, BEAT_MS, 100, [ME])
     await winner(rival, tokens)
     after = await everything(connection)
     given = [[row[name] for row in seen] for name in ("id", "claimed_by_worker_id", "claimed_at")]
@@ -153,7 +153,7 @@ async def test_a_beat_between_scan_and_change_saves_the_task(
 ) -> None:
     (run,) = await stale_runs(connection, "r")
     (claim,) = await stale_claims(connection, "c")
-    runs = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, BEAT_MS, 100)
+    runs = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, BEAT_MS, 100, [ME])
     claims = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, BEAT_MS, 100)
     assert (len(runs), len(claims)) == (1, 1)
     assert await beat(connection, ME, "host", [(run, 1)]) == set()

@@ -417,3 +417,17 @@ async def test_a_run_of_a_living_worker_is_left_beside_those_of_a_dead_one(conne
     before = await task(connection, "healthy")
     assert await sweep_runs(connection) == Recovered(failed=1)
     assert await task(connection, "healthy") == before
+
+
+async def test_a_worker_that_cannot_be_judged_costs_only_its_own_runs(connection: asyncpg.Connection) -> None:
+    await stale_runs(connection, "kept", worker="odd")
+    await stale_runs(connection, "lost", worker=OTHER)
+    await connection.execute(
+        "CREATE OR REPLACE FUNCTION horsies_runs_silent_before(worker text, threshold_ms double precision,"
+        " beat_ms double precision) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$ BEGIN"
+        " IF worker = 'odd' THEN RAISE numeric_value_out_of_range; END IF;"
+        " RETURN statement_timestamp() - threshold_ms * interval '1 ms'; END $$"
+    )
+    done = await sweep_runs(connection)
+    assert (done.failed, [one.item for one in done.refused]) == (1, ["all runs of odd"])
+    assert await statuses(connection) == {"kept": "RUNNING", "lost": "FAILED"}

@@ -213,7 +213,7 @@ async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[st
     if config.auto_fail_stale_running:
         thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
         beat_ms = config.runner_heartbeat_interval_ms
-        runs = len(await conn.fetch(with_beats(__name__, "stale_runs"), *thresholds, beat_ms, _MOST_AT_ONCE))
+        runs = len((await stale_runs(conn, *thresholds, beat_ms))[0])
     overdue = len(await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE))
     return {"stale_claims": claims, "stale_runs": runs, "overdue": overdue}
 
@@ -256,7 +256,7 @@ async def recover_stale_runs(
     A task whose user code has ended and whose outcome is about to be stored is left until that mark is old too. Time in
     which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
-    rows = await conn.fetch(with_beats(__name__, "stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
+    found, unreadable = await stale_runs(conn, threshold_ms, finalizing_ms, beat_ms)
 
     async def take(runs: Sequence[StaleRun]) -> list[CrashedRun]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
@@ -274,13 +274,28 @@ async def recover_stale_runs(
         )
         return [CrashedRun(task_id, *columns) for task_id, _again, *columns in recovered]
 
-    done = await isolate_bad_rows(batches_of([StaleRun(*row) for row in rows], BATCH), take)
+    done = await isolate_bad_rows(batches_of(found, BATCH), take)
     taken = [one for answer in done.answers for one in answer]
     failed = [one.task_id for one in taken if one.retry_at is None]
-    refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
+    refused = (*unreadable, *(Refused(one.item.task_id, one.error) for one in done.refused))
     refused += await follow(conn, failed)
     retried = len(taken) - len(failed)
     return Recovered(retried=retried, failed=len(failed), refused=refused, crashes=tuple(taken))
+
+
+async def stale_runs(
+    conn: asyncpg.Connection, threshold_ms: int, finalizing_ms: int, beat_ms: int
+) -> tuple[list[StaleRun], tuple[Refused[str], ...]]:
+    """Read what a sweep would count as crashed. A worker whose snapshot makes the scan fail costs only its own runs."""
+    workers = [worker for (worker,) in await conn.fetch(statement(__name__, "running_workers"))]
+
+    async def scan(some: Sequence[str]) -> list[StaleRun]:
+        limits = threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE
+        return [StaleRun(*row) for row in await conn.fetch(with_beats(__name__, "stale_runs"), *limits, some)]
+
+    done = await isolate_bad_rows([workers] if workers else [], scan)
+    refused = tuple(Refused(f"all runs of {one.item}", one.error) for one in done.refused)
+    return [run for answer in done.answers for run in answer], refused
 
 
 async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:

@@ -55,13 +55,16 @@ SELECT id
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))
           FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
 
+-- name: running_workers
+-- recovering.stale_runs; reads only: the owners of runs, and '' for those of none
+SELECT DISTINCT COALESCE(claimed_by_worker_id, '') FROM horsies_tasks WHERE status = 'RUNNING'
+
 -- name: stale_runs
--- recovering.recover_stale_runs, its scan; reads only
--- ($1 threshold in ms, $2 threshold of finalizing marks in ms, $3 interval of the beats in ms, $4 how many)
+-- recovering.stale_runs; reads only
+-- ($1 threshold in ms, $2 threshold of finalizing marks in ms, $3 interval of the beats in ms, $4 how many, $5 workers)
 WITH judged AS MATERIALIZED (
-    SELECT worker_id, horsies_runs_silent_before(worker_id::text, $1::float8, $3::float8) AS silent_before
-      FROM (SELECT DISTINCT COALESCE(claimed_by_worker_id, '') AS worker_id FROM horsies_tasks
-             WHERE status = 'RUNNING') running
+    SELECT worker_id, horsies_runs_silent_before(worker_id, $1::float8, $3::float8) AS silent_before
+      FROM unnest($5::text[]) AS running (worker_id)
 )
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, task.max_retries, task.task_options,
        task.good_until, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at, task.worker_pid,
