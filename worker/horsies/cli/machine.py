@@ -12,9 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from horsies.cli.tables import say_json
-from horsies.domain.masking import mask_tree
-
 from horsies.domain.damage import Damaged, DamagedTime
+from horsies.domain.masking import mask_tree
 
 
 def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_stored: bool = False) -> None:

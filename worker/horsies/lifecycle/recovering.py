@@ -176,7 +176,7 @@ async def sweep_runs_once(
     if spare:
         await write_pulse(conn, config, 1.0, lives=False)
     done = await recover_stale_runs(conn, threshold_ms=thresholds[0], finalizing_ms=thresholds[1], beat_ms=beat_ms)
-    left = len(await conn.fetch(with_beats(__name__, "stale_runs"), *thresholds, None, _MOST_AT_ONCE)) if spare else 0
+    left = len((await stale_runs(conn, *thresholds, None))[0]) if spare else 0
     return done, await _silent_rows(conn, "RUNNING", left, thresholds[0], beat_ms)
 
 
@@ -284,7 +284,7 @@ async def recover_stale_runs(
 
 
 async def stale_runs(
-    conn: asyncpg.Connection, threshold_ms: int, finalizing_ms: int, beat_ms: int
+    conn: asyncpg.Connection, threshold_ms: int, finalizing_ms: int, beat_ms: int | None
 ) -> tuple[list[StaleRun], tuple[Refused[str], ...]]:
     """Read what a sweep would count as crashed. A worker whose snapshot makes the scan fail costs only its own runs."""
     workers = [worker for (worker,) in await conn.fetch(statement(__name__, "running_workers"))]
@@ -293,7 +293,7 @@ async def stale_runs(
         limits = threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE
         return [StaleRun(*row) for row in await conn.fetch(with_beats(__name__, "stale_runs"), *limits, some)]
 
-    done = await isolate_bad_rows([workers] if workers else [], scan)
+    done = await isolate_bad_rows([workers], scan)
     refused = tuple(Refused(f"all runs of {one.item}", one.error) for one in done.refused)
     return [run for answer in done.answers for run in answer], refused
 
