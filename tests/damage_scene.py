@@ -148,7 +148,7 @@ async def columns(conn: asyncpg.Connection) -> list[_Column]:
 
 
 async def free_columns(conn: asyncpg.Connection) -> set[tuple[str, str]]:
-    """Those of no foreign key and no check. The pulse is one row of the whole cluster."""
+    """Those of no foreign key and no check. The pulse is one row of the whole cluster, and the server checks it."""
     free = await conn.fetch(_FREE)
     return {(row[0], row[1]) for row in free}
 
@@ -233,8 +233,7 @@ def _values(column: _Column, sound: Any) -> Iterator[Any]:
         yield from _BY_TYPE[column.kind]
         return
     yield from _BAD_JSONB
-    wrong = [one for one in _WRONG if column.name != "recovery_config" or not isinstance(one, int)]
-    yield from ({**sound, key: one} for key in sound or {} for one in wrong)
+    yield from ({**sound, key: one} for key in sound or {} for one in _WRONG)
 
 
 def templates(now: datetime) -> dict[str, Rows]:
@@ -416,6 +415,7 @@ def _cluster(ago: Callable[..., str], run: Row) -> dict[str, Rows]:
                 "updated_at": ago(hours=1),
             },
         },
+        "cap": {"horsies_caps": {"queue_name": "q-{id}"}},
         "pause": {
             "horsies_queue_state": {"queue_name": "q-{id}", "paused_at": ago(hours=1), "updated_at": ago(hours=1)},
         },

@@ -287,6 +287,20 @@ async def test_a_command_changes_nothing_while_workers_pulse(connection: asyncpg
     assert await connection.fetchval("SELECT asked_at FROM horsies_pulse") is None
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "(beaten_at) VALUES ('infinity')",
+        "(beaten_at) VALUES ('4000-01-01 BC')",
+        "(beaten_at, asked_at) VALUES (now(), '-infinity')",
+        "(beaten_at, gaps) VALUES (now(), tstzmultirange(tstzrange(NULL, now())))",
+    ],
+)
+async def test_a_pulse_that_no_sweep_could_compute_with_is_refused(connection: asyncpg.Connection, row: str) -> None:
+    with pytest.raises(asyncpg.CheckViolationError):
+        await connection.execute(f"INSERT INTO horsies_pulse {row}")
+
+
 @pytest.mark.alone(on_one_server=True)  # a transaction in another database of the server keeps old row versions
 async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: asyncpg.Connection) -> None:
     for _ in range(300):

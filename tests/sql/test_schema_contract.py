@@ -285,6 +285,12 @@ CONTRACT = {
     """,
 }
 
+YEARS = "to_timestamp((946684800)::double precision)", "to_timestamp(('221845392000'::bigint)::double precision)"
+PULSE_TIMES = (
+    f"CHECK ((((beaten_at >= {YEARS[0]}) AND (beaten_at <= {YEARS[1]}))"
+    f" AND ((asked_at >= {YEARS[0]}) AND (asked_at <= {YEARS[1]})) AND (gaps <@ tstzrange({YEARS[0]}, {YEARS[1]}))))"
+)
+
 CONSTRAINTS = {
     "horsies_tasks_pkey": "PRIMARY KEY (id)",
     "horsies_task_attempts_pkey": "PRIMARY KEY (id)",
@@ -332,6 +338,7 @@ CONSTRAINTS = {
     "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
     "horsies_pulse_pkey": "PRIMARY KEY (only_row)",
     "ck_horsies_pulse_only_row": "CHECK (only_row)",
+    "ck_horsies_pulse_times": PULSE_TIMES,
     "horsies_console_schema_pkey": "PRIMARY KEY (version)",
 }
 

@@ -71,3 +71,5 @@ SELECT 'nightly_' || n, now() - k * interval '5 min', CASE k WHEN 3 THEN NULL EL
   FROM generate_series(1, 4) AS n, generate_series(1, 4) AS k;
 INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version)
 VALUES ('s1', 'host', 7, ARRAY['nightly_1', 'nightly_2', 'nightly_3'], '0.9');
+
+INSERT INTO horsies_caps (queue_name) VALUES ('default');

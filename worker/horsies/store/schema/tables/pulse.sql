@@ -17,6 +17,21 @@ CREATE TABLE IF NOT EXISTS horsies_pulse (
     CONSTRAINT ck_horsies_pulse_only_row CHECK (only_row)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
+-- Each sweep computes with these times: one that is infinite or of year 4000 BC would make all of them fail. A row
+-- written by hand is refused, and one of an older version that has such a time goes. The bounds are the years 2000 and
+-- 9000.
+DELETE FROM horsies_pulse
+ WHERE NOT (beaten_at BETWEEN pg_catalog.to_timestamp(946684800) AND pg_catalog.to_timestamp(221845392000)
+            AND asked_at BETWEEN pg_catalog.to_timestamp(946684800) AND pg_catalog.to_timestamp(221845392000)
+            AND gaps OPERATOR(pg_catalog.<@) pg_catalog.tstzrange(pg_catalog.to_timestamp(946684800),
+                                                                  pg_catalog.to_timestamp(221845392000)));
+ALTER TABLE horsies_pulse DROP CONSTRAINT IF EXISTS ck_horsies_pulse_times;
+ALTER TABLE horsies_pulse ADD CONSTRAINT ck_horsies_pulse_times
+    CHECK (beaten_at BETWEEN pg_catalog.to_timestamp(946684800) AND pg_catalog.to_timestamp(221845392000)
+           AND asked_at BETWEEN pg_catalog.to_timestamp(946684800) AND pg_catalog.to_timestamp(221845392000)
+           AND gaps OPERATOR(pg_catalog.<@) pg_catalog.tstzrange(pg_catalog.to_timestamp(946684800),
+                                                                 pg_catalog.to_timestamp(221845392000)));
+
 -- The longest gap that makes no live worker look dead: one that last beat an interval before it beats again before the
 -- threshold.
 CREATE OR REPLACE FUNCTION horsies_harmless_gap(threshold_ms double precision, beat_ms double precision)
@@ -140,7 +155,8 @@ CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
                      WHERE worker_id::text >= worker
                      ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest
              WHERE newest.worker_id::text = worker
-               AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'running_stale_threshold_ms'::text) = 'number'
-               AND pg_catalog.jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms'::text) = 'number'
+               -- Of JSON, only numbers lie between two numbers; a larger one would overflow the interval made of it.
+               AND newest.recovery_config -> 'running_stale_threshold_ms'::text BETWEEN '0' AND '100000000'
+               AND newest.recovery_config -> 'runner_heartbeat_interval_ms'::text BETWEEN '0' AND '100000000'
              ) told ON true;
 $$ LANGUAGE sql STABLE;
