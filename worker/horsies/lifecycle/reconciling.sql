@@ -40,8 +40,9 @@ SELECT live.id
          LEFT JOIN LATERAL (SELECT status, started_at, COALESCE(completed_at, failed_at, updated_at) AS ended_at
                               FROM horsies_tasks WHERE id = node.task_id LIMIT 1) task ON true
          LEFT JOIN LATERAL (SELECT status FROM horsies_workflows WHERE id = node.sub_workflow_id LIMIT 1) child ON true
-        CROSS JOIN LATERAL (SELECT horsies_join_needs(node.join_type, node.min_success, node.dependencies))
-                   AS join_needs (successes)
+        -- As horsies_join_needs, which databases of upstream lack; the recovery report reads those, too.
+        CROSS JOIN LATERAL (SELECT CASE node.join_type WHEN 'all' THEN 0 WHEN 'any' THEN 1
+                                                       WHEN 'quorum' THEN node.min_success END) AS join_needs (successes)
         WHERE node.workflow_id = live.id AND node.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
        ) stuck
  WHERE stuck.is_so
