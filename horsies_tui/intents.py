@@ -13,6 +13,7 @@ from horsies.config.which_database import advise
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies.operations.selection import Selection
+from horsies_tui.look.damage import damaged_words
 from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:
@@ -155,6 +156,13 @@ class Fact:
     label: str
     text: str
     tone: Tone | None = None
+
+
+def damage_facts(record: object) -> list[Fact]:
+    """Nothing, or a line with the damaged fields of a row and what is stored there."""
+    found = damaged_words(record)
+    stored = ", ".join(f"{name} {value}" for name, value in found.items())
+    return [Fact("damaged", stored, Tone.BAD)] if found else []
 
 
 def facts_of(intent: Intent, preview: Preview) -> list[Fact]:

@@ -11,6 +11,7 @@ Textual may change these names in any minor release, so `pyproject.toml` admits 
 - `Screen._on_timer_update`, `App._driver`, its `_writer_thread` and the `_queue` of that: Textual queues thirty frames
   and then blocks the loop until one is written, 12 s of pages at 30 kB/s. There is no public way to ask for the queue.
 - `App._handle_exception`, `_print_error_renderables`: a bug ends the console with one sentence, not with a traceback.
+- `MessagePump._dispatch_message` and `_callback.invoke`: a handler that raises ends its widget and the console.
 - `Stylesheet._process_component_classes`, `DOMNode._component_styles`, `_get_component_classes` and `_attach`: Textual
   computes the styles of all component classes of a widget whenever its own, 4 of 5 computations; most are never used.
 - `Stylesheet._parse_rules` and `_variables`: Textual parses a style sheet again for each new widget that inherits it
@@ -22,24 +23,29 @@ Textual may change these names in any minor release, so `pyproject.toml` admits 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.control import Control
-from textual import messages
+from textual import events, messages
+from textual._callback import invoke
 from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
+from textual.message_pump import MessagePump
 from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
+from horsies_tui.look.damage import Damage, tell
 from horsies_tui.look.pen import RESET, Pen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
     from rich.console import Console
@@ -49,7 +55,9 @@ if TYPE_CHECKING:
     from textual.css.styles import RenderStyles
     from textual.css.types import CSSLocation
     from textual.drivers._writer_thread import WriterThread
+    from textual.message import Message
     from textual.strip import Strip
+    from textual.timer import Timer
     from textual.widget import Widget
     from textual.widgets import Input, TextArea
 
@@ -131,7 +139,40 @@ class ExactCompositor(Compositor):
         return ExactLayout(update.strips, update.region)
 
 
-class PacedScreen(Screen[ResultT]):
+class Lasting(MessagePump):
+    """A widget, screen or application whose handlers and timers may fail: that is told, and the console goes on.
+
+    Textual ends the application. What a handler has not done by then is not done; one that draws has boundaries of its
+    own, see look/damage.py. A widget that cannot be made is nothing to go on with.
+    """
+
+    async def _dispatch_message(self, message: Message) -> None:
+        if isinstance(message, (events.Load, events.Compose, events.Mount)):
+            await super()._dispatch_message(message)
+        else:
+            await self.survive(partial(super()._dispatch_message, message), type(message).__name__)
+
+    def set_timer(self, delay: float, callback: Callable[..., Any] | None = None, **kwargs: Any) -> Timer:
+        return super().set_timer(delay, callback and partial(self.survive, callback), **kwargs)
+
+    def set_interval(self, interval: float, callback: Callable[..., Any] | None = None, **kwargs: Any) -> Timer:
+        return super().set_interval(interval, callback and partial(self.survive, callback), **kwargs)
+
+    def call_after_refresh(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+        return super().call_after_refresh(self.survive, partial(callback, *args, **kwargs), "callback")
+
+    def call_next(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().call_next(self.survive, partial(callback, *args, **kwargs), "callback")
+
+    async def survive(self, call: Callable[..., Any], what: str = "timer") -> None:
+        """Call this; an exception is told, and ends nothing else."""
+        try:
+            await invoke(call)
+        except Exception as error:  # noqa: BLE001 - what the docstring of the class says
+            tell(Damage(f"not handled: {what} of {type(self).__name__}", error))
+
+
+class PacedScreen(Lasting, Screen[ResultT]):
     """A screen that sends only what changes, and no faster than the terminal reads.
 
     A frame waits until the previous one is written, and then shows the current state: over a slow link, outdated frames
@@ -233,8 +274,8 @@ class FrugalStylesheet(Stylesheet):
             node.refresh()
 
 
-class CrashKeepingApp(App[ResultT]):
-    """An application that a bug ends with one sentence, printed by launch; a traceback only for debugging."""
+class CrashKeepingApp(Lasting, App[ResultT]):
+    """A bug that ends it is one sentence, printed by launch; a traceback only for debugging."""
 
     crash: Exception | None = None
     shows_tracebacks = False
@@ -248,6 +289,13 @@ class CrashKeepingApp(App[ResultT]):
         return super().refresh(repaint=repaint and not layout, layout=layout, recompose=recompose)
 
     def _handle_exception(self, error: Exception) -> None:
+        if isinstance(error, WorkerFailed):  # of a read or a preparation, of which no other waits
+            tell(
+                Damage(
+                    "not handled: work beside the screen", error.error if isinstance(error.error, Exception) else error
+                )
+            )
+            return
         self.crash = error
         super()._handle_exception(error)
 

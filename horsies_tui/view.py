@@ -27,7 +27,10 @@ from textual.message import Message
 from textual.widget import Widget
 
 from horsies.operations.verbs import VERBS
+from horsies_tui.feed.status import FeedFailure, sentence_with_place
 from horsies_tui.intents import Intent
+from horsies_tui.look.damage import report
+from horsies_tui.textual_internals import Lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +117,7 @@ class Console(Protocol):
         """Start a verb on `view.selection()`: preview, sheet, outcome."""
 
 
-class ConsoleView(Widget, Generic[SnapshotT]):
+class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
     """A screen of the console: composes widgets, owns a feed, and passes the feed's snapshots to the widgets."""
 
     DEFAULT_CSS = "ConsoleView { height: 1fr; layout: vertical; }"
@@ -148,6 +151,8 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.feed: Feed | None = None
         self.shown = False
         self._drawn = False
+        self._failure: FeedFailure | None = None
+        """Of the last draw."""
         self.frozen_at: datetime | None = None
         """When this view was frozen, or None. Only `p` ends it; leaving the view does not."""
 
@@ -226,7 +231,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         """Read from this link from now on."""
         if self.feed is not None:
             self.feed.stop()
-        self.frozen_at = None
+        self.frozen_at = self._failure = None
         self.feed = self.create_feed(link, self.publish)
         if self.feed is not None and self.shown:
             self.feed.start()
@@ -243,6 +248,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
 
     def hide(self) -> None:
         self.shown = False
+        self._tell_drawn(None)
         if self.feed is not None:
             self.feed.stop()
 
@@ -260,6 +266,23 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         """Passed to the feed; takes a snapshot from it."""
         self.post_message(self.Arrived(cast("ConsoleView[object]", self), snapshot))
 
+    def _draw_or_report(self, snapshot: SnapshotT) -> bool:
+        """Draw the snapshot; if that fails, what was drawn before stays, and the status says since when."""
+        try:
+            self.draw(snapshot)
+        except Exception as error:  # noqa: BLE001 - see look/damage.py
+            name, now = self.id or type(self).__name__, self.console.link.clock.now()
+            why = f"{report(f'the screen {name}', error)}: {sentence_with_place(error)}"
+            self._tell_drawn(FeedFailure(name, why, now if self._failure is None else self._failure.since))
+            return False
+        self._tell_drawn(None)
+        return True
+
+    def _tell_drawn(self, failure: FeedFailure | None) -> None:
+        if failure != self._failure:
+            self._failure = failure
+            self.console.link.report(self, failure)
+
     def action_verb(self, verb: str) -> None:
         self.console.act(verb, cast("ConsoleView[object]", self))
 
@@ -267,7 +290,8 @@ class ConsoleView(Widget, Generic[SnapshotT]):
     def _draw_snapshot(self, message: Arrived) -> None:
         message.stop()
         if message.snapshot is not None:
-            self.draw(cast("SnapshotT", message.snapshot))
+            if not self._draw_or_report(cast("SnapshotT", message.snapshot)):
+                return
             if not self._drawn and self.console.link.status.last_data_at is not None:
                 self._drawn = True
                 self.call_after_refresh(self.post_message, self.FirstRows())

@@ -124,7 +124,8 @@ ENTRY_COLUMNS: Final[ColumnSet[Entry]] = ColumnSet(
         Column("outcome", "OUTCOME", _outcome, 14, 24, grow=4),
         Column("role", "ROLE", _role, 8, 20, priority=3, grow=1),
         Column("reason", "REASON", _reason, 10, 20, grow=6, priority=2),
-    )
+    ),
+    kind="operation",
 )
 
 
@@ -175,5 +176,6 @@ TARGET_COLUMNS: Final[ColumnSet[TargetRow]] = ColumnSet(
         Column("target", "TARGET", lambda row, _look: Cell(row.action.target_id), 12, 36, grow=2, keep_end=True),
         Column("verb", "VERB", lambda row, _look: Cell(row.action.verb), 8, priority=2, grow=1),
         Column("states", "BEFORE → AFTER", _before_and_after, 20, 30, grow=3),
-    )
+    ),
+    kind="operation",
 )

@@ -28,8 +28,10 @@ from horsies_tui.activity.words import (
 )
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import not_connected
-from horsies_tui.intents import Intent
+from horsies_tui.intents import Fact, Intent
+from horsies_tui.look.damage import drawn
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import zone_of
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.filter_bar import FilterBar
@@ -259,7 +261,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
             self.console.show_workflow(target_id)
         elif kind == "node":
             workflow_id, _, index = target_id.rpartition(":")
-            self.console.show_workflow(workflow_id, int(index))
+            self.console.show_workflow(workflow_id or target_id, int(index) if index.isdecimal() else None)
         elif kind == "worker":
             self._show_worker(target_id)
         else:
@@ -330,11 +332,12 @@ class ActivityView(FilteredView[ActivitySnapshot]):
     def _show_story(self) -> None:
         entry, operation, now = self._table.cursor_row, self._operation, self.now
         self._activity_feed.select(None if operation is None else operation.operation_id)
-        facts = []
+        change = None if entry is None else entry.change
+        facts: list[Fact] = []
         if operation is not None:
-            facts = story(operation, self._one, now, self._zone)
-        elif entry is not None and entry.change is not None:
-            facts = change_story(entry.change, now, self._zone)
+            facts = _facts(lambda: story(operation, self._one, now, self._zone))
+        elif change is not None:
+            facts = _facts(lambda: change_story(change, now, self._zone))
         self.query_one("#story", Facts).show(facts)
         title = self._title("operation" if operation else "change" if facts else "")
         self.query_one("#story-title", LineCell).put(title)
@@ -364,6 +367,10 @@ class ActivityView(FilteredView[ActivitySnapshot]):
             if self._snapshot.read_at is None:
                 self._show()
             self._table.tick(self.now)
+
+
+def _facts(make: Callable[[], list[Fact]]) -> list[Fact]:
+    return drawn("the story", make, lambda words: [Fact("", words, Tone.BAD)], "operation")
 
 
 def _moment(moment: datetime) -> Moment:

@@ -11,7 +11,7 @@ from horsies.operations.verbs import VERBS
 from horsies.query import TaskFilter, Term
 from horsies.query.values import Choice, Glob
 from horsies_tui.activity.rows import outcome_of, target_of
-from horsies_tui.intents import Fact
+from horsies_tui.intents import Fact, damage_facts
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import length, moment_text, number
 
@@ -79,6 +79,7 @@ def story(operation: OperationRow, one: OneOperation | None, now: datetime, zone
         Fact("at", f"{moment_text(operation.began_at, now, zone)}{lasted}"),
         Fact("reason", operation.reason or "none was given", None if operation.reason else Tone.MUTED),
     ]
+    facts += damage_facts(operation)
     facts += [Fact("filter", operation.filter or "empty, so everything")] if operation.filter is not None else []
     facts.append(Fact("command", command_of(operation, one), Tone.MUTED))
     facts.append(Fact("operation", str(operation.operation_id), undone or Tone.MUTED))

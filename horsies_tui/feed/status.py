@@ -172,12 +172,18 @@ def sentence_with_place(error: BaseException) -> str:
     """The same, with the innermost line of this project in the traceback, as a bug report needs it."""
     cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ is not None else error
     what = sentence(error) if isinstance(error, CONNECTION_ERRORS) else f"{type(error).__name__}: {sentence(error)}"
-    for frame in reversed(extract_tb(cause.__traceback__)):
+    place = place_of(cause)
+    return mask(f"{what} ({place})" if place else what)
+
+
+def place_of(error: BaseException) -> str:
+    """The innermost line of this project in the traceback; empty if there is none."""
+    for frame in reversed(extract_tb(error.__traceback__)):
         parts = Path(frame.filename).parts
         start = max((at for at, part in enumerate(parts) if part in ("horsies", "horsies_tui")), default=None)
         if start is not None:
-            return mask(f"{what} ({'/'.join(parts[start:])}:{frame.lineno})")
-    return mask(what)
+            return f"{'/'.join(parts[start:])}:{frame.lineno}"
+    return ""
 
 
 def _span(seconds: float) -> str:

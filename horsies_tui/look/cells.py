@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from rich.cells import cell_len
 
 from horsies.domain.plain_text import clean
+from horsies_tui.look.damage import report
 from horsies_tui.look.glyphs import UNICODE, Glyphs
+from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
     from horsies.views import Usual
-    from horsies_tui.look.tones import Tone
 
 GAP: Final = 1
 """Between two columns."""
@@ -62,6 +63,8 @@ class Cell:
 
 
 EMPTY: Final = Cell("")
+DAMAGED: Final = Cell("damaged", Tone.BAD, "!")
+"""In place of a cell that cannot be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,20 @@ class Column(Generic[RowT]):
     def usual(self) -> int:
         return max(self.ideal, self.least)
 
-    def need(self, row: RowT, look: Look) -> int:
+    def drawn(self, row: RowT, look: Look, kind: str = "") -> Cell:
+        """The cell of this row; `kind` is that of the rows, for the report of a damaged one."""
+        try:
+            cell = self.cell(row, look)
+            if not isinstance(cell.text, str):
+                raise TypeError(f"the text of a cell is {type(cell.text).__name__}")
+            return cell
+        except Exception as error:  # noqa: BLE001 - see look/damage.py; a call of `drawn` there takes too long for cells
+            report(self.title or self.key, error, kind, row.id)
+            return DAMAGED
+
+    def need(self, row: RowT, look: Look, kind: str = "") -> int:
         """The width of this row's text."""
-        text = self.cell(row, look).text
+        text = self.drawn(row, look, kind).text
         return len(text) if text.isascii() else cell_len(clean(look.glyphs.text(text)))
 
 
@@ -118,6 +132,8 @@ class ColumnSet(Generic[RowT]):
     """Which rows need no look: they are drawn in grey, so that the others stand out."""
     hidden: frozenset[str] = frozenset()
     """Keys that the operator has hidden; the other columns get their room, and no column takes their place."""
+    kind: str = ""
+    """The kind of the rows as operators call it, for the report of a damaged one: `task`."""
 
     def without(self, hidden: frozenset[str]) -> ColumnSet[RowT]:
         return replace(self, hidden=hidden)
@@ -126,13 +142,17 @@ class ColumnSet(Generic[RowT]):
         """The columns that an operator may choose from at this table width."""
         return tuple(column.key for column in self._shown_at(width))
 
+    def cells(self, row: RowT, columns: Iterable[Placed[RowT]], look: Look) -> list[Cell]:
+        """The cells of this row in these columns."""
+        return [placed.column.drawn(row, look, self.kind) for placed in columns]
+
     def measure(self, rows: Iterable[RowT], look: Look) -> dict[str, int]:
         """How much the texts of these rows need, by the key of the column."""
         texts = [column for column in self.columns if column.grow]
         needs = {column.key: cell_len(column.title) for column in texts}
         for row in rows:
             for column in texts:
-                needs[column.key] = max(needs[column.key], column.need(row, look))
+                needs[column.key] = max(needs[column.key], column.need(row, look, self.kind))
         return needs
 
     def place(self, width: int, needs: Mapping[str, int] | None = None) -> tuple[Placed[RowT], ...]:

@@ -25,6 +25,9 @@ CURSOR: Final = "row-table--cursor"
 STRUCK: Final = "row-table--struck"
 FOUND: Final = "story--found"
 
+DAMAGE_SIGN: Final = "!"
+"""Before a row with a value that cannot be what was meant."""
+
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
 """ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
 _WORDS: Final = re.compile(r"\S+|\s+")
@@ -87,7 +90,7 @@ def row_line(
     recedes: bool = False,
 ) -> Line:
     """A row, `width` places wide; one that recedes is grey."""
-    cells = [placed.column.cell(row, look) for placed in columns]
+    cells = [placed.column.drawn(row, look) for placed in columns]
     state = RowState(cursor, marked, struck, recedes)
     return cells_line(cells, columns, look.glyphs, width, state)
 
@@ -99,17 +102,21 @@ class RowState(NamedTuple):
     marked: bool
     struck: bool
     recedes: bool
+    damaged: bool = False
 
 
 def cells_line(
     cells: Iterable[Cell], columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, state: RowState
 ) -> Line:
     """The row with these cells."""
-    cursor, marked, struck, recedes = state
+    cursor, marked, struck, recedes, damaged = state
     here = (CURSOR,) if cursor else ()
     over = ((STRUCK,) if struck else ()) + here
     signs = (glyphs.cursor if cursor else " ") + (glyphs.mark if marked else " ")
-    pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
+    room = GUTTER - len(DAMAGE_SIGN) if damaged else GUTTER
+    pieces = [Piece(signs.ljust(room), room, (Tone.ACCENT, *here))]
+    if damaged:
+        pieces.append(Piece(DAMAGE_SIGN, len(DAMAGE_SIGN), (Tone.BAD, *here)))
     for placed, cell in zip(columns, cells, strict=True):
         text = _cell_text(cell, placed, glyphs)
         tone = Tone.MUTED if recedes else cell.tone
@@ -146,6 +153,12 @@ def title_line(
 def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
     """A text in place of rows."""
     return (Piece(fit(" " * GUTTER + clean(glyphs.text(words)), width, glyphs), width, (Tone.MUTED,)),)
+
+
+def damaged_lines(words: str, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """A block of this size in place of what could not be drawn."""
+    line = filled((piece(cut(glyphs.text(words), width, glyphs), Tone.BAD),), width)
+    return [line, *[blank_line(width)] * (height - 1)][:height]
 
 
 def blank_line(width: int) -> Line:

@@ -1,9 +1,11 @@
-"""Durations, counts, sizes and times as short texts."""
+"""Durations, counts, sizes and times as short texts; a damaged time is the text that is stored."""
 
 from __future__ import annotations
 
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
+
+from horsies.domain.damage import DamagedTime
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta, tzinfo
@@ -108,6 +110,8 @@ def time_of_day(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
     """`12:04:31Z`, or local `14:04:31+02`; None is empty."""
     if moment is None:
         return ""
+    if isinstance(moment, DamagedTime):
+        return moment.stored
     there = moment.astimezone(zone)
     return f"{there:%H:%M:%S}{_offset(there)}"
 
@@ -116,6 +120,8 @@ def date_and_time(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
     """`2026-11-17 12:04:31Z`; None is empty."""
     if moment is None:
         return ""
+    if isinstance(moment, DamagedTime):
+        return moment.stored
     return f"{moment.astimezone(zone):%Y-%m-%d} {time_of_day(moment, zone)}"
 
 
@@ -130,6 +136,8 @@ def moment_text(moment: datetime | None, now: datetime, zone: tzinfo | None = UT
 
 def clock_text(moment: datetime, zone: tzinfo | None = UTC, *, seconds: bool = True, day: str = "%a %d %b") -> str:
     """`Tue 17 Nov 12:04:31Z`, for moments that are days apart; `day` is its format."""
+    if isinstance(moment, DamagedTime):
+        return moment.stored
     there = moment.astimezone(zone)
     of_day = f"{there:%H:%M:%S}" if seconds else f"{there:%H:%M}"
     return (f"{there:{day}} " if day else "") + of_day + _offset(there)

@@ -18,7 +18,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
+from horsies.domain.damage import Damaged, DamagedList, DamagedMap, DamagedNumber, DamagedText, DamagedTime
 from horsies.operations.findings import FindingKind
+from horsies_tui.look.damage import plain_stored
 from horsies_tui.recording.values import NotAValue, build, classes, field_names, finding_kinds
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class Encoder:
     def encode(self, value: Any) -> Any:
         if value is None or type(value) in (bool, int, str):
             return value
+        if isinstance(value, Damaged):
+            return self._damaged(value)
         match value:
             case Mapping():
                 return ["m", [[self.encode(key), self.encode(item)] for key, item in value.items()]]
@@ -65,6 +69,20 @@ class Encoder:
                 return ["(", [self.encode(item) for item in value]]
         scalar = _told(value)
         return ["o", self._object(value)] if scalar is None else scalar
+
+    def _damaged(self, value: Any) -> list[Any]:
+        """What it stands for only if that is a time or a number: a text may have what is masked."""
+        match value:
+            case DamagedTime():
+                return ["!t", value.ticks]
+            case DamagedNumber():
+                return ["!f", plain_stored(value.stored)]
+            case DamagedText():
+                return ["!s", str(value)]
+            case DamagedMap():
+                return ["!m", self.encode(dict(value))]
+            case _:
+                return ["!(", self.encode(tuple(value))]
 
     def _object(self, value: Any) -> int:
         known = self._known.get(id(value))
@@ -147,6 +165,10 @@ class Decoder:
                 return [self.decode(item, depth + 1) for item in items]
             case ["s", list(items)]:
                 return frozenset(self._key(item, depth) for item in items)
+            case ["!s", str(text)]:
+                return DamagedText.of(text, "")
+            case ["!m" | "!(" as kind, items]:
+                return _damaged(kind, self.decode(items, depth + 1))
             case ["m", list(items)]:
                 return {self._key(key, depth): self.decode(item, depth + 1) for key, item in _pairs(items)}
             case _:
@@ -173,6 +195,12 @@ def _scalar(told: Any) -> Any:
     match told:
         case ["t", int(ticks)]:
             return _moment(ticks)
+        case ["!t", int(ticks)] if -(2**63) <= ticks < 2**63:
+            return DamagedTime.of(ticks)
+        case ["!f", str(stored)]:
+            number = DamagedNumber()
+            number.stored = plain_stored(stored)
+            return number
         case ["d", int(ticks)]:
             return _length(ticks)
         case ["u", str(digits)] if re.fullmatch("[0-9a-f]{32}", digits):
@@ -185,6 +213,17 @@ def _scalar(told: Any) -> Any:
             return finding_kinds()[name]
         case _:
             raise NotAValue(f"{str(told)[:60]} is no value")
+
+
+def _damaged(kind: str, items: Any) -> DamagedMap | DamagedList:
+    if kind == "!m" and isinstance(items, dict):
+        damaged: DamagedMap | DamagedList = DamagedMap(items)
+    elif kind == "!(" and isinstance(items, tuple):
+        damaged = DamagedList(items)
+    else:
+        raise NotAValue("a damaged value of another type")
+    damaged.stored = ""
+    return damaged
 
 
 def _settings(name: str, text: str) -> BaseModel:

@@ -11,8 +11,10 @@ from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies_tui.actions import ACTIONS, Scope, bindings
 from horsies_tui.health.rows import filter_of, schedules_of
-from horsies_tui.intents import Intent
+from horsies_tui.intents import Fact, Intent
+from horsies_tui.look.damage import drawn
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.tones import Tone
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.widgets.cell import LineCell
@@ -190,7 +192,8 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
         row = self._table.cursor_row
         title = f"why: {row.finding.what}" if row is not None else ""
         self.query_one("#why-title", LineCell).put(self._glyphs.text(title))
-        self.query_one("#why", Facts).show([] if row is None else why_of(row))
+        facts = drawn("why", lambda: [] if row is None else why_of(row), lambda words: [Fact("", words, Tone.BAD)])
+        self.query_one("#why", Facts).show(facts)
 
     def _key(self, verb: str) -> str:
         return key_for(_KEY_OF_VERB[verb], self.screen, self._glyphs)

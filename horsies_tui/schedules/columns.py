@@ -121,5 +121,6 @@ SCHEDULE_COLUMNS: Final[ColumnSet[ScheduleRow]] = ColumnSet(
         Column("took", "DURATION", _took, 5, whole=8, right=True, brief="TIME"),
         Column("count", "RUNS", _count, 5, priority=2, right=True),
         Column("note", "NOTE", _note, 9, 16, grow=3),
-    )
+    ),
+    kind="schedule",
 )

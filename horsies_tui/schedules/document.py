@@ -18,7 +18,8 @@ from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import LENGTH_WIDTH, age, clock_text, length, moment_text, number, ticking
 from horsies_tui.schedules.words import strip, tone
-from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, ShowTasks
+from horsies_tui.story.damage import damage
+from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, ShowTasks, section
 from horsies_tui.story.page import side_by_side, widths
 
 if TYPE_CHECKING:
@@ -52,9 +53,13 @@ class ScheduleContext:
 
 def document(context: ScheduleContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
-    columns = widths(width)
-    parts = (_next(context, columns[0]), _past(context, columns[-1]))
-    return (Band((_facts(context, width),)), *side_by_side(parts, columns))
+    columns, name = widths(width), context.row.name
+    parts = (
+        section("next runs", lambda: _next(context, columns[0]), "schedule", name),
+        section("past runs", lambda: _past(context, columns[-1]), "schedule", name),
+    )
+    facts = section(name, lambda: _facts(context, width), "schedule", name)
+    return (Band((facts,)), *damage(context.story.row, width, context.glyphs), *side_by_side(parts, columns))
 
 
 def reading(name: str, glyphs: Glyphs) -> Document:

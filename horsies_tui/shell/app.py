@@ -15,7 +15,7 @@ For authors of screens (the whole interface is `view.Console`; the base class is
 from __future__ import annotations
 
 import os
-from collections import deque
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
@@ -28,12 +28,13 @@ from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import Link
 from horsies_tui.look import themes
+from horsies_tui.look.damage import drawn, listen
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size, time_of_day, zone_of
 from horsies_tui.shell.attention import Attention
 from horsies_tui.shell.commanding import CommandingApp
 from horsies_tui.shell.database_session import DatabaseSession
-from horsies_tui.shell.errors import ErrorLine, ErrorSheet
+from horsies_tui.shell.errors import ErrorLog, ErrorSheet
 from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.in_turn import InTurn
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
     from horsies_tui.feed.clock import Clock
     from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.look.damage import Damage
     from horsies_tui.options import ConsoleOptions
     from horsies_tui.shell.picker import Picker
     from horsies_tui.task.view import DetailView
@@ -66,7 +68,6 @@ ResultT = TypeVar("ResultT")
 
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
 """The class that every screen gets from this width on, in columns; style sheets and views test for it."""
-MOST_ERRORS: Final = 50
 _SHOW_RECOVERY: Final = ("recovery", "overview")
 """The views that draw the recovery report, which is always read for the header."""
 _SECOND: Final = 1.0
@@ -100,7 +101,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._clock, self._actor = clock, actor or Actor.current()
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
-        self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
+        self._errors = ErrorLog()
+        self._on_leaving = ExitStack()
         self.attention = Attention(self, options.config, self._glyphs, os.environ)
         self._use(options.choice)
         self.header = Header(self._glyphs)
@@ -122,6 +124,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     async def on_mount(self) -> None:
         self.set_keymap(self._keys)
+        self._on_leaving.callback(listen(lambda damage: self.call_later(self._say_damage, damage)))
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.screen.refresh(layout=True))
         self.app_suspend_signal.subscribe(self, lambda _app: self.attention.give_back(), immediate=True)
@@ -135,6 +138,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.set_interval(_SECOND, self._tick)
 
     async def on_unmount(self) -> None:
+        self._on_leaving.close()
         self.attention.give_back()
         self.stop_reading_values()
         await self._session.stop()
@@ -145,16 +149,15 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.footer.say(text, error=False)
 
     def say_error(self, text: str) -> None:
-        at = time_of_day(self.link.clock.now(), zone_of(utc=self.utc))
-        last = self._errors[-1] if self._errors else None
-        if last is not None and last.text == text:
-            self._errors[-1] = replace(last, at=at, times=last.times + 1)
-        else:
-            self._errors.append(ErrorLine(at, text))
+        self._errors.add(time_of_day(self.link.clock.now(), zone_of(utc=self.utc)), text)
         for screen in self.screen_stack:
             if isinstance(screen, ErrorSheet):
-                screen.show(self._errors)
+                screen.show(self._errors.lines)
         self.footer.say(text, error=True)
+
+    def _say_damage(self, damage: Damage) -> None:
+        if (text := self._errors.words_for(damage)) is not None:
+            self.say_error(text)
 
     def note(self, text: str) -> None:
         self.footer.note(text)
@@ -333,7 +336,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._draw_frame()
         for view in self.stage.query(ConsoleView):
             if view.is_mounted:  # with its widgets
-                view.tick()
+                drawn(f"the ages on the screen {view.id}", view.tick, lambda _words: None)
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
         """The time of the data shown, if they are not current."""
@@ -413,7 +416,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._pick(forced=False)
 
     def action_errors(self) -> None:
-        self.push_screen(ErrorSheet(self._errors, self._glyphs))
+        self.push_screen(ErrorSheet(self._errors.lines, self._glyphs))
 
     def action_help(self) -> None:
         from horsies_tui.shell.help import HelpSheet, KeyList

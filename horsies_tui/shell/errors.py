@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from textual.containers import VerticalScroll
 
+from horsies_tui.feed.status import place_of, sentence_with_place
 from horsies_tui.widgets.plain import Lines, entitle
 from horsies_tui.widgets.sheet import Sheet
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from horsies_tui.look.damage import Damage
     from horsies_tui.look.glyphs import Glyphs
+
+MOST_ERRORS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,30 @@ class ErrorLine:
     @property
     def again(self) -> str:
         return f" ({self.times} times, last at this time)" if self.times > 1 else ""
+
+
+class ErrorLog:
+    """The last errors of this session."""
+
+    def __init__(self) -> None:
+        self.lines: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
+        self._places: set[str] = set()
+        """In the code, where draws have failed."""
+
+    def add(self, at: str, text: str) -> None:
+        last = self.lines[-1] if self.lines else None
+        if last is not None and last.text == text:
+            self.lines[-1] = replace(last, at=at, times=last.times + 1)
+        else:
+            self.lines.append(ErrorLine(at, text))
+
+    def words_for(self, damage: Damage) -> str | None:
+        """The text for a draw that failed; None if one has failed at this place before, with this or another row."""
+        place = f"{type(damage.error).__name__} {place_of(damage.error)}"
+        if place in self._places:
+            return None
+        self._places.add(place)
+        return f"{damage.text}: {sentence_with_place(damage.error)}"
 
 
 class ErrorSheet(Sheet[None]):

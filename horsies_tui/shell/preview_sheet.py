@@ -15,8 +15,9 @@ from horsies.operations.formatting import counted
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
-from horsies_tui.feed.status import sentence
+from horsies_tui.feed.status import sentence, sentence_with_place
 from horsies_tui.intents import Done, Fact, facts_of, word_to_type
+from horsies_tui.look.damage import drawn, report
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
 from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
@@ -114,9 +115,10 @@ class PreviewSheet(Sheet[Done]):
 
     @dataclass
     class Refused(Message):
-        """Nothing was done. `text` says why and what to do."""
+        """Nothing, or not all, was done. `text` says why and what to do."""
 
         text: str
+        nothing_done: bool = True
 
     def __init__(self, operation: Operation, where: Where, glyphs: Glyphs) -> None:
         super().__init__()
@@ -230,7 +232,9 @@ class PreviewSheet(Sheet[Done]):
         word.can_focus = self._word is not None
         # Room for the cursor behind the text.
         word.styles.width = min(len(self._word or "") + 2, _WIDEST_WORD)
-        self.query_one(Facts).show(facts_of(self._operation.intent, preview))
+        intent = self._operation.intent
+        facts = drawn("the preview", lambda: facts_of(intent, preview), lambda words: [Fact("", words, Tone.BAD)])
+        self.query_one(Facts).show(facts)
         self._set_title(preview)
         self._tick()
         self._set_phase(Phase.READY if preview.eligible else Phase.CLOSED)
@@ -253,7 +257,7 @@ class PreviewSheet(Sheet[Done]):
         # Shown among the facts, where it may take several lines: the remedy is at its end.
         before = [] if self._preview is None else facts_of(self._operation.intent, self._preview)
         self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
-        self._ask("nothing was done", error=True)
+        self._ask("nothing was done" if message.nothing_done else "it may be done in part", error=True)
 
     # Calls of the operation, which answers with messages.
 
@@ -266,6 +270,8 @@ class PreviewSheet(Sheet[Done]):
             self.post_message(self.Looked(await self._operation.look(fresh_budget=self._fresh_budget)))
         except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
+        except Exception as error:  # noqa: BLE001 - see look/damage.py
+            self.post_message(self.Refused(_failed("the preview", error)))
 
     def _do(self) -> None:
         if self._preview is not None:
@@ -281,6 +287,9 @@ class PreviewSheet(Sheet[Done]):
             self.post_message(self.Ended(await self._operation.do(preview, reason, progress)))
         except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
+        except Exception as error:  # noqa: BLE001 - see look/damage.py
+            words = f"{_failed('the operation', error)}; the activity screen lists what was done before"
+            self.post_message(self.Refused(words, nothing_done=False))
 
     # Drawing.
 
@@ -349,3 +358,7 @@ class PreviewSheet(Sheet[Done]):
     def _set_title(self, preview: Preview | None) -> None:
         where = self._where.label + (" · PRODUCTION" if self._where.production is not None else "")
         entitle(self.query_one("#sheet"), self._glyphs, self._title(preview), where)
+
+
+def _failed(what: str, error: Exception) -> str:
+    return f"{report(what, error)}: {sentence_with_place(error)}"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from horsies_tui.look.damage import drawn
+from horsies_tui.look.lines import Span
+from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from horsies_tui.look.lines import Spans
 
@@ -76,6 +80,9 @@ class Section:
     more: str = ""
 
 
+SectionT = TypeVar("SectionT", bound=Section | None)
+
+
 @dataclass(frozen=True, slots=True)
 class Band:
     """Sections beside each other, each with its share of the width."""
@@ -84,3 +91,13 @@ class Band:
 
 
 Document: TypeAlias = tuple[Band, ...]
+
+
+def damaged(words: str) -> tuple[Line, ...]:
+    """The line in place of lines that could not be drawn."""
+    return (Line("damaged", (Span(words, Tone.BAD),)),)
+
+
+def section(title: str, make: Callable[[], SectionT], kind: str, row_id: str) -> SectionT | Section:
+    """The section that `make` returns; if it raises, one that says so. `kind` and `row_id`: whose section it is."""
+    return drawn(title, make, lambda words: Section(title, title, damaged(words)), kind, row_id)

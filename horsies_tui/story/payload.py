@@ -11,6 +11,7 @@ from horsies.domain.codec.display import Labelled
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.tags import WORKFLOW_CTX, WORKFLOW_META
 from horsies.views import Stored
+from horsies_tui.look.damage import drawn
 from horsies_tui.look.units import size
 from horsies_tui.story.frames import traceback_of
 from horsies_tui.story.parts import preview
@@ -18,6 +19,7 @@ from horsies_tui.story.repair import closed
 from horsies_tui.story.tree import Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime, tzinfo
 
     from horsies.config.recovery import RecoveryConfig
@@ -86,11 +88,15 @@ def read_payload(detail: TaskDetail, masks: Masks, before: Payload | None = None
 def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Payload:
     """Safe to call in a thread. Parts unchanged since `before` are reused, with what is unfolded in them."""
     known = before if before is not None and before.source[0] == source[0] else None
+
+    def part(section: str, make: Callable[[Texts, Masks], PayloadPart | None]) -> PayloadPart | None:
+        return drawn(section, lambda: make(source, masks), lambda words: PayloadPart(section, Tree(section, words)))
+
     return Payload(
         source,
-        known.arguments if known and known.source[1:3] == source[1:3] else _arguments(source, masks),
-        known.outcome if known and known.source[3:5] == source[3:5] else _outcome(source, masks),
-        known.options if known and known.source[5] == source[5] else _options(source, masks),
+        known.arguments if known and known.source[1:3] == source[1:3] else part(ARGUMENTS, _arguments),
+        known.outcome if known and known.source[3:5] == source[3:5] else part(OUTCOME, _outcome),
+        known.options if known and known.source[5] == source[5] else part(OPTIONS, _options),
     )
 
 

@@ -253,7 +253,7 @@ class StoryView(LineView, can_focus=True):
         self._top = min(max(self._top, spot.y - self._height + 1), spot.y - titled)
 
     def _redraw(self) -> None:
-        self.draw_lines(self._compose_lines())
+        self.draw_lines(self._compose_lines)
 
     def _compose_lines(self) -> list[Pieces]:
         width, height = self.size
@@ -291,4 +291,5 @@ class StoryHead(LineView):
         if self.styles.height is None or self.styles.height.value != height:
             self.styles.height = height
         margin = Span(" " * MARGIN)
-        self.draw_lines([tuple(span_pieces((margin, *line.spans), self.size.width, self._glyphs)) for line in lines])
+        width = self.size.width
+        self.draw_lines(lambda: [tuple(span_pieces((margin, *line.spans), width, self._glyphs)) for line in lines])

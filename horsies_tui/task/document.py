@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from horsies_tui.look.damage import drawn
 from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.lines import Band, Line, OpenTask, Section
+from horsies_tui.story.damage import damage
+from horsies_tui.story.lines import Band, Line, OpenTask, Section, damaged, section
 from horsies_tui.story.page import side_by_side, widths
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
 from horsies_tui.task.facts import links, operator_actions, output, progress, why
@@ -14,7 +17,7 @@ from horsies_tui.task.heartbeats import heartbeats
 from horsies_tui.task.timeline import timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from horsies.views import Ambiguous
     from horsies_tui.look.glyphs import Glyphs
@@ -29,29 +32,35 @@ _CODE: Final = 84
 
 def document(context: StoryContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
-    columns = widths(width)
-    bands = [*course(context, width), *texts(context.payload, width, context.glyphs)]
-    if (written := output(context, width)) is not None:
+    columns, task_id = widths(width), context.detail.row.id
+    bands = [*damage(context.detail, width, context.glyphs), *course(context, width)]
+    bands += texts(context.payload, width, context.glyphs, task_id)
+    if (written := section("output", lambda: output(context, width), "task", task_id)) is not None:
         bands.append(Band((written,)))
-    bands += side_by_side((operator_actions(context, columns[0]), links(context, columns[-1])), columns)
-    if context.payload is not None and context.payload.options is not None:
-        bands.append(Band((_payload_section(context.payload.options, OPTIONS, "options", width, context.glyphs),)))
+    actions = section("operator actions", lambda: operator_actions(context, columns[0]), "task", task_id)
+    linked = section("links", lambda: links(context, columns[-1]), "task", task_id)
+    bands += side_by_side((actions, linked), columns)
+    if context.payload is not None and (part := context.payload.options) is not None:
+        options = _payload_section(part, OPTIONS, "options", width, context.glyphs, task_id)
+        bands.append(Band((options,)))
     return tuple(bands)
 
 
 def course(context: StoryContext, width: int) -> Iterator[Band]:
     """The task's history so far."""
-    for section in (
-        progress(context, width),
-        timeline(context, width),
-        heartbeats(context, width),
-        why(context, width),
-    ):
-        if section is not None:
-            yield Band((section,))
+    makers: dict[str, Callable[[StoryContext, int], Section | None]] = {
+        "progress": progress,
+        "timeline": timeline,
+        "heartbeats": heartbeats,
+        "why": why,
+    }
+    for title, make in makers.items():
+        made = section(title, partial(make, context, width), "task", context.detail.row.id)
+        if made is not None:
+            yield Band((made,))
 
 
-def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]:
+def texts(payload: Payload | None, width: int, glyphs: Glyphs, task_id: str) -> Iterator[Band]:
     """The arguments and the result."""
     columns = widths(width)
     if payload is not None and payload.outcome is not None and payload.outcome.tree.has_code and columns[0] < _CODE:
@@ -59,16 +68,18 @@ def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]
     if payload is None:
         yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
         return
-    arguments = _payload_section(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
-    outcome = _payload_section(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
+    arguments = _payload_section(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs, task_id)
+    outcome = _payload_section(payload.outcome, OUTCOME, "result", columns[-1], glyphs, task_id)
     # If they are stacked, the result with its error comes first.
     yield from side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
-def _payload_section(part: PayloadPart | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
+def _payload_section(
+    part: PayloadPart | None, key: str, title: str, width: int, glyphs: Glyphs, task_id: str
+) -> Section:
     if part is None:
         return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
-    lines = part.tree.lines(width, glyphs)
+    lines = drawn(part.title, lambda: part.tree.lines(width, glyphs), damaged, "task", task_id)
     if part.note:
         note = cut_spans((words(f"{glyphs.ellipsis} {part.note}", Tone.WARNING, glyphs),), width, glyphs)
         lines = (*lines, Line("note", note))

@@ -15,10 +15,11 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb
 from horsies_tui.actions import Scope, bindings, bindings_of
+from horsies_tui.look.damage import drawn
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import zone_of
 from horsies_tui.story.companion import Companion
-from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers
+from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers, damaged
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, StoryContext, read_payload, source_of
 from horsies_tui.story.view import StoryHead, StoryView
@@ -276,7 +277,8 @@ class DetailView(Companion[DetailSnapshot]):
             return
         if snapshot.detail is not None:
             context = self._story_context(snapshot.detail, self._now(snapshot.detail))
-            self._head.put(head(context, width))
+            task_id = snapshot.detail.row.id
+            self._head.put(drawn("head", lambda: head(context, width), damaged, "task", task_id))
             self._story.put(document(context, width))
         elif snapshot.ambiguous is not None:
             self._head.put(())

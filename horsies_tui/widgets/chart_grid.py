@@ -12,7 +12,8 @@ from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.charts import AT, HEAD, SCALE, Chart, Reading, chart_lines, spark_line
-from horsies_tui.look.lines import beside, blank_line, words_line
+from horsies_tui.look.damage import drawn
+from horsies_tui.look.lines import beside, blank_line, damaged_lines, words_line
 from horsies_tui.look.tones import AREA, TONES, area_css, tone_css
 from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.line_view import LineView
@@ -168,14 +169,17 @@ class ChartGrid(LineView, can_focus=True):
 
     def _redraw(self) -> None:
         width, height = self._room()
-        if width <= 0 or height <= 0 or not self._charts:
-            return
+        if width > 0 and height > 0 and self._charts:
+            self.draw_lines(self._compose_lines)
+
+    def _compose_lines(self) -> list[Line]:
+        width, height = self._room()
         lines = [words_line(self._nothing, self._glyphs, self.size.width)] if self._nothing else []
         for first in range(0, 0 if lines else len(self._charts), self._columns):
             numbers = range(first, min(first + self._columns, len(self._charts)))
             lines += beside([self._chart(number, width, height) for number in numbers], self.size.width, _GAP)
         missing = self.size.height - len(lines)
-        self.draw_lines((lines + [blank_line(self.size.width)] * missing)[: self.size.height])
+        return (lines + [blank_line(self.size.width)] * missing)[: self.size.height]
 
     def _chart(self, number: int, width: int, height: int) -> list[Line]:
         reading = self.reading
@@ -184,11 +188,14 @@ class ChartGrid(LineView, can_focus=True):
         before = self._drawn.get(number)
         if before is not None and before[0] == key:
             return before[1]
-        if height < LEAST_HEIGHT:
-            lines = [spark_line(chart, width, self._glyphs, chosen=chosen, reading=reading)]
-            lines += [blank_line(width)] * (height - 1)
-        else:
-            lines = chart_lines(chart, width, height, self._glyphs, chosen=chosen, reading=reading)
+
+        def draw() -> list[Line]:
+            if height >= LEAST_HEIGHT:
+                return chart_lines(chart, width, height, self._glyphs, chosen=chosen, reading=reading)
+            spark = spark_line(chart, width, self._glyphs, chosen=chosen, reading=reading)
+            return [spark, *[blank_line(width)] * (height - 1)]
+
+        lines = drawn(f"chart {chart.title}", draw, lambda words: damaged_lines(words, width, height, self._glyphs))
         self.times_drawn += 1
         self._drawn[number] = (key, lines)
         return lines

@@ -12,8 +12,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from horsies_tui.look.lines import Line, Span, blank_line, changed_spans, span_pieces, width_of
+from horsies_tui.look.damage import drawn
+from horsies_tui.look.lines import Line, Span, blank_line, changed_spans, damaged_lines, span_pieces, width_of
 from horsies_tui.look.tones import TONES, tone_css
+from horsies_tui.textual_internals import Lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 _STRIPS_KEPT: Final = 512
 
 
-class LineView(Widget):
+class LineView(Lasting, Widget):
     """Textual sends every region that a widget declares dirty, changed or not, so this one declares exact regions."""
+
+    _glyphs: Glyphs
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -38,9 +42,10 @@ class LineView(Widget):
         self._strips: LRUCache[Line, Strip] = LRUCache(_STRIPS_KEPT)
         self._painting = False
 
-    def draw_lines(self, lines: list[Line]) -> None:
-        """Show these lines, from the top; each is as wide as the widget."""
-        before, self._lines = self._lines, lines
+    def draw_lines(self, make: Callable[[], list[Line]]) -> None:
+        """Show the lines that `make` returns, from the top; each is as wide as the widget."""
+        before = self._lines
+        self._lines = lines = drawn(self.id or type(self).__name__, make, self._damaged_lines)
         if len(before) != len(lines):
             self.refresh()
             return
@@ -52,6 +57,9 @@ class LineView(Widget):
         ]
         if places:
             self.refresh(*places)
+
+    def _damaged_lines(self, words: str) -> list[Line]:
+        return damaged_lines(words, *self.size, self._glyphs)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -162,8 +170,11 @@ class EndsLine(LineView):
         self._redraw()
 
     def _redraw(self) -> None:
+        if self.size.width:
+            self.draw_lines(self._compose_lines)
+
+    def _compose_lines(self) -> list[Line]:
         width = self.size.width
-        if width:
-            left, right = self._ends_for(width)
-            gap = Span(" " * max(width - width_of(left) - width_of(right), 0))
-            self.draw_lines([tuple(span_pieces((*left, gap, *right), width, self._glyphs))])
+        left, right = self._ends_for(width)
+        gap = Span(" " * max(width - width_of(left) - width_of(right), 0))
+        return [tuple(span_pieces((*left, gap, *right), width, self._glyphs))]

@@ -104,6 +104,6 @@ def _marked(placed: Placed[ItemT]) -> Placed[ItemT]:
 
     def cell(row: ItemT, look: Look) -> Cell:
         # A component class like the tones; the type only knows their names.
-        return replace(placed.column.cell(row, look), tone=cast("Tone", CHOSEN))
+        return replace(placed.column.drawn(row, look), tone=cast("Tone", CHOSEN))
 
     return replace(placed, column=replace(placed.column, cell=cell))

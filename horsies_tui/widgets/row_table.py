@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAl
 
 from textual.message import Message
 
+from horsies.domain.damage import damaged_fields
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.cells import Look, RowT
+from horsies_tui.look.cells import DAMAGED, Look, RowT
 from horsies_tui.look.glyphs import UNICODE, Glyphs
 from horsies_tui.look.lines import (
     CURSOR,
@@ -159,7 +160,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         followed each row would move all the time."""
         self._placed_of: tuple[ColumnSet[RowT], int, dict[str, int]] | None = None
         self._placed: tuple[Placed[RowT], ...] = ()
-        self._drawn: dict[str, tuple[int, RowState, list[Cell], Line]] = {}
+        self._drawn: dict[str, tuple[int, RowState, list[Cell], Line, RowT]] = {}
         """By their ids, the rows as they were drawn last: of 34 in view few change from one tick to the next."""
         self._fresh = self._measure_anew = False
         self._sorted_by = ""
@@ -400,7 +401,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
             self._redraw()
 
     def _redraw(self) -> None:
-        self.draw_lines(self._compose_lines())
+        self.draw_lines(self._compose_lines)
 
     def _compose_lines(self) -> list[Line]:
         width, height = self.size
@@ -436,13 +437,17 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
         marked, struck = row.id in self._marks, row.id in self._struck
         recedes = self._columns.recedes is not None and self._columns.recedes(row)
-        state = RowState(self._is_here(row), marked, struck, recedes)
-        cells = [placed.column.cell(row, look) for placed in columns]
+        cells = self._columns.cells(row, columns, look)
         drawn = self._drawn.get(row.id)
+        if drawn is not None and drawn[4] is not row:
+            drawn = None
+        damaged = DAMAGED in cells or (bool(damaged_fields(row)) if drawn is None else drawn[1].damaged)
+        state = RowState(self._is_here(row), marked, struck, recedes, damaged)
         if drawn is None or drawn[:3] != (width, state, cells):
             if len(self._drawn) >= _ROWS_DRAWN:
                 self._drawn.clear()
-            drawn = self._drawn[row.id] = width, state, cells, cells_line(cells, columns, look.glyphs, width, state)
+            line = cells_line(cells, columns, look.glyphs, width, state)
+            drawn = self._drawn[row.id] = width, state, cells, line, row
         return drawn[3]
 
     def _is_here(self, row: RowT) -> bool:

@@ -165,5 +165,6 @@ TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
         Column("message", "MESSAGE", _message, 20, 44, grow=4, priority=4),
     ),
     recedes=lambda row: row.state in ("COMPLETED", "CANCELLED"),
+    kind="task",
 )
 """Where the state has only three places it is a sign; else it is sign and word."""

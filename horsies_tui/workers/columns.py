@@ -110,7 +110,8 @@ WORKER_COLUMNS: Final[ColumnSet[WorkerRow]] = ColumnSet(
         Column("seen", "SEEN", _seen, 5, right=True),
         Column("version", "VERSION", _version, 7, 8, grow=1, priority=2),
         Column("note", "QUEUES, NOTE", _note, 10, 22, grow=3),
-    )
+    ),
+    kind="worker",
 )
 
 
@@ -156,6 +157,7 @@ HELD_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
     (
         *(_OF_TASKS[key] for key in ("state", "id", "name", "queue", "age", "wait", "run", "try", "beat")),
         Column("note", "", _held_note, grow=1, priority=2),
-    )
+    ),
+    kind="task",
 )
 """The tasks that one worker holds; without a column for the worker."""

@@ -10,7 +10,8 @@ from rich.cells import cell_len
 
 from horsies.domain.plain_text import clean
 from horsies_tui.look.charts import AT, Chart, Curve, Reading, chart_lines, spark
-from horsies_tui.look.lines import Line, Piece, beside, blank_line, piece
+from horsies_tui.look.damage import drawn
+from horsies_tui.look.lines import Line, Piece, beside, blank_line, damaged_lines, piece
 from horsies_tui.look.plot import Fill
 from horsies_tui.look.text import fit
 from horsies_tui.look.tones import AREA, TONES, Tone, area_css, tone_css
@@ -101,11 +102,13 @@ class WorkerStory(LineView):
         self._redraw()
 
     def _redraw(self) -> None:
+        if self.size.width and self.size.height:
+            self.draw_lines(self._compose_lines)
+
+    def _compose_lines(self) -> list[Line]:
         width, height = self.size
-        if not width or not height:
-            return
         lines = [] if self._shown is None else self._lines_of(self._shown, width, height)
-        self.draw_lines(lines[:height] + [blank_line(width)] * (height - len(lines)))
+        return lines[:height] + [blank_line(width)] * (height - len(lines))
 
     def _lines_of(self, shown: Shown, width: int, height: int) -> list[Line]:
         title = self._title(shown, width)
@@ -175,7 +178,11 @@ class WorkerStory(LineView):
         key = (chart.title, chart.curves, chart.span, width, height, reading)
         before = self._drawn.get(number)
         if before is None or before[0] != key:
-            lines = chart_lines(chart, width, height, self._glyphs, reading=reading)
+            lines = drawn(
+                f"chart {chart.title}",
+                lambda: chart_lines(chart, width, height, self._glyphs, reading=reading),
+                lambda words: damaged_lines(words, width, height, self._glyphs),
+            )
             before = self._drawn[number] = key, lines
         return before[1]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.operations.formatting import counted
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies.views.workers import SNAPSHOT_EVERY_S
-from horsies_tui.intents import Fact
+from horsies_tui.intents import Fact, damage_facts
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, moment_text, number, ticking
 from horsies_tui.widgets.chips_line import Chip
@@ -183,6 +183,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
                 f"recover now: {recover_key}; otherwise a sweep does it once each task is stale",
             )
         )
+    found += damage_facts(row)
     snapshot = row.snapshot
     if snapshot is None:
         return [*found, Fact("id", row.id, Tone.MUTED)]

@@ -12,7 +12,8 @@ from textual.message import Message
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies_tui.actions import bindings_of
-from horsies_tui.look.lines import Piece, blank_line, filled, piece
+from horsies_tui.look.damage import drawn
+from horsies_tui.look.lines import Piece, blank_line, damaged_lines, filled, piece
 from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
 from horsies_tui.look.units import length, ticking, time_of_day
@@ -160,13 +161,14 @@ class GanttView(LineView, can_focus=True):
     # Drawing.
 
     def _redraw(self) -> None:
+        if self.size.width and self.size.height:
+            self.draw_lines(self._compose_lines)
+
+    def _compose_lines(self) -> list[Line]:
         width, height = self.size
-        if not width or not height:
-            return
         if self._gantt is None:
             words = piece(self._glyphs.text(f" reading the runs{self._glyphs.ellipsis}"), Tone.MUTED)
-            self.draw_lines([filled((words,), width), *[blank_line(width)] * (height - 1)])
-            return
+            return [filled((words,), width), *[blank_line(width)] * (height - 1)]
         room = max(height - 2, 1)
         at = self._at
         self._top = min(max(self._top, at - room + 1, 0), at, max(len(self._rows) - room, 0))
@@ -175,7 +177,7 @@ class GanttView(LineView, can_focus=True):
         lines = [self._axis(self._gantt, names, axis, width)]
         lines += [self._line(row, self._gantt, names, axis, width) for row in self._rows[self._top : self._top + room]]
         lines += [blank_line(width)] * (height - 1 - len(lines))
-        self.draw_lines([*lines, self._legend(self._gantt, width)][:height])
+        return [*lines, self._legend(self._gantt, width)][:height]
 
     def _names(self, width: int) -> int:
         needed = max((2 * row.depth + 6 + cell_len(clean(row.node.label)) for row in self._rows), default=0)
@@ -188,6 +190,15 @@ class GanttView(LineView, can_focus=True):
         return filled((Piece(" " * names, names), piece(f"{begin} {rule} {end}", Tone.MUTED)), width)
 
     def _line(self, row: GanttRow, gantt: Gantt, names: int, axis: int, width: int) -> Line:
+        return drawn(
+            f"node {row.node.index}",
+            lambda: self._drawn_line(row, gantt, names, axis, width),
+            lambda words: damaged_lines(words, width, 1, self._glyphs)[0],
+            "workflow",
+            row.workflow_id,
+        )
+
+    def _drawn_line(self, row: GanttRow, gantt: Gantt, names: int, axis: int, width: int) -> Line:
         glyphs = self._glyphs
         here = (CURSOR,) if row is self.row else ()
         state, indent = state_of(row.node), "  " * row.depth

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.lines import Piece, Span, blank_line, span_pieces, width_of
+from horsies_tui.look.damage import drawn
+from horsies_tui.look.lines import Piece, Span, blank_line, cut_spans, span_pieces, width_of
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.workflow.graph_page import Drawing, step
@@ -281,7 +282,7 @@ class GraphView(LineView, can_focus=True):
     # Drawing.
 
     def _redraw(self) -> None:
-        self.draw_lines(self._compose_lines())
+        self.draw_lines(self._compose_lines)
 
     def _compose_lines(self) -> list[Line]:
         width, height = self.size
@@ -315,10 +316,15 @@ class GraphView(LineView, can_focus=True):
     def _label(self, index: int, part: int, width: int) -> Iterator[Piece]:
         assert self._labels is not None
         over = (CURSOR,) if index == self._cursor and part == 0 else ()
+        make = self._labels.fact if part else self._labels.label
+        spans = drawn(
+            f"node {index}",
+            lambda: make(index, width),
+            lambda words: cut_spans((Span(words, Tone.BAD),), width, self._glyphs),
+        )
         if part:
-            yield from span_pieces(self._labels.fact(index, width), width, self._glyphs)
+            yield from span_pieces(spans, width, self._glyphs)
             return
-        spans = self._labels.label(index, width)
         yield from span_pieces(spans, width_of(spans), self._glyphs, over)
         if not self._drawing.is_map:
             yield Piece(" ", 1)  # between a name and the line after it

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.bars import bar_parts
+from horsies_tui.look.damage import damaged_words
 from horsies_tui.look.lines import Span, flow, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import length, moment_text, number, ticking
@@ -81,6 +82,9 @@ def _when(context: HeadContext) -> Iterator[Spans]:
     if row.completed_at is not None:
         yield _fact("ended", moment_text(row.completed_at, context.now, context.zone), context)
     yield _fact("on error", row.on_error, context)
+    if found := damaged_words(row):
+        stored = ", ".join(f"{name} {value}" for name, value in found.items())
+        yield (words(f"damaged: {stored}", Tone.BAD, context.glyphs),)
     for action in context.story.audit[:1]:
         who = f"{action.verb} by {action.os_user or '?'}@{action.os_host or '?'}"
         yield _fact("last action", f"{who} {moment_text(action.acted_at, context.now, context.zone)}", context)

@@ -10,7 +10,8 @@ from horsies.domain.plan import MAP_ITEMS
 from horsies_tui.look.lines import Span, cut_spans, flow, words
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, number
-from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section
+from horsies_tui.story.damage import damage
+from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, section
 from horsies_tui.story.payload import Texts, source_of
 from horsies_tui.task.document import course, texts
 from horsies_tui.workflow.graph_labels import state_of
@@ -57,12 +58,14 @@ def texts_of(story: NodeStory, task: TaskDetail | None) -> Texts:
 
 def node_document(context: NodeContext, width: int) -> Document:
     """`width` is that of the text."""
-    bands = [Band((_node(context, width),))]
+    node, task_id = context.node, context.node.task_id or ""
+    bands = [Band((section(f"node {node.index}", lambda: _node(context, width), "task" if task_id else "", task_id),))]
+    bands += damage(node, width, context.labels.glyphs)
     if context.story is None:
         return tuple(bands)
     if context.task is not None:
         bands += course(context.task, width)
-    bands += texts(context.payload, width, context.labels.glyphs)
+    bands += texts(context.payload, width, context.labels.glyphs, task_id)
     return tuple(bands)
 
 

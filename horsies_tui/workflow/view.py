@@ -16,9 +16,10 @@ from horsies.operations.verbs import VERBS
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.clipboard import copy
 from horsies_tui.intents import Intent
+from horsies_tui.look.damage import drawn
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import zone_of
-from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow
+from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow, damaged
 from horsies_tui.story.payload import Payload, StoryContext, payload_of
 from horsies_tui.story.view import StoryHead, StoryView
 from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
@@ -382,7 +383,10 @@ class WorkflowView(TimelinePart):
         now = self._now()
         path = tuple(parent.name for parent in self._parents)
         zone = zone_of(utc=self.console.utc)
-        head = flow_head(HeadContext(snapshot.story, now, self._glyphs, zone, path), self.size.width - 1)
+        context = HeadContext(snapshot.story, now, self._glyphs, zone, path)
+        head = drawn(
+            "head", lambda: flow_head(context, self.size.width - 1), damaged, "workflow", snapshot.story.row.id
+        )
         self._head.put((*head, Line("gap", ())) if self.size.height > _ROOMY else head)
         labels = self._labels(now)
         if self._sizes is not None:

@@ -87,4 +87,5 @@ WORKFLOW_COLUMNS: Final[ColumnSet[WorkflowRow]] = ColumnSet(
         Column("trouble", "ERROR", _trouble, 5, 20, grow=3),
     ),
     recedes=lambda row: row.status in ("COMPLETED", "CANCELLED") and not row.failed,
+    kind="workflow",
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from horsies_tui.look.damage import Damage, listen
 
 
 @pytest.fixture(autouse=True)
@@ -13,6 +16,20 @@ def true_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def damages() -> Iterator[list[Damage]]:
+    """What the boundaries of drawing have caught. A test that expects that removes it; from all others it is a defect.
+
+    A boundary keeps the console alive, and would hide errors of ours from the tests.
+    """
+    caught: list[Damage] = []
+    end = listen(caught.append)
+    yield caught
+    end()
+    if caught:
+        raise AssertionError(f"{len(caught)} draws failed, the first one: {caught[0].text}") from caught[0].error
 
 
 @pytest.fixture(autouse=True)

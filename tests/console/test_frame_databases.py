@@ -95,7 +95,7 @@ async def test_another_context_keeps_nothing_of_the_one_before(database: str) ->
 async def test_a_database_without_our_tables_says_once_which_command_makes_them(empty_database: str) -> None:
     async with console(options(empty_database)) as pilot:
         await until(pilot, lambda: "horsies db init" in lines(pilot)[-1])
-        (told,) = [error for error in pilot.app._errors if error.text == "; ".join(pilot.app.link.status.lacks)]
+        (told,) = [error for error in pilot.app._errors.lines if error.text == "; ".join(pilot.app.link.status.lacks)]
         assert told.times == 1
         await until(pilot, lambda: not any("counting" in line for line in lines(pilot)))
         assert not any("relation" in line for line in lines(pilot))
@@ -107,7 +107,7 @@ async def test_a_database_that_upstream_made_says_first_what_adds_the_rest(empty
     await made.close()
     async with console(options(empty_database), (80, 24)) as pilot:
         await until(pilot, lambda: "`horsies db upgrade`" in lines(pilot)[-1])
-        assert "; workers cannot be drained; " in pilot.app._errors[-1].text
+        assert "; workers cannot be drained; " in pilot.app._errors.lines[-1].text
 
 
 async def test_an_embedded_database_has_a_short_name(embedded_server: EmbeddedServer) -> None:

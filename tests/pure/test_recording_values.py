@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -14,12 +14,21 @@ from story_scene import action, row, stored, story, waiting
 
 from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
 from horsies.config.recovery import RecoveryConfig
+from horsies.domain import damage as damaged_json
+from horsies.domain.damage import DamagedNumber, DamagedText, DamagedTime
 from horsies_tui.health.windows import USUAL
+from horsies_tui.look.damage import damaged_words
 from horsies_tui.recording.codec import Decoder, Encoder
 from horsies_tui.recording.hiding import Hiding
 from horsies_tui.recording.values import NotAValue
 
 SECRET = "DE89370400440532013000"
+
+
+class Holder(NamedTuple):
+    """A row with one field."""
+
+    value: Any
 
 
 def as_is(value: Any) -> Any:
@@ -73,6 +82,26 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
     (back,) = read(written(Encoder(as_is), value))
     assert back == value
     assert type(back) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (DamagedTime.of(2**63 - 1), "infinity"),
+        (DamagedTime.of(-(2**60)), DamagedTime.of(-(2**60)).stored),
+        (DamagedNumber.of(float("nan")), "nan"),
+        (DamagedText.of("a damaged definition", SECRET), "not of its type"),
+        (damaged_json.json_map(f'["{SECRET}"]'), "not of its type"),
+        (damaged_json.texts([SECRET, None]), "not of its type"),
+    ],
+)
+def test_a_damaged_value_comes_back_damaged_and_without_a_text_that_may_be_masked(value: Any, shown: str) -> None:
+    told = written(Encoder(as_is), value)
+    (back,) = read(told)
+    assert (back, type(back)) == (value, type(value))
+    assert damaged_words(Holder(value)) == {"value": shown}
+    assert damaged_words(Holder(back)) == {"value": shown}
+    assert SECRET not in told or SECRET in value
 
 
 def test_an_unchanged_row_costs_a_number() -> None:

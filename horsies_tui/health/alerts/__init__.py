@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from horsies_tui.look.damage import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,8 +91,19 @@ def alerts(
     scene = Scene(glance, targets, began)
     by_id: dict[str, Alert] = {}
     for rule in _rules():
-        by_id |= {alert.id: alert for alert in rule(scene)}
+        name = rule.__name__.strip("_")
+        found = drawn(f"alert {name}", partial(_raised, rule, scene), partial(_damaged, name))
+        by_id |= {alert.id: alert for alert in found}
     return tuple(sorted(by_id.values(), key=lambda alert: (-alert.level, alert.place, alert.since or glance.now)))
+
+
+def _raised(rule: Rule, scene: Scene) -> list[Alert]:
+    return [*rule(scene)]
+
+
+def _damaged(name: str, words: str) -> list[Alert]:
+    """An alert in place of those of a rule that what it judges has made fail."""
+    return [Alert(f"damaged\t{name}", Level.DEGRADED, words, "it cannot be judged: ! says why", None, "")]
 
 
 @cache

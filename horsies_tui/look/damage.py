@@ -1,0 +1,88 @@
+"""The boundary of a draw: what cannot be drawn shows itself as damaged and is reported, and the rest is drawn.
+
+Data that no code of ours has written may have any value that the type of its column allows. Views decode by type; what
+they do not foresee ends here, at a cell, a section, a chart or a panel, and never ends the console. `listen` tells the
+application, which lists each place once behind `!`, and the tests, which fail on a boundary that they did not expect.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from horsies.domain.damage import damaged_fields
+from horsies.domain.plain_text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DrawnT = TypeVar("DrawnT")
+InsteadT = TypeVar("InsteadT")
+
+_SHOWN_BY: Final = {
+    "task": "horsies tasks show {} --json",
+    "workflow": "horsies workflows show {} --json",
+    "worker": "horsies workers ls --json",
+    "schedule": "horsies schedules ls --json",
+    "operation": "horsies audit ls --json",
+}
+"""By the kind of a row, the command that prints it as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A draw that raised, whose place shows `text`; or a handler that raised, and `text` says which."""
+
+    text: str
+    error: Exception
+
+
+_PLAIN: Final = re.compile(
+    r"-?(infinity|inf|nan)|\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d\+00( BC)?|-?\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE
+)
+
+_listeners: Final[list[Callable[[Damage], object]]] = []
+
+
+def damaged_words(record: object) -> dict[str, str]:
+    """By the names of the damaged fields of a row, the time or number that is stored there.
+
+    A text is not shown: it may have arguments that the operator masks, and nobody can tell where.
+    """
+    return {name: plain_stored(stored) or "not of its type" for name, stored in damaged_fields(record).items()}
+
+
+def plain_stored(stored: str) -> str:
+    """A stored time or number; empty for any other text."""
+    return stored if _PLAIN.fullmatch(stored) else ""
+
+
+def listen(callback: Callable[[Damage], object]) -> Callable[[], None]:
+    """Call back at each damage, also in a thread that prepares a draw; returns a function that unsubscribes."""
+    _listeners.append(callback)
+    return lambda: _listeners.remove(callback)
+
+
+def report(what: str, error: Exception, kind: str = "", row_id: str = "") -> str:
+    """Report a draw that raised; returns the text for its place. `kind` and `row_id`: the row that it is about."""
+    of = f" of {kind} {row_id}" if kind else ""
+    see = f", see `{_SHOWN_BY[kind].format(row_id)}`" if kind in _SHOWN_BY else ""
+    text = clean(f"damaged: {what}{of}{see}")
+    tell(Damage(text, error))
+    return text
+
+
+def tell(damage: Damage) -> None:
+    for callback in tuple(_listeners):
+        callback(damage)
+
+
+def drawn(
+    what: str, make: Callable[[], DrawnT], instead: Callable[[str], InsteadT], kind: str = "", row_id: str = ""
+) -> DrawnT | InsteadT:
+    """Return what `make` draws; if it raises, what `instead` makes of the text for its place."""
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - one damaged value must not end the console
+        return instead(report(what, error, kind, row_id))
