@@ -265,7 +265,8 @@ class Feed(Generic[SnapshotT]):
         except LinkDown:
             return None  # the status cell reports it
         finally:
-            self._reading = None
+            if self._reading is reading:  # after a stop and a start, the next read may have begun
+                self._reading = None
         took = self._now() - self._reading_since
         self._read_at = self._link.clock.now()
         self._error, self._slow_s = None, took if took > self._link.patience.slow_s else None
@@ -308,7 +309,11 @@ class Feed(Generic[SnapshotT]):
         try:
             while True:
                 self._wake.clear()
-                self._show_recorded(playback)
+                try:
+                    self._show_recorded(playback)
+                except Exception as error:  # noqa: BLE001 - a feed that ended here would show this moment for ever
+                    at = self._link.clock.now()
+                    self._link.report(self, FeedFailure(self.NAME, sentence_with_place(error), at))
                 await self._wake.wait()
         finally:
             end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +40,8 @@ class Player:
         self.paused = False
         self.speed = speed
         self._at, self._since = self.begins, time.monotonic()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
+        self._hurry = asyncio.Event()
         first = self.look("link", _STATUS)
         if not first.values or not isinstance(first.values[0], LinkStatus):  # refused at once, and not screen by screen
             raise RecordingError(f"{reader.path} cannot be replayed: {first.note}", code=ErrorCode.CLI_INVALID_ARGS)
@@ -73,31 +75,37 @@ class Player:
         """At the end there is nothing to go on with: it begins again."""
         self._stand_at(self.begins if self.at_end and not on else self.now())
         self.paused = on
-        self._moved()
+        self._hurry.set()
 
     def faster(self, steps: int) -> None:
         self._stand_at(self.now())
         at = min(range(len(SPEEDS)), key=lambda index: abs(SPEEDS[index] - self.speed))
         self.speed = SPEEDS[min(max(at + steps, 0), len(SPEEDS) - 1)]
-        self._moved()
+        self._hurry.set()
 
     def seek(self, seconds: float) -> None:
         self._stand_at(self.now() + timedelta(seconds=seconds))
-        self._moved()
+        self._hurry.set()
 
     def _stand_at(self, moment: datetime) -> None:
         self._at, self._since = min(max(moment, self.begins), self.ends), time.monotonic()
 
     async def run(self) -> None:
-        """Tell the feeds of each new moment."""
+        """Tell the feeds of each new moment, once its values are decoded: that takes up to a second, in a thread."""
         told = None
         while True:
-            if self.now() != told:
+            if self.now() != told or self._hurry.is_set():
+                self._hurry.clear()
                 told = self.now()
+                for moment in (told, told + timedelta(seconds=self.speed)):
+                    if not self._tracks.is_prepared(_ms(moment)):
+                        await asyncio.to_thread(self._tracks.prepare, _ms(moment))
                 self._moved()
-            await asyncio.sleep(_TICK_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await self._hurry.wait()
 
-    def on_moved(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_moved(self, callback: Callable[[], object]) -> Callable[[], None]:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 

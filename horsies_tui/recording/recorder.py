@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.query import parse_workflows
 from horsies_tui.activity.feed import ActivityFeed
 from horsies_tui.feed.pace import Rhythm
-from horsies_tui.feed.status import sentence
+from horsies_tui.feed.status import sentence, sentence_with_place
 from horsies_tui.health.windows import USUAL, WINDOWS
 from horsies_tui.overview.feed import PAST_EVERY, OverviewFeed
 from horsies_tui.recording.codec import Encoder
@@ -131,8 +131,8 @@ class Recorder:
                 # Encoding 200 changed rows takes 10 ms, which a key need not wait for.
                 self._writing = asyncio.ensure_future(asyncio.to_thread(self.write, at_ms, shown))
                 await asyncio.shield(self._writing)
-        except (RecordingError, NotAValue) as error:
-            what = sentence(error) if isinstance(error, RecordingError) else str(error)
+        except Exception as error:  # noqa: BLE001 - the header would go on to say that it records
+            what = sentence(error) if isinstance(error, (RecordingError, NotAValue)) else sentence_with_place(error)
             self._failed(f"the recording has ended: {what}")
         finally:
             link.tape = None

@@ -55,7 +55,8 @@ class Tracks:
         self._begins: list[int] = []
         """The number of the frame with which each segment begins."""
         self._offsets: list[int] = []
-        self._segments: dict[int, tuple[Decoder, list[Any]]] = {}
+        self._segments: dict[int, tuple[Decoder, list[Any]] | Exception] = {}
+        """Decoded, or why they cannot be."""
         try:
             self._index()
         except _NOT_OURS as error:
@@ -98,16 +99,40 @@ class Tracks:
     def values(self, key: Key, frame: int) -> tuple[Any, ...]:
         """RecordingError if they are not what this release records."""
         place = bisect_right(self._begins, frame) - 1
+        self._load(place)
         try:
-            if place not in self._segments:
-                while len(self._segments) >= _MOST_KEPT:
-                    self._segments.pop(next(iter(self._segments)))
-                self._segments[place] = self._segment(place)
-            decoder, told = self._segments[place]
+            segment = self._segments[place]
+            if isinstance(segment, Exception):
+                raise segment
+            decoder, told = segment
             values: tuple[Any, ...] = decoder.decode(told[frame - self._begins[place]][str(self._numbers[key])])
         except _NOT_OURS as error:
             raise self._foreign(error) from error
         return values
+
+    def is_prepared(self, at_ms: int) -> bool:
+        """Whether the values of this moment are decoded; those of a segment take up to a second."""
+        return self._place(at_ms) in self._segments
+
+    def prepare(self, at_ms: int) -> None:
+        """Decode the values of this moment; safe to call in a thread, one at a time."""
+        self._load(self._place(at_ms))
+
+    def _place(self, at_ms: int) -> int:
+        frame = max(bisect_right(self.times, at_ms) - 1, 0)
+        return bisect_right(self._begins, frame) - 1
+
+    def _load(self, place: int) -> None:
+        if place in self._segments:
+            return
+        found: tuple[Decoder, list[Any]] | Exception
+        try:
+            found = self._segment(place)
+        except _NOT_OURS as error:
+            found = error
+        while len(self._segments) >= _MOST_KEPT:
+            self._segments.pop(next(iter(self._segments)))
+        self._segments[place] = found
 
     def _segment(self, place: int) -> tuple[Decoder, list[Any]]:
         decoder, found = Decoder(), []

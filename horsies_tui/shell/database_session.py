@@ -103,8 +103,7 @@ class DatabaseSession:
         self.watch.stop()
         for running in self._running:
             running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     # By message: an error while drawing must end the application, not the link that called.
 

@@ -80,7 +80,7 @@ class ReplayConsole(ConsoleApp, inherit_bindings=False):
         super().__init__(options, keys=keys, clock=player)
 
     async def on_mount(self) -> None:
-        self._player.on_moved(self._moved)
+        self._player.on_moved(lambda: self.call_later(self._moved))
         self._tell(self._player.damage or "a recording")
 
     def _link_to(self, choice: DatabaseChoice) -> Link:

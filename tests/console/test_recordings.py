@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from threading import get_ident
 
 import asyncpg
 import pytest
@@ -26,6 +27,7 @@ from horsies_tui.options import ConsoleOptions
 from horsies_tui.recording.file import Reader
 from horsies_tui.recording.player import Player
 from horsies_tui.recording.recorder import base_feeds
+from horsies_tui.recording.tracks import Tracks
 from horsies_tui.shell.recording import RecordingConsole, ReplayConsole, console_of
 from horsies_tui.shell.views import TABS
 
@@ -144,6 +146,49 @@ async def test_a_disk_that_is_full_ends_the_recording_and_not_the_console(
         await until(pilot, lambda: " REC " not in frame(pilot)[0])
         await send(connection, "task", task_name="'shop.pay'")
         await until(pilot, lambda: "shop.pay" in text(pilot))
+
+
+async def test_a_defect_ends_the_recording_says_so_and_lets_the_console_close(
+    database: str, connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("horsies_tui.recording.recorder.Recorder.write", broken)
+    async with recorded(database, tmp_path / "a.rec") as pilot:
+        await until(pilot, lambda: "the recording has ended: KeyError: 'a defect'" in text(pilot))
+        await until(pilot, lambda: " REC " not in frame(pilot)[0])
+        await send(connection, "task", task_name="'shop.pay'")
+        await until(pilot, lambda: "shop.pay" in text(pilot))
+
+
+async def test_a_replay_decodes_beside_the_keys_and_goes_on_after_a_part_that_it_cannot_show(
+    database: str, connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "incident.rec"
+    monkeypatch.setattr("horsies_tui.recording.recorder._SEGMENT_S", 0.0)  # each frame begins a segment
+    async with recorded(database, path) as pilot:
+        for number in range(4):
+            ids = [f"task-{at}" for at in range(number, -1, -1)]
+            await send(connection, ids[0], task_name="'shop.pay'")
+            await until(pilot, lambda ids=ids: path.stat().st_size > 1000 and ids_at_end(path) == ids)
+    decode, threads = Tracks._segment, list[int]()
+
+    def decode_here(tracks: Tracks, place: int) -> object:
+        threads.append(get_ident())
+        return decode(tracks, place)
+
+    async with replayed(path, screen="tasks") as pilot:
+        await until(pilot, lambda: "task-0" in text(pilot))
+        monkeypatch.setattr(Tracks, "_segment", decode_here)
+        with monkeypatch.context() as patch:
+            patch.setattr(Feed, "_show_recorded", lambda *_: {}["a defect"])
+            await pilot.press("greater_than_sign")
+            await until(pilot, lambda: "KeyError: 'a defect'" in text(pilot))
+        await pilot.press("left_parenthesis", "right_parenthesis")
+        await until(pilot, lambda: "task-3" in text(pilot))
+    assert threads
+    assert get_ident() not in threads
 
 
 async def test_an_outage_is_in_the_recording(database: str, tmp_path: Path) -> None:

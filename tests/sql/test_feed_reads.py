@@ -111,3 +111,21 @@ async def test_a_frozen_feed_reads_what_it_lacks_and_then_nothing(
         feed.freeze(False)
         await published.until(lambda shown: shown.count == 1)
         assert len(feed.began) > began
+
+
+async def test_a_read_that_was_stopped_leaves_the_next_one_to_be_cancelled(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with counting(database) as (feed, published):
+        await published.until(lambda shown: not shown.loading)
+        feed.go_on.clear()
+        for _ in range(2):  # a view that is hidden and shown again while it reads
+            feed.asked.clear()
+            feed.refresh()
+            await feed.asked.wait()
+            feed.stop()
+            feed.start()
+        feed.asked.clear()
+        feed.refresh()
+        await feed.asked.wait()
+        assert feed._reading is not None
