@@ -30,16 +30,16 @@ class History:
             self._lines = self._load()
         return self._lines
 
-    def remember(self, text: str) -> None:
+    def remember(self, text: str) -> str | None:
+        """Keep this line in memory; returns what `append` is to write of it, in a thread. None: nothing."""
         from horsies_tui.command.grammar import without_secrets
 
         kept = mask(without_secrets(text))
         if not kept or len(kept) > _LONGEST or not kept.isprintable():
-            return
+            return None
         before = self.lines
         self._lines = [kept, *(line for line in before if line != kept)][:MOST]
-        if before[:1] != [kept]:
-            self._append(kept)
+        return kept if before[:1] != [kept] else None
 
     def _load(self) -> list[str]:
         """A file that cannot be read is as none: a history is not worth an error."""
@@ -53,7 +53,8 @@ class History:
             self._shorten(lines[-MOST:])
         return [*dict.fromkeys(line for line in reversed(lines) if line.strip())][:MOST]
 
-    def _append(self, line: str) -> None:
+    def append(self, line: str) -> None:
+        """Write a line to the file, which may be on a file system that does not answer."""
         if self._path is None:
             return
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Horizontal
@@ -118,7 +119,9 @@ class CommandLine(TypedLine):
             return
         self._close()
         if command is not None:
-            self._history.remember(text)
+            kept = self._history.remember(text)
+            if kept is not None:
+                self.run_worker(partial(self._history.append, kept), group="history", thread=True)
             self.post_message(self.Entered(command, text))
 
     def action_leave(self) -> None:

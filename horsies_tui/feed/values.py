@@ -35,7 +35,7 @@ class KnownValues:
     def __init__(self, link: Link, publish: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
         self._link = link
         self._publish = publish
-        self._known: dict[str, Sequence[str]] = {}
+        self.known: Mapping[str, Sequence[str]] = {}
         self._read_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -52,7 +52,7 @@ class KnownValues:
 
     async def _read(self) -> None:
         """Short reads one after the other, so that the reads of the screen can run between them."""
-        self._known = {**self._known, "ended": _moments(self._link.clock.now())}
+        self.known = {**self.known, "ended": _moments(self._link.clock.now())}
         try:
             await self._add("name", "task_name")
             await self._add("error", "error_code")
@@ -71,5 +71,5 @@ class KnownValues:
             return [group.key for group in found.groups if group.key]
 
         values = tuple(dict.fromkeys([*first, *await self._link.read(ask)]))
-        self._known = {**self._known, key: values}
-        self._publish(self._known)
+        self.known = {**self.known, key: values}
+        self._publish(self.known)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from platformdirs import user_state_path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from horsies.cli.exporting import Format
+    from horsies.config.contexts import ConfigFile
     from horsies.operations.target import TargetKind
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
@@ -69,7 +71,6 @@ class CommandingApp(App[int], inherit_bindings=False):
         self.export_line = ExportLine(glyphs(ascii_only=options.ascii))
         self._focused_before: Widget | None = None
         self._values: tuple[Link, KnownValues] | None = None
-        self._tasks_seen: Mapping[str, Sequence[str]] = {}
 
     if TYPE_CHECKING:  # the rest of the application, see view.Console
 
@@ -141,9 +142,9 @@ class CommandingApp(App[int], inherit_bindings=False):
             case grammar.Recall(name):
                 await self._recall(name)
             case grammar.Save(name):
-                self._save(name)
+                await self._save(name)
             case grammar.Forget(name):
-                self._forget(name)
+                await self._forget(name)
             case grammar.Export(form, path):
                 self._export(Format(form), path)
             case grammar.Theme(name):
@@ -283,7 +284,7 @@ class CommandingApp(App[int], inherit_bindings=False):
             f"no saved filter `{name}`" + (f"; did you mean {close}?" if close else "; `:save NAME` saves one")
         )
 
-    def _save(self, name: str) -> None:
+    async def _save(self, name: str) -> None:
         from horsies.config.saved_filters import save_filter
 
         view = self.stage.top
@@ -291,22 +292,29 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.say_error("there is no filter here to save; / makes one")
             return
         screen, text = self.stage.name_shown, view.filter_text
-        self._change_filters(save_filter, screen, name, text)
+        await self._change_filters(save_filter, screen, name, text)
 
-    def _forget(self, name: str) -> None:
+    async def _forget(self, name: str) -> None:
         from horsies.config.saved_filters import forget_filter
         from horsies_tui.command.grammar import SCREENS
 
         config, top = self.options.config, self.stage.name_shown
         screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
-        self._change_filters(forget_filter, screens[0] if screens else "tasks", name)
+        await self._change_filters(forget_filter, screens[0] if screens else "tasks", name)
 
-    def _change_filters(self, change: Callable[..., None], screen: str, name: str, *text: str) -> None:
-        """Change the saved filters. The config file is read again, because another console may have changed it."""
+    async def _change_filters(self, change: Callable[..., None], screen: str, name: str, *text: str) -> None:
+        """Change the saved filters. The config file is read again, because another console may have changed it.
+
+        In a thread: a home directory may be on a file system that does not answer.
+        """
         path = self.options.config.path
-        try:
+
+        def write() -> ConfigFile:
             change(path.expanduser(), screen, name, *text)
-            written = read_config_file(path.expanduser())
+            return read_config_file(path.expanduser())
+
+        try:
+            written = await asyncio.to_thread(write)
         except HorsiesError as error:
             self.say_error("; ".join(filter(None, (error.message, error.help_text))))
             return
@@ -368,9 +376,11 @@ class CommandingApp(App[int], inherit_bindings=False):
         }
         bindings = [] if top is None else cast("list[Binding]", type(top).BINDINGS)
         records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
+        # After a switch they are those of another database.
+        tasks = self._values[1].known if self._values is not None and self._values[0] is self.link else {}
         return Known(
             live=records,
-            values={**seen, "tasks": {**seen.get("tasks", {}), **self._tasks_seen}},
+            values={**seen, "tasks": {**seen.get("tasks", {}), **tasks}},
             filters={**config.filters, **config.filters_of(name)},
             themes=tuple(themes.THEMES),
         )
@@ -382,16 +392,14 @@ class CommandingApp(App[int], inherit_bindings=False):
         if self._values is None or self._values[0] is not self.link:
             self.stop_reading_values()
             # In turn, because the values may arrive while the application closes.
-            later = partial(self.call_later, self._learn)
-            self._values = (self.link, KnownValues(self.link, lambda seen: cast("None", later(seen))))
+            self._values = (self.link, KnownValues(self.link, lambda _seen: cast("None", self.call_later(self._learn))))
         self._values[1].refresh()
 
     def stop_reading_values(self) -> None:
         if self._values is not None:
             self._values[1].stop()
 
-    def _learn(self, seen: Mapping[str, Sequence[str]]) -> None:
-        self._tasks_seen = seen
+    def _learn(self) -> None:
         self.command_line.learn(self._known())
 
 

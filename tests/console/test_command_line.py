@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import get_ident
 
 import asyncpg
 import pytest
@@ -17,9 +18,11 @@ from task_screen_steps import failed
 from task_steps import Screen
 from verb_steps import until
 
+from horsies.config import saved_filters
 from horsies.config.contexts import DatabaseChoice, read_config_file
 from horsies.config.url import DatabaseUrl
 from horsies_tui.actions import live_actions
+from horsies_tui.command.history import History
 from horsies_tui.command.line import CommandLine
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
@@ -66,8 +69,26 @@ async def shop(connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pyte
     await month_end(connection)
 
 
+@pytest.fixture
+def writers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The threads that write the history and the config file."""
+    threads: set[int] = set()
+
+    def noted(write: Callable[..., None]) -> Callable[..., None]:
+        def here(*given: object) -> None:
+            threads.add(get_ident())
+            write(*given)
+
+        return here
+
+    monkeypatch.setattr(History, "append", noted(History.append))
+    monkeypatch.setattr(saved_filters, "save_filter", noted(saved_filters.save_filter))
+    monkeypatch.setattr(saved_filters, "forget_filter", noted(saved_filters.forget_filter))
+    return threads
+
+
 async def test_commands_do_what_keys_do_and_never_more(
-    database: str, connection: asyncpg.Connection, tmp_path: Path
+    database: str, connection: asyncpg.Connection, tmp_path: Path, writers: set[int]
 ) -> None:
     await failed(connection, ONE)
     before = await connection.fetchval("SELECT md5(string_agg(t::text, '' ORDER BY id)) FROM horsies_tasks t")
@@ -81,6 +102,8 @@ async def test_commands_do_what_keys_do_and_never_more(
     history = (tmp_path / "state" / "horsies" / "console-history").read_text()
     assert "tasks status:failed queue:mail" in history
     assert "hunter2" not in history
+    assert writers
+    assert get_ident() not in writers, "a home directory may not answer"
 
 
 async def _screens_and_filters(screen: Commanded) -> None:

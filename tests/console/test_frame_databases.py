@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from database_server import url_with
+from feed_steps import send
 from frame_steps import console, frame, lines, live, options, until
 
 from horsies.store.connect import Database
@@ -78,10 +79,14 @@ async def test_a_database_that_comes_up_later_takes_the_picker_away(
     late.unlink()
 
 
-async def test_another_context_keeps_nothing_of_the_one_before(database: str) -> None:
+async def test_another_context_keeps_nothing_of_the_one_before(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "task", queue_name="'of-shop'")
     async with console(options(database)) as pilot:
         await live(pilot)
         first_link, first_view = pilot.app.link, pilot.app.query_one("#tasks")
+        await pilot.press("colon")
+        await until(pilot, lambda: pilot.app._known().values["tasks"].get("queue") == ("of-shop",))
+        await pilot.press("escape")
         await pilot.press("at")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         await pilot.press("down", "enter")
@@ -89,6 +94,7 @@ async def test_another_context_keeps_nothing_of_the_one_before(database: str) ->
         await until(pilot, lambda: not first_view.is_attached)
         await until(pilot, lambda: "down" in frame(pilot)[0])
         assert not first_view.shown
+        assert "queue" not in pilot.app._known().values["tasks"]
         assert "LIVE" not in frame(pilot)[0]
 
 

@@ -180,6 +180,12 @@ def test_an_empty_line_offers_first_what_the_screen_can_do() -> None:
     assert [offer.text for offer in complete("", 0, KNOWN)][:2] == ["cancel", "overview"]
 
 
+def keep(history: History, line: str) -> None:
+    """What the command line does, which writes in a thread."""
+    if (kept := history.remember(line)) is not None:
+        history.append(kept)
+
+
 def test_the_history_keeps_no_reason_no_value_and_no_search_in_arguments(tmp_path: Path) -> None:
     path = tmp_path / "state" / "history"
     history = History(path)
@@ -192,7 +198,7 @@ def test_the_history_keeps_no_reason_no_value_and_no_search_in_arguments(tmp_pat
         "go postgresql://ops:hunter2@db/app",
         "tasks queue:mail",
     ):
-        history.remember(line)
+        keep(history, line)
     assert "hunter2" not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
     assert history.lines[:2] == ["tasks queue:mail", "go postgresql://ops:***@db/app"]
@@ -207,6 +213,6 @@ def test_the_history_stays_short_and_does_without_a_file(tmp_path: Path) -> None
     assert History(path).lines[0] == f"go {3 * MOST - 1}"
     assert len(path.read_text().splitlines()) == MOST
     nowhere = History(tmp_path / "history" / "below" / "a file")
-    nowhere.remember("go 1")
-    nowhere.remember("go 2")
+    keep(nowhere, "go 1")
+    keep(nowhere, "go 2")
     assert nowhere.lines == ["go 2", "go 1"]
