@@ -36,6 +36,8 @@ SCREENS: Final = {
 """Each with a filter."""
 HEALTHY: Final = 90_000
 """The first number of a family without damage."""
+_MOST: Final = 1_000
+"""Rows of one preview."""
 _IDS: Final = {
     "task": "SELECT id FROM horsies_tasks",
     "workflow": "SELECT id FROM horsies_workflows",
@@ -122,7 +124,9 @@ async def preview(screen: Screen, conn: asyncpg.Connection, verbs: Iterable[Verb
             selection = Selection.of_node(await conn.fetchval("SELECT min(id) FROM horsies_workflows"), 0)
             options = {"value": "null"} if "value" in {option.name for option in verb.options} else {}
         else:
-            selection = Selection.of_ids([row[0] for row in await conn.fetch(_IDS[verb.kind]) if row[0]])
+            selection = Selection.of_ids(
+                [row[0] for row in await conn.fetch(f"{_IDS[verb.kind]} LIMIT {_MOST}") if row[0]]
+            )
         view = app.stage.top
         assert view is not None
         undoes = "task" if verb.kind == "operation" else None
