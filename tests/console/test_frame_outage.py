@@ -73,14 +73,17 @@ async def test_an_error_appears_in_the_list_of_errors_that_is_open(
 
 
 async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
-    database: str, connection: asyncpg.Connection
+    database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a defect")
+
     async with console(options(database, screen="workers"), (140, 30)) as pilot:
         await live(pilot)
         await until(pilot, lambda: any("No worker was alive" in line for line in frame(pilot)))
-        # As another version, or an operator, may write it: the reader gets an unexpected type.
-        await connection.execute("ALTER TABLE horsies_worker_states ALTER COLUMN queues DROP NOT NULL")
-        await connection.execute(WORKER, None)
+        monkeypatch.setattr("horsies.views.workers._row", broken)
+        monkeypatch.setattr("horsies.operations.cluster._consumers", broken)
+        await connection.execute(WORKER, ["mail"])
         await until(pilot, lambda: "workers FAILED" in frame(pilot)[0])
         await until(pilot, lambda: "TypeError" in frame(pilot)[2] and is_old(pilot))
         await told(pilot, "workers: TypeError", "(horsies/views/workers.py:")
@@ -89,7 +92,7 @@ async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
         await until(pilot, lambda: "recovery FAILED" in frame(pilot)[0] and not is_old(pilot))
         await pilot.press("3")
         await until(pilot, lambda: "workers FAILED" in frame(pilot)[0])
-        await connection.execute("UPDATE horsies_worker_states SET queues = '{mail}'")
+        monkeypatch.undo()
         await pilot.press("ctrl+r")
         await live(pilot)
         await until(pilot, lambda: any("web-1:7" in line for line in frame(pilot)))

@@ -297,7 +297,7 @@ def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
     known = {node.index for node in nodes}
     statuses = {str(status) for status in _NODE}
     for node in nodes:
-        if lost := [index for index in node.dependencies if index not in known]:
+        if lost := [index for index in node.dependencies if not isinstance(index, int) or index not in known]:
             raise _damaged(flow, f"node {node.node_id} depends on {lost}, which do not exist")
         if node.status not in statuses:
             raise _damaged(flow, f"node {node.node_id} has the unknown status {node.status!r}")
