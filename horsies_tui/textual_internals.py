@@ -296,7 +296,7 @@ class CrashKeepingApp(Lasting, App[ResultT]):
                 )
             )
             return
-        self.crash = error
+        self.crash = self.crash or error  # others follow from the first one
         super()._handle_exception(error)
 
     def _print_error_renderables(self) -> None:
