@@ -310,6 +310,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.export", ("ctrl+e",), "export", "Write all rows that the filter shows to a CSV file."),
     Action("app.save_filter", ("ctrl+s",), "save filter", "Save the filter of this screen under a name."),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
+    Action(
+        "app.end_blocker",
+        ("ctrl+k",),
+        "end blocker",
+        "End the database session whose lock is in the way.",
+        writes=True,
+    ),
     Action("app.freeze", ("p",), "freeze", "Freeze this view, or let it go on."),
     Action("app.contexts", ("at",), "context", "All databases, with their verdicts; go to one."),
     Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),

@@ -20,6 +20,7 @@ from horsies.store.schema.state import SchemaError
 from horsies.views import READER_SETTINGS
 from horsies.views.tables import is_as_the_server, tables
 from horsies_tui.feed.deadline import Watch
+from horsies_tui.feed.freshness import Freshness
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience
 from horsies_tui.feed.status import (
     FeedFailure,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from horsies.operations.actor import Actor
     from horsies.store.connect import Connection, Database
     from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.freshness import DatedFeed
     from horsies_tui.feed.recorded import Playback, Tape
 
 T = TypeVar("T")
@@ -97,7 +99,7 @@ class Link:
         self._tried = False
         self._pause = _FIRST_PAUSE_S
         self._hurry = asyncio.Event()
-        self._failing: dict[object, FeedFailure] = {}
+        self._freshness = Freshness(self._connect_beside, self._freshness_changed)
         self._retry_callbacks: list[Callable[[], None]] = []
         self._status_callbacks: list[Callable[[LinkStatus], None]] = []
         self._dirty_callbacks: list[Callable[[str, str], None]] = []
@@ -135,13 +137,17 @@ class Link:
         """Whether the server sends notifications."""
         return self._listener is not None and self._listener.healthy
 
-    def report(self, feed: object, failure: FeedFailure | None) -> None:
-        """The result of a feed's last round of reads; None: it succeeded, or the feed was stopped."""
-        if failure is None:
-            self._failing.pop(feed, None)
-        else:
-            self._failing[feed] = failure
-        self._change(failing=tuple(self._failing.values()))
+    def attend(self, feed: DatedFeed) -> None:
+        """The feed runs from now on: the status says whether its data are as they should be."""
+        self._freshness.attend(feed)
+
+    def leave(self, feed: DatedFeed) -> None:
+        """The feed was stopped."""
+        self._freshness.leave(feed)
+
+    def report(self, feed: DatedFeed, failure: FeedFailure | None) -> None:
+        """The result of a feed's last round of reads; None: it succeeded."""
+        self._freshness.report(feed, failure)
 
     def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:
         """Call back, on the loop, on any change but the data's age; returns a function that unsubscribes."""
@@ -167,6 +173,14 @@ class Link:
 
     async def run(self) -> None:
         """Connect, serve and reconnect until cancelled."""
+        watching = asyncio.create_task(self._freshness.run(), name="freshness")
+        try:
+            await self._reconnect()
+        finally:
+            watching.cancel()
+            self._freshness.close()
+
+    async def _reconnect(self) -> None:
         while True:
             heard = self._status.last_data_at
             try:
@@ -386,7 +400,18 @@ class Link:
 
     def _is_slow(self, waited_s: float) -> None:
         self._slow = True
+        self._freshness.ask_why()
         self._change(latency_s=waited_s)
+
+    async def _connect_beside(self) -> Connection:
+        """A connection that is not in use while a read waits."""
+        if self._database is None:
+            raise LinkDown(self._status)
+        settings = [*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
+        return await self._database.connect("console watch", settings=settings)
+
+    def _freshness_changed(self) -> None:
+        self._change(failing=self._freshness.failing, blockers=self._freshness.blockers)
 
     def _listener_changed(self) -> None:
         self._change()
@@ -401,19 +426,18 @@ class Link:
             if self._status.last_data_at is not None:
                 return LinkState.STALE
             return LinkState.DOWN if self._tried else LinkState.CONNECTING
-        if self._failing:
+        if any(not failure.late for failure in self._status.failing):
             return LinkState.FAILED
-        if self._slow:
-            return LinkState.SLOW
+        if self._status.failing or self._slow:
+            return LinkState.BLOCKED if self._status.blockers else LinkState.SLOW
         return LinkState.LIVE if self.listens else LinkState.POLL
 
     def _change(self, **changes: Any) -> None:
-        changed = replace(self._status, **changes)
-        state = self._state()
+        self._status, before = replace(self._status, **changes), self._status
+        state, changed = self._state(), self._status
         if state is not changed.state:
-            changed = replace(changed, state=state, since=self.clock.now())
-        if changed != self._status:
-            self._status = changed
+            changed = self._status = replace(changed, state=state, since=self.clock.now())
+        if changed != before:
             for callback in tuple(self._status_callbacks):
                 callback(changed)
 

@@ -104,6 +104,13 @@ class Feed(Generic[SnapshotT]):
         self._noted = ""
         """What a replay says of this feed."""
         self._read_at: datetime | None = None
+        self._answered: bool | None = None
+        """Whether the reads of the present step were answered; None: there was none, or nobody wants its answer."""
+        self._read_from: dict[str, datetime] = {}
+        """By the name of a read, the time of the data that it published last."""
+        self._late: dict[str, datetime] = {}
+        """By the name of a read whose last answer did not come in time, the time of the data that are still shown."""
+        self._step_began: float | None = None
         self._retry_at, self._retry_pause_s = 0.0, _FIRST_RETRY_S
         self._subscriptions: list[Callable[[], None]] = []
 
@@ -117,6 +124,8 @@ class Feed(Generic[SnapshotT]):
                 link.on_retry(self._retry_now),
             ]
             self._on_dirty("", "")
+            self._late.clear()
+            link.attend(self)
             playback = link.playback
             run = self._run() if playback is None else self._replay(playback)
             self._task = asyncio.get_running_loop().create_task(run)
@@ -129,8 +138,8 @@ class Feed(Generic[SnapshotT]):
             for end in self._subscriptions:
                 end()
             self._task.cancel()
-            self._task = None
-            self._link.report(self, None)
+            self._task = self._step_began = None
+            self._link.leave(self)
             if self._link.tape is not None:
                 self._link.tape.unwatch(self)
 
@@ -237,13 +246,36 @@ class Feed(Generic[SnapshotT]):
         wanted = [(read.due_at(told=told), read) for read in self._reads if read.wanted()]
         return min(wanted, key=itemgetter(0), default=None)
 
+    @property
+    def late_since(self) -> datetime | None:
+        """The time of the oldest data that are shown although newer ones are due; None: all are as they should be."""
+        wanted = {read.name for read in self._reads if read.wanted()}
+        times = [since for name, since in self._late.items() if name in wanted]
+        began = self._step_began
+        if began is not None and self._now() - began > self._link.patience.slow_s:
+            times.append(self._read_at or self._link.clock.now())
+        return min(times, default=None)
+
     async def _perform(self, read: Read) -> bool:
         pace = read.pace
         pace.begin(self._now())
-        done = await read.run()
-        pace.end(self._now(), done=done)
+        done = await self._dated(read.name, read.run())
+        # Waiting for a lock costs the server nothing, so the read is repeated soon.
+        pace.end(self._now(), done=done, was_blocked=self._answered is False and bool(self._link.status.blockers))
         self._publish()
         return done
+
+    async def _dated(self, name: str, reading: Awaitable[T]) -> T:
+        """Note of which time the data of this read are, and whether newer ones are late."""
+        self._answered = None
+        began = self._link.clock.now()
+        result = await reading
+        if self._answered:
+            self._read_from[name] = began
+            self._late.pop(name, None)
+        elif self._answered is False:
+            self._late.setdefault(name, self._read_from.get(name, began))
+        return result
 
     async def _read(self, ask: Callable[[Connection], Awaitable[T]]) -> T | None:
         """None: the read failed, see `_error` and `_slow_s`, or it was superseded."""
@@ -257,16 +289,18 @@ class Feed(Generic[SnapshotT]):
                 raise
             return None
         except SlowRead as error:
-            self._slow_s = error.waited_s
+            self._slow_s, self._answered = error.waited_s, False
             return None
         except Refused as error:
             self._error, self._refusal = error.message, error
             return None
         except LinkDown:
-            return None  # the status cell reports it
+            self._answered = False  # the status cell reports it
+            return None
         finally:
             if self._reading is reading:  # after a stop and a start, the next read may have begun
                 self._reading = None
+        self._answered = self._answered is not False
         took = self._now() - self._reading_since
         self._read_at = self._link.clock.now()
         self._error, self._slow_s = None, took if took > self._link.patience.slow_s else None
@@ -287,14 +321,16 @@ class Feed(Generic[SnapshotT]):
             try:
                 due = self._next_at()
                 if due is not None and due <= self._now():
-                    self._refusal = None
+                    self._refusal, self._step_began = None, self._now()
                     await self._step()
+                    self._step_began = None
                     if self._refusal is not None:
                         self._failed(self._refusal)
                     continue
                 if self._link.status.is_up and self._now() >= self._retry_at:
                     self._came_through()
             except Exception as error:  # noqa: BLE001 - a feed that ended here would leave LIVE above old rows
+                self._step_began = None
                 self._failed(error)
                 continue
             self._wake.clear()

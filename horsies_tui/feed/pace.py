@@ -63,9 +63,9 @@ class Pace:
         """A read begins; later changes need another read."""
         self._began, self.dirty = now, False
 
-    def end(self, now: float, *, done: bool) -> None:
-        """The read ended; `done` False: it was given up and is still due."""
-        self._cost = 0.0 if self._began is None else now - self._began
+    def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
+        """The read ended; `done` False: it was given up and is still due. `was_blocked`: it waited for a lock."""
+        self._cost = 0.0 if self._began is None or was_blocked else now - self._began
         self.dirty = self.dirty or not done
 
     @property

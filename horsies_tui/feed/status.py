@@ -16,6 +16,7 @@ from horsies.store.schema.state import SchemaKind, SchemaState
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from horsies.operations.blockers import Blocker
     from horsies.views.tables import Tables
 
 _USUAL_CONNECT_S: Final = 3.0
@@ -31,7 +32,9 @@ class LinkState(StrEnum):
     POLL = "POLL"
     """The server sends no notifications, as behind some poolers; the console polls every few seconds."""
     SLOW = "SLOW"
-    """The last answer was slow or did not arrive in time."""
+    """The last answer was slow or did not arrive in time, or some of what is shown is older than it should be."""
+    BLOCKED = "BLOCKED"
+    """The same, and the cause is a lock of another session."""
     FAILED = "FAILED"
     """Connected, but a screen's data could not be read."""
     STALE = "STALE"
@@ -44,7 +47,7 @@ class LinkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeedFailure:
-    """A feed whose last round of reads failed although there is a connection."""
+    """A feed whose data are old although there is a connection: its reads fail, or are not answered in time."""
 
     name: str
     """The name of the view that the feed serves."""
@@ -52,6 +55,8 @@ class FeedFailure:
     """One line: the cause, and the place in the code that reported it."""
     since: datetime
     """The time of the data that the view still shows; if it has shown none, the time of the failure."""
+    late: bool = False
+    """No answer came in time; otherwise the database refused the read, or the console has a bug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ class LinkStatus:
     """Why the database refuses writes of this role; empty if it does not."""
     failing: tuple[FeedFailure, ...] = ()
     """Feeds that cannot read their data; each retries by itself."""
+    blockers: tuple[Blocker, ...] = ()
+    """The sessions whose locks hold up the reads, as far as they are known."""
 
     @property
     def is_up(self) -> bool:
@@ -95,7 +102,18 @@ class LinkStatus:
         """Why the data shown are old, a line for each reason."""
         if not self.is_up:
             return (self.detail,) if self.detail else ()
-        return tuple(f"{failure.name}: {failure.reason}" for failure in self.failing)
+        return tuple(
+            # Of several that are late the reason is the same.
+            dict.fromkeys(
+                failure.reason if failure.late else f"{failure.name}: {failure.reason}" for failure in self.failing
+            )
+        )
+
+    def old_since(self, *feeds: str) -> datetime | None:
+        """The time of the oldest data of these feeds that are older than they should be; None: all are current."""
+        if not self.is_up:
+            return self.last_data_at
+        return min((failure.since for failure in self.failing if failure.name in feeds), default=None)
 
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
@@ -116,7 +134,9 @@ class LinkStatus:
             case LinkState.POLL:
                 return f"POLL {_span(self.poll_s)}"
             case LinkState.SLOW:
-                return f"SLOW {_span(self.latency_s or 0.0)}"
+                return f"SLOW {_span(max(self.latency_s or 0.0, self._oldest_s(now)))}"
+            case LinkState.BLOCKED:
+                return f"BLOCKED {_span(self._oldest_s(now))} by {self.blockers[0].name}"
             case LinkState.STALE:
                 return f"STALE {_span(self._age(now))}, {self._retry_words(now)}"
             case LinkState.DOWN:
@@ -126,8 +146,12 @@ class LinkStatus:
             case LinkState.REPLAY:
                 return f"REPLAY {self.detail}"
             case LinkState.FAILED:
-                failure = self.failing[0]
+                failure = next(failure for failure in self.failing if not failure.late)
                 return f"{failure.name} FAILED {_span(max((now - failure.since).total_seconds(), 0.0))}"
+
+    def _oldest_s(self, now: datetime) -> float:
+        """The age of the oldest data that are older than they should be."""
+        return max(((now - failure.since).total_seconds() for failure in self.failing), default=0.0)
 
     def _age(self, now: datetime) -> float:
         return max((now - (self.last_data_at or self.since)).total_seconds(), 0.0)

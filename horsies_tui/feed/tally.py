@@ -93,11 +93,11 @@ class Tally(Pace, Generic[PartT, CountsT]):
         if farther or self._index not in self._going:
             self._known[self._index] = so_far
 
-    def end(self, now: float, *, done: bool) -> None:
+    def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
         self._failed = not done
         if not done:
             self._stale.add(self._index)
-        super().end(now, done=not self._stale and not self._going)
+        super().end(now, done=not self._stale and not self._going, was_blocked=was_blocked)
 
     def due_at(self, *, told: bool) -> float:
         if not self.is_complete and not self._failed:

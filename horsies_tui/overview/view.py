@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 from textual import on
 from textual.containers import Horizontal
 
-from horsies.operations.formatting import counted
+from horsies.operations.formatting import counted, span
 from horsies.operations.selection import Selection
 from horsies.operations.verb import QueueVerb
 from horsies.operations.verbs import VERBS
@@ -81,13 +81,13 @@ class OverviewView(ConsoleView[_Published]):
     OverviewView {
         #verdict-line { height: 1; padding: 0 1; }
         #verdict { width: 1fr; text-style: bold; }
-        #verdict.-critical { color: $text-error; }
+        #verdict.-critical, #verdict.-unknown { color: $text-error; }
         #verdict.-degraded { color: $text-warning; }
         #verdict.-healthy { color: $text-success; }
         #window { color: $text-muted; padding: 0 0 0 2; }
         #alerts-title { width: 1fr; padding: 0 1; color: $text-muted; }
         #alerts { height: 1fr; }
-        &.-old NumberTable { text-style: dim; }
+        NumberTable.-old, ChartGrid.-old { text-style: dim; }
     }
     """
 
@@ -98,6 +98,8 @@ class OverviewView(ConsoleView[_Published]):
         self._judges = False
         """Before the first recovery report there is no verdict and no alert, but no longer than until the next read."""
         self._alerts: tuple[Alert, ...] = ()
+        self._is_unknown = False
+        """The verdict said so when it was drawn last."""
         self._began: datetime | None = None
         """The time of the oldest data, as far as is known."""
         self._window_chosen = False
@@ -171,10 +173,17 @@ class OverviewView(ConsoleView[_Published]):
             self._show_charts(self._snapshot.series)
 
     def _show_verdict(self) -> None:
-        snapshot = self._snapshot
-        self.set_class(snapshot.error is not None, "-old")
+        snapshot, status = self._snapshot, self.console.link.status
+        old_since = None if self.frozen_at is not None else status.old_since("overview", "recovery")
+        is_old = status.old_since("overview") is not None or snapshot.error is not None
+        for part, old in ((self.queues, is_old), (self.charts, is_old), (self.alert_table, old_since is not None)):
+            part.set_class(old, "-old")
         if snapshot.glance is not None:
             self._show_queues(snapshot.glance)
+        if old_since is not None:
+            self._say_unknown(old_since)
+            return
+        self._is_unknown = False
         if snapshot.glance is None or not self._judges:
             self._say(snapshot.error or "reading the state of the cluster…", "-degraded" if snapshot.error else "")
             return
@@ -189,6 +198,24 @@ class OverviewView(ConsoleView[_Published]):
         tone = _CLASSES[found.level] if glance.alive or found.alert else ""
         self._say(f"{snapshot.error}; before that: {text}" if snapshot.error else text, tone)
 
+    def _say_unknown(self, since: datetime) -> None:
+        """No verdict rests on old data: what is shown is of this time, and may have changed."""
+        now = self.console.link.clock.now()
+        old = span((now - since).total_seconds())
+        self._is_unknown = True
+        blockers = self.console.link.status.blockers
+        opened = None if not blockers else blockers[0].open_since
+        held = "" if opened is None else f"; its transaction is open for {span((now - opened).total_seconds())}"
+        self._say(f"UNKNOWN: nothing newer than {old} could be read{held}", "-unknown")
+        self._title_alerts(f"{self._alerts_title()} {self._glyphs.dot} {old} old")
+        if not self._alerts:
+            self.alert_table.show((), now=self.now, empty="Not known whether anything needs action.")
+
+    def tick(self) -> None:
+        """While the data are old, their age counts on."""
+        if self.console.link.status.old_since("overview", "recovery") is not None or self._is_unknown:
+            self._show_verdict()
+
     def _show_queues(self, glance: Glance) -> None:
         # Ages as of the read, like the numbers beside them: if they ticked, each row would be sent every second.
         lines = queue_lines(glance)
@@ -197,15 +224,20 @@ class OverviewView(ConsoleView[_Published]):
 
     def _show_alerts(self, glance: Glance) -> None:
         shown = self._alerts
-        notes = sum(alert.level is Level.NOTE for alert in shown)
-        title = f"alerts {len(shown) - notes}" if len(shown) > notes else "no alerts"
-        title += f" {self._glyphs.dot} {counted(notes, 'note')}" if notes else ""
-        rule = self._glyphs.rule * max(self.size.width - len(title) - 6, 0)
-        self.query_one("#alerts-title", LineCell).put(f"{self._glyphs.rule * 2} {title} {rule}")
+        self._title_alerts(self._alerts_title())
         empty = "Nothing needs action: nothing is late, stuck, or failing more than usual."
         if not glance.workers and not glance.queues:
             empty = "Nothing is here yet. horsies worker MODULE:APP starts a worker;\nhorsies demo shows it all."
         self.alert_table.show(shown, now=glance.now, empty=empty)
+
+    def _alerts_title(self) -> str:
+        notes = sum(alert.level is Level.NOTE for alert in self._alerts)
+        title = f"alerts {len(self._alerts) - notes}" if len(self._alerts) > notes else "no alerts"
+        return title + (f" {self._glyphs.dot} {counted(notes, 'note')}" if notes else "")
+
+    def _title_alerts(self, title: str) -> None:
+        rule = self._glyphs.rule * max(self.size.width - len(title) - 6, 0)
+        self.query_one("#alerts-title", LineCell).put(f"{self._glyphs.rule * 2} {title} {rule}")
 
     def _say(self, words: str, *classes: str) -> None:
         self.query_one("#verdict", LineCell).put(self._glyphs.text(words), *filter(None, classes))

@@ -47,8 +47,6 @@ class ReplayLink(Link):
         troubles = [FeedFailure("connection", then.detail, then.since)] if not then.is_up and then.detail else []
         if gap := self._player.gap:
             troubles.append(FeedFailure("recording", gap, then.since))
-        self._failing = {key: value for key, value in self._failing.items() if not isinstance(key, str)}
-        self._failing |= {trouble.name: trouble for trouble in troubles}
         self._change(
             detail=words(self._player),
             database_label=f"{self._player.now():%Y-%m-%d} {then.database_label}",
@@ -58,8 +56,12 @@ class ReplayLink(Link):
             server_version=then.server_version,
             last_data_at=self._player.begins,
             no_writes=NO_WRITES,
-            failing=(*then.failing, *self._failing.values()),
+            failing=(*then.failing, *self._freshness.failing, *troubles),
+            blockers=then.blockers,
         )
+
+    def _freshness_changed(self) -> None:
+        self._follow()
 
     def _state(self) -> LinkState:
         return LinkState.REPLAY

@@ -23,6 +23,7 @@ if typing.TYPE_CHECKING:
 _MODULES: Final = (
     "horsies.config.recovery",
     "horsies.config.schedule",
+    "horsies.operations.blockers",
     "horsies.operations.cluster",
     "horsies.operations.diagnose",
     "horsies.operations.findings",

@@ -318,7 +318,9 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         old_since = self._old_since(status)
         self.stage.set_class(old_since is not None, "-stale")
         words = "; ".join(status.outage or self._noted_outage)
-        if old_since is not None:
+        if status.blockers and status.outage:
+            words = f"{key_for('app.end_blocker', self.screen, self._glyphs)} ends it: {words}"
+        elif old_since is not None:
             key = key_for("app.refresh", self.screen, self._glyphs)
             words = f"figures of {time_of_day(old_since, zone)}, {key} tries now: {words}"
         self.outage.put(words)
@@ -399,6 +401,9 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         if self.stage.top.frozen_at is not None:
             self.say(f"this view is frozen: {key_for('app.freeze', self.screen, self._glyphs)} lets it go on")
         self.stage.top.refresh_now()
+
+    def action_end_blocker(self) -> None:
+        self._verbs.end_blocker(self.stage.top)
 
     def action_freeze(self) -> None:
         view = self.stage.top

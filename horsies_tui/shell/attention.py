@@ -40,7 +40,9 @@ def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyph
     """`horsies prod ● Critical, 2 alerts`. Names come from a file and a server: no control character is passed on."""
     name = clean(status.context_name or status.database_label)
     words = "connecting" if status.is_up or not status.detail else "no connection"
-    if status.is_up and alerts is not None:
+    if status.old_since("alerts", "recovery") is not None and status.is_up:
+        words = "UNKNOWN"
+    elif status.is_up and alerts is not None:
         level = "Critical" if any(alert.level is Level.CRITICAL for alert in alerts) else "Degraded"
         count = counted(len(alerts), "alert")
         words = f"{level}, {count}" if alerts else "Healthy"

@@ -120,7 +120,7 @@ class Header(Horizontal):
 
 
 class StatusCell(LineCell):
-    """`LIVE 0.4s`, `POLL 2s`, `FROZEN 14:05:12Z`, `STALE 38s, retry in 4s`, with READ-ONLY behind it."""
+    """`LIVE 0.4s`, `POLL 2s`, `FROZEN 14:05:12Z`, `BLOCKED 14s by pid 4711`, with READ-ONLY behind it."""
 
     DEFAULT_CSS = """
     StatusCell {
@@ -128,7 +128,7 @@ class StatusCell(LineCell):
         &.-live { color: $text-success; }
         &.-frozen { color: $text-accent; text-style: bold; }
         &.-slow { color: $text-warning; }
-        &.-stale, &.-down, &.-failed { color: $text-error; text-style: bold; }
+        &.-stale, &.-down, &.-failed, &.-blocked { color: $text-error; text-style: bold; }
     }
     """
 

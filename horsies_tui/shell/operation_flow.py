@@ -76,6 +76,17 @@ class OperationFlow:
         """Start a verb for targets that are named; the caller has asked whether anything may be written."""
         self._open(intent, view)
 
+    def end_blocker(self, view: ConsoleView[Any] | None) -> None:
+        """Cancel the statement of the session whose lock is in the way, or end the session if it runs none."""
+        blockers = self._console.link.status.blockers
+        if view is None or not blockers:
+            self._console.say("no lock of another session is in the way")
+        elif why := self._console.why_no_writes():
+            self._console.say_error(f"cannot end the session, {why}")
+        else:
+            first = blockers[0]
+            self.start(Intent(VERBS["session", first.way_out], Selection.of_ids([str(first.pid)])), view)
+
     def _undoing(self) -> Intent | None:
         last = self.last
         if last is None or not last.can_be_undone:

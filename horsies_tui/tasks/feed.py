@@ -245,7 +245,7 @@ class TaskFeed(Feed[TaskSnapshot]):
 
     async def _step(self) -> None:
         if self._load is not None:
-            await self._read_load(self._load)
+            await self._dated("rows", self._read_load(self._load))
             return
         due = self._most_due()
         if due is None:

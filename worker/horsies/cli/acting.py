@@ -13,7 +13,7 @@ import typer
 from horsies.cli.formatting import number
 from horsies.cli.machine import print_json
 from horsies.cli.options import advised
-from horsies.cli.reading import READ_ONLY_SETTINGS
+from horsies.cli.reading import READ_ONLY_SETTINGS, unless_blocked
 from horsies.cli.tables import Screen, ask, say
 from horsies.cli.targets import check, selected
 from horsies.cli.typed_values import ApplicationTypes
@@ -143,7 +143,11 @@ async def _preview(
         if not asked.dry_run:
             await require_writable(connection)
         async with with_settings(connection):
-            seen = await preview(connection, verb, await selected(connection, verb.kind, given), **options)
+
+            async def look() -> Preview:
+                return await preview(connection, verb, await selected(connection, verb.kind, given), **options)
+
+            seen = await unless_blocked(database, look())
     return replace(seen, command=advised(seen.command))
 
 

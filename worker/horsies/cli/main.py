@@ -1,6 +1,7 @@
 """The entry point: the tree of commands, and the one place where errors become words and exit codes.
 
-Exit codes: 0 done, 1 it failed and stderr says why and what to do, 2 the command line was wrong.
+Exit codes: 0 done, 1 it failed and stderr says why and what to do, 2 the command line was wrong, 75 a lock of another
+session is in the way: try again when it has ended.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from horsies.cli import (
     recovery,
     scheduler,
     schedules,
+    sessions,
     status,
     tasks,
     tui,
@@ -50,6 +52,7 @@ _GROUPS = {
     "queues": queues.app,
     "schedules": schedules.app,
     "recovery": recovery.app,
+    "sessions": sessions.app,
     "audit": audit.app,
     "db": db.app,
 }
@@ -135,7 +138,14 @@ def main() -> None:
         app()
     except Exception as error:  # noqa: BLE001 - the outermost frame
         say_failure(error)
+        sys.exit(exit_code(error))
     sys.exit(1)
+
+
+def exit_code(error: Exception) -> int:
+    from horsies.operations.blockers import BlockedError
+
+    return os.EX_TEMPFAIL if isinstance(error, BlockedError) else 1
 
 
 def say_failure(error: Exception) -> None:

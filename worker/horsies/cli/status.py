@@ -28,8 +28,9 @@ def status(
 ) -> None:
     """Show workers, queues, and what is stuck.
 
-    The exit code is 0, and 1 if no worker is alive. `--json` prints `now`, `database`, `workers`, `queues`, `ended`,
-    `interrupted`, `tasks_in_table`, `findings` and `sweep`, and with `--chart` `last_hour`, a point for each minute.
+    The exit code is 0, 1 if no worker is alive, and 75 if another session's lock is in the way. `--json` prints `now`,
+    `database`, `workers`, `queues`, `ended`, `interrupted`, `tasks_in_table`, `findings` and `sweep`, and with
+    `--chart` `last_hour`, a point for each minute.
     """
     from horsies.cli.cluster_lists import show_status
 

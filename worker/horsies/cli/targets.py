@@ -57,6 +57,8 @@ async def selected(connection: Connection, kind: TargetKind, given: Mapping[str,
             return Selection.of_ids(given["queues"])
         case "schedule":
             return Selection.of_ids(given["schedules"])
+        case "session":
+            return Selection.of_ids(given["sessions"])
         case _:
             return Selection.of_ids([str(await operation_of(connection, given["operation"]))])
 

@@ -117,6 +117,10 @@ OperationArgument = Annotated[
     ),
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
+SessionsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="PID", help="Process ids of sessions, as `horsies sessions ls` lists them."),
+]
 SchedulesArgument = Annotated[
     list[str],
     typer.Argument(metavar="NAME", help="Names of schedules.", callback=fit_for_text, autocompletion=complete_schedule),

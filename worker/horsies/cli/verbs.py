@@ -19,6 +19,7 @@ from horsies.cli.verb_options import (
     ReadOnlyOption,
     ReasonOption,
     SchedulesArgument,
+    SessionsArgument,
     TaskIdsArgument,
     WorkerIdsArgument,
     WorkflowFilterHelpOption,
@@ -41,6 +42,7 @@ _TARGETS: dict[str, dict[str, Any]] = {
     "worker": {"workers": WorkerIdsArgument},
     "queue": {"queues": QueuesArgument},
     "schedule": {"schedules": SchedulesArgument},
+    "session": {"sessions": SessionsArgument},
     "operation": {"operation": OperationArgument},
 }
 _FILTER_HELP: dict[str, Any] = {"task": FilterHelpOption, "workflow": WorkflowFilterHelpOption}

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle.following import follow
-from horsies.operations import queues, schedules, tasks, undo, workers, workflows
+from horsies.operations import queues, schedules, sessions, tasks, undo, workers, workflows
 from horsies.operations.audit import OperatorAction
 from horsies.operations.batches import in_batches
 from horsies.store.pool import CONNECTION_ERRORS
@@ -47,6 +47,7 @@ _TARGETS: Mapping[TargetKind, Targets] = {
     "worker": workers,
     "queue": queues,
     "schedule": schedules,
+    "session": sessions,
     "operation": undo,
 }
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from horsies.domain.errors import HorsiesError
 
-TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "operation"]
+TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "session", "operation"]
 
 
 class OperationError(HorsiesError):

@@ -139,6 +139,7 @@ COMMAND_GROUPS: Mapping[TargetKind, str] = {
     "worker": "workers",
     "queue": "queues",
     "schedule": "schedules",
+    "session": "sessions",
     "operation": "audit",
 }
 
@@ -296,3 +297,14 @@ class ScheduleVerb(Verb):
     def fits(self, is_paused: bool) -> bool:
         """Whether the console offers it; a preview checks the rest."""
         return self.for_paused is None or self.for_paused is is_paused
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SessionVerb(Verb):
+    """A verb for sessions of the server. `order` is the statement for all of them; nothing of it can be undone."""
+
+    kind: TargetKind = "session"
+    only_active: bool
+    """Whether it applies only to a session that runs a statement."""
+    effect: str
+    order: SqlName

@@ -9,7 +9,7 @@ from horsies.query.language import Key, Kind, Language, keyed
 
 OPERATION: Final = "operation"
 CHANGE: Final = "change"
-_KINDS: Final = (OPERATION, CHANGE, "task", "workflow", "node", "worker", "queue", "schedule")
+_KINDS: Final = (OPERATION, CHANGE, "task", "workflow", "node", "worker", "queue", "schedule", "session")
 
 _KEYS: Final = keyed(
     Key(

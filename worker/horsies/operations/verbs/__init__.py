@@ -19,6 +19,7 @@ _FOLDERS: Final[Mapping[TargetKind, str]] = {
     "worker": "workers",
     "queue": "queues",
     "schedule": "schedules",
+    "session": "sessions",
     "operation": "operations",
 }
 

@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS horsies_operator_actions (
     filter       text,
     undoes       bigint      REFERENCES horsies_operator_actions (id) ON DELETE SET NULL,
     CONSTRAINT ck_horsies_operator_actions_target_kind
-        CHECK (target_kind IN ('task', 'workflow', 'node', 'worker', 'queue', 'schedule')),
+        CHECK (target_kind IN ('task', 'workflow', 'node', 'worker', 'queue', 'schedule', 'session')),
     CONSTRAINT ck_horsies_operator_actions_outcome CHECK (outcome IN ('applied', 'refused'))
 );
 

@@ -1,0 +1,135 @@
+"""Whether what the running feeds show is as new as it should be; if not, whose lock holds up their reads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from horsies.store.connect import with_settings
+from horsies.store.pool import CONNECTION_ERRORS
+from horsies_tui.feed.status import FeedFailure, LinkError, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from horsies.operations.blockers import Blocker
+    from horsies.store.connect import Connection
+
+_LOOK_EVERY_S: Final = 0.5
+_ASK_EVERY_S: Final = 2.0
+_ANSWER_WITHIN_S: Final = 3.0
+"""A server that is frozen does not answer this question either."""
+
+
+class DatedFeed(Protocol):
+    """A feed that knows of which time its data are."""
+
+    NAME: ClassVar[str]
+
+    @property
+    def late_since(self) -> datetime | None:
+        """The time of the oldest data that are shown although newer ones are due; None: all are as they should be."""
+
+
+class Freshness:
+    """The running feeds of one link, and which of them fail or are late.
+
+    A read that waits for a lock occupies its connection, so the cause is asked for on another one, which is opened when
+    it is needed and kept as long as a feed is late.
+    """
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], changed: Callable[[], None]) -> None:
+        self._connect = connect
+        self._changed = changed
+        self._feeds: dict[DatedFeed, None] = {}
+        self._failing: dict[DatedFeed, FeedFailure] = {}
+        self._connection: Connection | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._ask_at = 0.0
+        self._no_answer = ""
+        """Why the server could not be asked; empty if it could."""
+        self.failing: tuple[FeedFailure, ...] = ()
+        self.blockers: tuple[Blocker, ...] = ()
+
+    def attend(self, feed: DatedFeed) -> None:
+        self._feeds[feed] = None
+
+    def leave(self, feed: DatedFeed) -> None:
+        self._feeds.pop(feed, None)
+        self.report(feed, None)
+
+    def report(self, feed: DatedFeed, failure: FeedFailure | None) -> None:
+        if failure is None:
+            self._failing.pop(feed, None)
+        else:
+            self._failing[feed] = failure
+        self._look()
+
+    async def run(self) -> None:
+        """Look every half second: data become late without an event."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self._look()
+
+    def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
+        self._hang_up()
+        self.blockers, self._no_answer = (), ""
+
+    def ask_why(self) -> None:
+        """Ask the server whose lock is in the way, unless the last answer is recent or awaited."""
+        loop = asyncio.get_running_loop()
+        if self._asking is None and loop.time() >= self._ask_at:
+            self._ask_at = loop.time() + _ASK_EVERY_S
+            self._asking = loop.create_task(self._ask(), name="blockers")
+
+    def _look(self) -> None:
+        late = {feed: since for feed in self._feeds if (since := feed.late_since) is not None}
+        if late:
+            self.ask_why()
+        elif self._asking is None and self._connection is not None:
+            self.close()
+        why = self._why()
+        self.failing = (
+            *self._failing.values(),
+            *(
+                FeedFailure(feed.NAME, why, since, late=True)
+                for feed, since in late.items()
+                if feed not in self._failing
+            ),
+        )
+        self._changed()
+
+    def _why(self) -> str:
+        if self.blockers:
+            return self.blockers[0].cause
+        return self._no_answer or "no answer in time; no lock is in the way, so the server or the network is slow"
+
+    async def _ask(self) -> None:
+        from horsies.operations.blockers import blockers
+
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await self._connect()
+                async with with_settings(self._connection):
+                    self.blockers, self._no_answer = await blockers(self._connection), ""
+        except TimeoutError:
+            self._failed_to_ask("the server does not answer: it is frozen or overloaded, or the network is down")
+        except (LinkError, *CONNECTION_ERRORS) as error:
+            self._failed_to_ask(f"no answer in time, and no second connection to ask for the cause: {sentence(error)}")
+        finally:
+            self._asking = None
+        self._look()
+
+    def _failed_to_ask(self, why: str) -> None:
+        self.blockers, self._no_answer = (), why
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

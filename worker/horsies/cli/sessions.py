@@ -1,0 +1,90 @@
+"""`horsies sessions`: list those whose locks hold up ours. The verbs are added from their records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    JsonOption,
+    choose_existing,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.cli.reading import Session
+    from horsies.operations.blockers import Blocker
+
+app = typer.Typer(
+    name="sessions", help="List database sessions that hold up ours, cancel or terminate them.", no_args_is_help=True
+)
+
+
+@app.command("ls")
+def ls(
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    module: ApplicationOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List sessions of the server whose locks the workers, the console or a command wait for.
+
+    It reads no table of ours, so it answers while those are locked. The exit code is 0, and 1 if a session is listed.
+    `--json` prints `sessions`.
+    """
+    import sys
+
+    from horsies.cli.formatting import ago
+    from horsies.cli.machine import print_json
+    from horsies.cli.reading import read_server
+    from horsies.cli.tables import Column, Screen, say, table
+    from horsies.operations.blockers import blockers
+
+    async def work(session: Session) -> tuple[Blocker, ...]:
+        return await blockers(session.connection)
+
+    found = read_server(choose_existing(database_url, context, module), "sessions ls", work)
+    if as_json:
+        print_json({"sessions": found})
+    elif not found:
+        say("no session of ours waits for a lock")
+    else:
+        columns = (
+            Column("PID", right=True),
+            Column("SESSION", least=12),
+            Column("STATE"),
+            Column("OPEN", right=True),
+            Column("BLOCKS", right=True),
+            Column("FOR", right=True),
+            Column("STATEMENT", least=20, rank=1),
+        )
+        screen = Screen.of(sys.stdout)
+
+        def since(moment: datetime | None, now: datetime) -> str:
+            return "" if moment is None else ago(moment, now).removesuffix(" ago")
+
+        rows = [
+            (
+                str(one.pid),
+                one.who.removeprefix(one.name).strip(),
+                one.state or "hidden",
+                since(one.open_since, one.now),
+                str(one.blocked),
+                since(one.blocks_since, one.now),
+                one.statement,
+            )
+            for one in found
+        ]
+        for line in table(columns, rows, screen):
+            say(line)
+        for one in found:
+            say(f"{one.remedy} ends what pid {one.pid} holds up")
+    if found:
+        raise typer.Exit(1)

@@ -1,0 +1,115 @@
+"""The sessions whose locks hold up ours: found without reading a table of ours, which may be what is locked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.errors import HorsiesError
+from horsies.domain.masking import mask
+from horsies.domain.plain_text import clean
+from horsies.operations.formatting import counted, span
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+_MOST: Final = 5
+_LONGEST_QUERY: Final = 80
+# A statement may contain arguments of a task or a password; its words are enough to know it again.
+_LITERAL: Final = re.compile(r"'(?:[^']|'')*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A session that holds a lock for which others wait, and waits for none itself. In the statement's column order."""
+
+    pid: int
+    """0: a prepared transaction."""
+    application: str | None
+    role: str | None
+    host: str | None
+    state: str | None
+    query: str | None
+    """Its last statement; None without the right to see it."""
+    open_since: datetime | None
+    """When its transaction began."""
+    blocks_since: datetime | None
+    """When the first of the sessions behind it began to wait."""
+    blocked: int
+    """How many sessions wait, directly or behind others."""
+    table: str | None
+    """A table of ours for which one of them waits."""
+    started_at: datetime | None
+    """When the session began; with the pid it identifies the session."""
+    now: datetime
+
+    @property
+    def name(self) -> str:
+        """`pid 4711`."""
+        return f"pid {self.pid}" if self.pid else "a prepared transaction"
+
+    @property
+    def who(self) -> str:
+        """`pid 4711 psql ops@bastion`."""
+        owner = "@".join(filter(None, (self.role, self.host or "local"))) if self.pid else ""
+        return clean(" ".join(filter(None, (self.name, self.application, owner))))
+
+    @property
+    def statement(self) -> str:
+        """The words of its last statement, without the values in it."""
+        return summary_of_statement(self.query)
+
+    @property
+    def cause(self) -> str:
+        """`blocked by pid 4711 psql ops@bastion, idle in transaction after LOCK TABLE horsies_tasks`."""
+        doing = self.state or ("" if not self.pid else "doing what this role may not see")
+        linked = "running" if self.state == "active" else f"{doing} after"
+        doing = f"{linked} {self.statement}" if self.statement else doing
+        return f"blocked by {self.who}{doing and ', '}{doing}"
+
+    @property
+    def sentence(self) -> str:
+        """The whole finding in one line: how many wait for how long, and for whom."""
+        waits = "" if self.blocks_since is None else f" for {span((self.now - self.blocks_since).total_seconds())}"
+        on = f" on {self.table}" if self.table else ""
+        opened = "" if self.open_since is None else f"; open for {span((self.now - self.open_since).total_seconds())}"
+        return f"{counted(self.blocked, 'session')}{on} {self.cause}{waits and ','}{waits}{opened}"
+
+    @property
+    def remedy(self) -> str:
+        """The command that ends it."""
+        if not self.pid:
+            return "SELECT gid FROM pg_prepared_xacts, then ROLLBACK PREPARED or COMMIT PREPARED"
+        return f"horsies sessions {self.way_out} {self.pid}"
+
+    @property
+    def way_out(self) -> str:
+        """The verb that ends its lock: a statement that runs is cancelled, a forgotten transaction needs more."""
+        return "cancel" if self.state == "active" else "terminate"
+
+
+class BlockedError(HorsiesError):
+    """A statement was given up because it waited for a lock of another session."""
+
+    def __init__(self, found: Sequence[Blocker]) -> None:
+        super().__init__(
+            found[0].sentence,
+            help_text=f"`{found[0].remedy}` ends it; `horsies sessions ls` lists all of them",
+            notes=[one.sentence for one in found[1:]],
+        )
+
+
+async def blockers(conn: asyncpg.Connection) -> tuple[Blocker, ...]:
+    """The sessions that hold up others, those with the most behind them first; empty if no lock is the cause."""
+    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "blockers"), _MOST))
+
+
+def summary_of_statement(query: str | None) -> str:
+    """The words of a statement on one line, without the values in it."""
+    words = " ".join(clean(mask(_LITERAL.sub("'…'", query or ""))).split())
+    return words if len(words) <= _LONGEST_QUERY else f"{words[: _LONGEST_QUERY - 1]}…"

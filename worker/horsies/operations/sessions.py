@@ -1,0 +1,116 @@
+"""Sessions of the server as targets of verbs: one that holds a lock for which ours wait can be ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.operations.audit import require_writable, with_audit
+from horsies.operations.blockers import summary_of_statement
+from horsies.operations.formatting import span
+from horsies.operations.orders import apply_order
+from horsies.operations.preview import Preview, Refusal
+from horsies.operations.target import Target
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.selection import Selection
+    from horsies.operations.target import RowOutcome
+    from horsies.operations.verb import Options, SessionVerb
+
+_MOST_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """A session of the server, in the column order of the statement. Without `started_at` there is none."""
+
+    pid: str
+    application: str | None
+    role: str | None
+    host: str | None
+    state: str | None
+    query: str | None
+    open_since: datetime | None
+    started_at: datetime | None
+    refusal: str | None
+    now: datetime
+
+    @property
+    def since(self) -> datetime | None:
+        """With the pid it identifies the session."""
+        return self.started_at
+
+    @property
+    def label(self) -> str:
+        owner = "@".join(filter(None, (self.role, self.host or "local")))
+        return " ".join(filter(None, (self.pid, self.application, owner)))
+
+    @property
+    def words(self) -> str:
+        if self.started_at is None:
+            return "there is no such session"
+        opened = "" if self.open_since is None else f" for {span((self.now - self.open_since).total_seconds())}"
+        last = summary_of_statement(self.query)
+        return f"{self.state or 'its state is hidden'}{opened}{last and ': '}{last}"
+
+
+async def require(conn: asyncpg.Connection) -> None:
+    await require_writable(conn)
+
+
+def batch_of(verb: SessionVerb, targets: Sequence[Target]) -> int:
+    return _MOST_AT_ONCE
+
+
+async def preview_of(conn: asyncpg.Connection, verb: SessionVerb, selection: Selection, options: Options) -> Preview:
+    sessions = await _read(conn, selection.ids)
+    refusals = [(one, _refusal(verb, one)) for one in sessions]
+    eligible = tuple(_target(one) for one, why in refusals if why is None)
+    return Preview(
+        verb=verb,
+        options=options,
+        eligible=eligible,
+        refused=tuple(Refusal(_target(one), why) for one, why in refusals if why is not None),
+        consequences=(verb.effect,) if eligible else (),
+        filter=None,
+        command=verb.command(selection.ids, options),
+        taken_at=sessions[0].now,
+    )
+
+
+async def change(
+    conn: asyncpg.Connection,
+    action: OperatorAction,
+    verb: SessionVerb,
+    part: Sequence[Target],
+    options: Options,
+    ended: list[str],
+) -> list[RowOutcome]:
+    return await apply_order(conn, action, with_audit(*verb.order), part, _states, guarded=True)
+
+
+async def _read(conn: asyncpg.Connection, pids: Sequence[str]) -> list[SessionFacts]:
+    return [SessionFacts(*row) for row in await conn.fetch(statement(__name__, "session_facts"), pids)]
+
+
+async def _states(conn: asyncpg.Connection, pids: Sequence[str]) -> dict[str, str]:
+    return {one.pid: one.words for one in await _read(conn, pids)}
+
+
+def _refusal(verb: SessionVerb, session: SessionFacts) -> str | None:
+    if session.started_at is None and session.refusal is None:
+        return "there is no such session"
+    if session.refusal is None and verb.only_active and session.state != "active":
+        return f"it runs no statement ({session.state}): terminate ends the session"
+    return session.refusal
+
+
+def _target(session: SessionFacts) -> Target:
+    return Target("session", session.pid, session.label, session.words, session)

@@ -1,0 +1,1 @@
+"""Verbs for sessions of the server."""
