@@ -15,7 +15,7 @@ import asyncpg
 from typer import testing
 from typer.main import get_command
 
-from horsies.cli.main import app, say_failure
+from horsies.cli.main import app, exit_code, say_failure
 from horsies.domain.errors import HorsiesError
 
 vars(testing)["_get_command"] = cache(get_command)  # to build the commands anew takes each call 15 ms
@@ -52,7 +52,7 @@ def said(*words: str, answer: str | None = None) -> Said:
         logger.handlers[:], logger.propagate = handlers, propagate
         logger.setLevel(level)
     if isinstance(result.exception, HorsiesError):
-        return Said(1, result.stdout, result.stderr + str(result.exception))
+        return Said(exit_code(result.exception), result.stdout, result.stderr + str(result.exception))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Said(result.exit_code, result.stdout, result.stderr)

@@ -43,10 +43,12 @@ class Log(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[tuple[str, str]] = []
+        self.locks: list[str] = []
         self._news = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         self.told.append((record.event, record.fields["loop"]))  # type: ignore[attr-defined]
+        self.locks += [record.fields["lock"]] if "lock" in record.fields else []  # type: ignore[attr-defined]
         self._news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -135,3 +137,21 @@ async def test_a_stopped_loop_is_not_missed(database: str, supervisor: Superviso
         await supervisor.stop_all()
         for each in (loop, other):
             await each.lane.close()
+
+
+async def test_a_loop_that_waits_for_a_locked_table_names_the_session_once(
+    database: str, supervisor: Supervisor, log: Log
+) -> None:
+    psql = await asyncpg.connect(database, server_settings={"application_name": "psql"})
+    await psql.execute("BEGIN; LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
+    async with open_database(choice(database)) as opened:
+        waiting, other = (Look("worker advance", opened, "horsies_tasks") for _ in range(2))
+        other.name, other.step_timeout_s, waiting.step_timeout_s = "other", 5.0, 5.0
+        supervisor.start([waiting, other])
+        await log.until(lambda: log.locks != [])
+        await supervisor.stop_all()
+        await asyncio.gather(waiting.lane.close(), other.lane.close())
+    assert [event for event, _ in log.told].count("cannot write") == 1
+    assert len(log.locks) == 1
+    assert log.locks[0].startswith(f"blocked by pid {psql.get_server_pid()} psql ")
+    await psql.close()

@@ -109,6 +109,11 @@ async def blockers(conn: asyncpg.Connection) -> tuple[Blocker, ...]:
     return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "blockers"), _MOST))
 
 
+async def lock_holders(conn: asyncpg.Connection) -> tuple[Blocker, ...]:
+    """The sessions that have locked a table of ours against readers or writers, whether or not one waits."""
+    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "lock_holders"), _MOST))
+
+
 def summary_of_statement(query: str | None) -> str:
     """The words of a statement on one line, without the values in it."""
     words = " ".join(clean(mask(_LITERAL.sub("'…'", query or ""))).split())

@@ -35,3 +35,26 @@ SELECT cause.pid, session.application_name AS application, session.usename::text
           session.state, session.query, session.xact_start, session.backend_start
  ORDER BY blocked DESC, blocks_since, cause.pid
  LIMIT $1
+
+-- name: lock_holders
+-- doctor/checks/transactions.py; reads only, and no table of ours ($1 how many). Sessions that hold a lock on one of our
+-- tables with which nobody can read it, or nobody can write it
+SELECT lock.pid, session.application_name AS application, session.usename::text AS role,
+       COALESCE(session.client_hostname, host(session.client_addr)) AS host, session.state,
+       NULLIF(session.query, '<insufficient privilege>') AS query, session.xact_start AS open_since,
+       NULL::timestamptz AS blocks_since,
+       (SELECT count(DISTINCT waiter.pid)::integer FROM pg_catalog.pg_locks waiter
+         WHERE NOT waiter.granted AND lock.pid = ANY (pg_catalog.pg_blocking_pids(waiter.pid))) AS blocked,
+       min(table_.relname)::text AS table_name, session.backend_start, pg_catalog.clock_timestamp() AS now
+  FROM pg_catalog.pg_locks lock
+  JOIN pg_catalog.pg_class table_ ON table_.oid = lock.relation
+  LEFT JOIN pg_catalog.pg_stat_activity session ON session.pid = lock.pid
+ WHERE lock.granted AND lock.database = (SELECT oid FROM pg_catalog.pg_database
+                                          WHERE datname = pg_catalog.current_database())
+   AND lock.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock')
+   AND table_.relkind IN ('r', 'p') AND table_.relname LIKE 'horsies\_%'
+   AND pg_catalog.pg_table_is_visible(table_.oid)
+ GROUP BY lock.pid, session.application_name, session.usename, session.client_hostname, session.client_addr,
+          session.state, session.query, session.xact_start, session.backend_start
+ ORDER BY blocked DESC, open_since
+ LIMIT $1

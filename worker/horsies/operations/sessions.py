@@ -29,7 +29,7 @@ _MOST_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """A session of the server, in the column order of the statement. Without `started_at` there is none."""
+    """A session of the server, or why there is none, in the column order of the statement."""
 
     pid: str
     application: str | None
@@ -105,8 +105,6 @@ async def _states(conn: asyncpg.Connection, pids: Sequence[str]) -> dict[str, st
 
 
 def _refusal(verb: SessionVerb, session: SessionFacts) -> str | None:
-    if session.started_at is None and session.refusal is None:
-        return "there is no such session"
     if session.refusal is None and verb.only_active and session.state != "active":
         return f"it runs no statement ({session.state}): terminate ends the session"
     return session.refusal

@@ -4,7 +4,8 @@ SELECT asked.pid, session.application_name AS application, session.usename::text
        COALESCE(session.client_hostname, host(session.client_addr)) AS host, session.state,
        NULLIF(session.query, '<insufficient privilege>') AS query, session.xact_start AS open_since,
        session.backend_start AS started_at,
-       CASE WHEN session.pid = pg_catalog.pg_backend_pid() THEN 'it is this session itself'
+       CASE WHEN session.pid IS NULL THEN 'there is no such session'
+            WHEN session.pid = pg_catalog.pg_backend_pid() THEN 'it is this session itself'
             WHEN session.usename IS NULL THEN 'it is a process of the server, not a session'
             WHEN session.datname IS DISTINCT FROM pg_catalog.current_database() THEN 'it is connected to another database'
             WHEN (SELECT rolsuper FROM pg_catalog.pg_roles WHERE oid = session.usesysid)

@@ -179,10 +179,12 @@ class Events:
         if self.metrics is not None:
             self.metrics.beaten(runs)
 
-    def blocked(self, name: str, error: Exception) -> None:
+    def blocked(self, name: str, error: Exception, holder: str | None) -> None:
         """A lock or a full disk prevents writes. Logged once; unblocked() is the end."""
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-        self._log(logging.WARNING, "cannot write", loop=name, error=words)
+        self._log(
+            logging.WARNING, "cannot write", loop=name, error=words, **({} if holder is None else {"lock": holder})
+        )
 
     def unblocked(self, after_s: float) -> None:
         self._log(logging.WARNING, "writes again", after=Seconds(after_s))

@@ -8,9 +8,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from horsies.operations.blockers import lock_holders
 from horsies.run.outage import BEATS, LONGEST_PAUSE_S, Outage
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import is_blocked
+from horsies.store.pool import CONNECTION_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ WATCH_S = 1.0
 _HASTY_S = 0.5
 _BLOCKED_S = 0.5
 _UNBLOCKED_AFTER_S = 2.0
+_HOLDER_WITHIN_S = 1.0
 LEAST_PAUSE_S = 0.1
 STALLED_S = 2.0
 WRITING = ("claim", "start", "finish", BEATS)
@@ -164,12 +167,12 @@ class Supervisor:
             return min(delay, max(loop.interval_s, LEAST_PAUSE_S), LONGEST_PAUSE_S)
         return delay
 
-    def _note_blocked(self, name: str, error: Exception) -> None:
-        """Logged once for all loops that wait for the same thing."""
+    async def _note_blocked(self, loop: Loop, error: Exception) -> None:
+        """Logged once for all loops that wait for the same thing, with the session that holds the lock."""
         now = time.monotonic()
-        if self._blocked is None:
-            self._events.blocked(name, error)
-        self._blocked = (now, now) if self._blocked is None else (self._blocked[0], now)
+        is_news, self._blocked = self._blocked is None, (now if self._blocked is None else self._blocked[0], now)
+        if is_news:
+            self._events.blocked(loop.name, error, await _holder_of_lock(loop.lane))
 
     def _log_unblocked(self) -> None:
         """After no loop has been blocked for a while; one success alone may have had nothing to write."""
@@ -189,7 +192,7 @@ class Supervisor:
                 failures += 1
                 if is_blocked(error):
                     self.outage.noticed()
-                    self._note_blocked(loop.name, error)
+                    await self._note_blocked(loop, error)
                     # Each heartbeat that fails this way lets this worker's runs go on for a moment longer.
                     await self._pause(LEAST_PAUSE_S if loop.name == BEATS else _BLOCKED_S)
                     continue
@@ -210,6 +213,15 @@ class Supervisor:
                 self._end_pauses()  # the failure of this loop also affected the others
             self.last_success[loop.name] = time.monotonic()
             await loop.wake.wait(loop.interval_s)
+
+
+async def _holder_of_lock(lane: DedicatedConnection) -> str | None:
+    """Which session has locked a table of ours; None if none has, as for a full disk or a locked row."""
+    with suppress(*CONNECTION_ERRORS, TimeoutError):
+        async with asyncio.timeout(_HOLDER_WITHIN_S), lane.turn() as connection:
+            found = await lock_holders(connection)
+            return found[0].cause if found else None
+    return None
 
 
 def backoff_s(resilience: WorkerResilienceConfig, failures: int) -> float:

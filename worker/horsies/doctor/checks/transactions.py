@@ -1,11 +1,12 @@
-"""Transactions that stay open: while they do, no dead row is removed, and their locks stay."""
+"""Transactions that stay open, which hold back vacuum, and locks on our tables, for which others wait."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
-from horsies.operations.formatting import span
+from horsies.operations.blockers import lock_holders
+from horsies.operations.formatting import counted, span
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -51,8 +52,26 @@ async def _prepared(patient: Patient) -> Iterable[Line]:
     return lines or [Line(Verdict.OK, f"none is older than {span(WARN_AFTER_S)}")]
 
 
+async def _locks(patient: Patient) -> Iterable[Line]:
+    found = await lock_holders(patient.connection)
+    if not found:
+        return [Line(Verdict.OK, "no session has locked a table")]
+    return [
+        Line(
+            Verdict.FAIL if one.blocked else Verdict.WARN,
+            f"{one.table} is locked, {counted(one.blocked, 'session waits', 'sessions wait')}: {one.cause}",
+            one.remedy,
+        )
+        for one in found
+    ]
+
+
 def _verdict(age_s: float) -> Verdict:
     return Verdict.FAIL if age_s >= FAIL_AFTER_S else Verdict.WARN
 
 
-CHECKS = (Check("long transactions", 80, _long), Check("prepared transactions", 90, _prepared))
+CHECKS = (
+    Check("long transactions", 80, _long),
+    Check("locks", 85, _locks),
+    Check("prepared transactions", 90, _prepared),
+)
