@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input
 
+from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _TICK_S: Final = 1.0
 _LONGEST_REASON: Final = 500
 _WIDEST_WORD: Final = 24
+SEEN_FOR_S: Final = 0.4
+"""How long a preview must have been on the screen before a key confirms it. Typed ahead, `R ctrl+y` would confirm rows
+that the operator has not seen."""
 
 
 class Phase(Enum):
@@ -129,6 +133,10 @@ class PreviewSheet(Sheet[Done]):
         self._preview: Preview | None = None
         self._word: str | None = None
         self._fresh_budget = False
+        self._armed = False
+        """The preview has been on the screen long enough; the button that says how to confirm appears then."""
+        self._came_too_early = False
+        """A confirmation was dropped."""
         self.set_class(where.production is not None, "-production")
 
     def compose(self) -> ComposeResult:
@@ -161,6 +169,10 @@ class PreviewSheet(Sheet[Done]):
 
     def action_confirm(self) -> None:
         """Apply, if the key is enough or the confirmation is typed; otherwise focus the field for it."""
+        if self._phase is Phase.READING or (self._phase is Phase.READY and not self._armed):
+            self._came_too_early = True
+            self._ask(self._question(), error=True)
+            return
         if self._phase is not Phase.READY:
             return
         word = self.query_one("#word", Input)
@@ -171,6 +183,11 @@ class PreviewSheet(Sheet[Done]):
         if typed:
             self._ask(f"that does not match: type {self._word}", error=True)
         word.focus()
+
+    def _arm(self, preview: Preview) -> None:
+        if preview is self._preview and self._phase is Phase.READY:
+            self._armed = True
+            self.add_class("-ready")
 
     def action_fresh(self) -> None:
         if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
@@ -237,7 +254,10 @@ class PreviewSheet(Sheet[Done]):
         self.query_one(Facts).show(facts)
         self._set_title(preview)
         self._tick()
+        self._armed = False
         self._set_phase(Phase.READY if preview.eligible else Phase.CLOSED)
+        # The time counts from the frame that has it, not from the message.
+        self.call_after_refresh(lambda: self.set_timer(SEEN_FOR_S, lambda: self._arm(preview)))
 
     @on(Progressed)
     def _show_progress(self, message: Progressed) -> None:
@@ -296,7 +316,7 @@ class PreviewSheet(Sheet[Done]):
     def _set_phase(self, phase: Phase) -> None:
         self._phase = phase
         self.set_class(phase is Phase.READING, "-old")
-        self.set_class(phase is Phase.READY, "-ready")
+        self.set_class(phase is Phase.READY and self._armed, "-ready")
         self._ask(self._question())
         self._label_buttons()
         self.query_one("#offers", LineCell).put(self._glyphs.text(self._offers()))
@@ -311,10 +331,12 @@ class PreviewSheet(Sheet[Done]):
                 return "stopping after these rows"
             case Phase.CLOSED:
                 return "nothing to do"
+            case Phase.READY if self._word is not None:
+                return f"type {self._word} to confirm, then {self._key('preview.confirm')}"
+            case Phase.READY if self._came_too_early:
+                return f"{self._key('preview.confirm')} was ignored: it came before these rows were shown"
             case Phase.READY:
-                return (
-                    "" if self._word is None else f"type {self._word} to confirm, then {self._key('preview.confirm')}"
-                )
+                return ""
 
     def _label_buttons(self) -> None:
         """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
@@ -353,7 +375,11 @@ class PreviewSheet(Sheet[Done]):
         if preview is None:
             return intent.verb.title
         count = len(preview.eligible) + len(preview.refused)
-        return f"{intent.verb.title} {counted(count, intent.kind)}"
+        title = f"{intent.verb.title} {counted(count, intent.kind)}"
+        # Rows that a filter chose may be far from the one under the cursor, and the filter may not be the expected one.
+        if preview.filter is None or count == 1:
+            return title
+        return f"{title} of {clean(preview.filter) or 'no filter: all there are'}"
 
     def _set_title(self, preview: Preview | None) -> None:
         where = self._where.label + (" · PRODUCTION" if self._where.production is not None else "")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from horsies_tui.look.damage import Damage, listen
+from horsies_tui.shell import preview_sheet
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +31,12 @@ def damages() -> Iterator[list[Damage]]:
     end()
     if caught:
         raise AssertionError(f"{len(caught)} draws failed, the first one: {caught[0].text}") from caught[0].error
+
+
+@pytest.fixture(autouse=True)
+def quick_eyes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preview that is painted can be confirmed at once; test_preview_sheet.py proves what holds otherwise."""
+    monkeypatch.setattr(preview_sheet, "SEEN_FOR_S", 0.001)
 
 
 @pytest.fixture(autouse=True)

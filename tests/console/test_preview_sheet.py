@@ -10,10 +10,12 @@ import pytest
 from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
+from horsies.operations.preview import Preview
 from horsies.operations.target import OperationError, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.intents import Intent
+from horsies_tui.shell import preview_sheet
 from horsies_tui.shell.outcome import RowsSheet
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 
@@ -34,7 +36,7 @@ async def test_it_says_what_will_change_what_not_and_why() -> None:
         await until(pilot, lambda: "45 will be requeued" in shown(app.screen))
         text = shown(app.screen)
         for words in (
-            "Requeue 49 tasks",
+            "Requeue 49 tasks of status:failed since:1h",
             "shop-eu",
             "45 FAILED RATE_LIMITED",
             "4 will be refused",
@@ -51,6 +53,41 @@ async def test_it_says_what_will_change_what_not_and_why() -> None:
             assert words in text
         clock.advance(7)
         await until(pilot, lambda: "7s ago" in shown(app.screen))
+
+
+async def test_a_confirmation_that_was_typed_ahead_is_dropped_and_the_sheet_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = asyncio.Event()
+
+    class Slow(PlannedOperation):
+        async def look(self, *, fresh_budget: bool = False) -> Preview:
+            await gate.wait()
+            return await super().look(fresh_budget=fresh_budget)
+
+    monkeypatch.setattr(preview_sheet, "SEEN_FOR_S", 3600.0)
+    operation = Slow(a_preview(1))
+    app = an_app(operation)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+y")  # before there is a preview
+        gate.set()
+        await until(pilot, lambda: "1 will be requeued" in shown(app.screen))
+        assert "ctrl+y was ignored: it came before these rows were shown" in shown(app.screen)
+        await pilot.press("ctrl+y")  # before an operator can have read it
+        await pilot.click("#confirm")
+        assert operation.deeds == []
+        assert "ctrl+y Requeue 1 task" not in shown(app.screen)
+        app.screen._arm(app.screen._preview)  # as the timer does
+        await until(pilot, lambda: "ctrl+y Requeue 1 task" in shown(app.screen))
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: bool(app.results))
+    assert operation.deeds == [None]
+
+
+async def test_the_title_says_by_which_filter_many_rows_were_chosen() -> None:
+    app = an_app(PlannedOperation(a_preview(2, filter="")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "Requeue 2 tasks of no filter: all there are" in shown(app.screen))
 
 
 EVERY_LETTER = "ERP back, retry: why quiz lazy jumbled foxes? THE QUICK BROWN FOX JUMPS OVER A LAZY DOG 0123456789 *!"
