@@ -88,28 +88,3 @@ async def test_a_list_whose_table_is_locked_is_dimmed_and_comes_back(
             await psql.execute(SENT, "second")
         await live(pilot)
         await until(pilot, lambda: "second" in text(pilot) and not is_old(pilot))
-
-
-async def test_a_key_ends_the_session_that_is_in_the_way(
-    database: str, connection: asyncpg.Connection, psql: asyncpg.Connection
-) -> None:
-    async with console(options(database, screen="overview"), (120, 30)) as pilot:
-        await live(pilot)
-        await pilot.press("ctrl+k")
-        await until(pilot, lambda: "no lock of another session is in the way" in text(pilot))
-        lock = psql.transaction()
-        await lock.start()
-        await psql.execute(LOCK.format("horsies_tasks"))
-        pid = psql.get_server_pid()
-        await until(pilot, lambda: f"by pid {pid}" in frame(pilot)[0])
-        await pilot.press("ctrl+k")
-        await until(pilot, lambda: f"session {pid} psql" in "\n".join(lines(pilot)), "the preview")
-        shown = "\n".join(lines(pilot))
-        assert "1 will be disconnected" in shown
-        assert f"horsies sessions terminate {pid}" in shown
-        await pilot.press("ctrl+y")
-        await live(pilot)
-        await until(pilot, lambda: "1 terminated" in text(pilot))
-    assert psql.is_closed()
-    audited = await connection.fetchrow("SELECT verb, target_kind, target_id, outcome FROM horsies_operator_actions")
-    assert tuple(audited) == ("terminate", "session", str(pid), "applied")

@@ -281,7 +281,7 @@ def edits(screen: Screen) -> bool:
 
 def asks(screen: Screen) -> bool:
     sheet = screen.app.screen
-    return isinstance(sheet, PreviewSheet) and sheet._preview is not None
+    return isinstance(sheet, PreviewSheet) and sheet._armed
 
 
 async def repaired(screen: Screen, conn: asyncpg.Connection, question: str, wanted: str) -> None:
@@ -317,6 +317,24 @@ async def test_an_outage_is_named_and_over_at_once(database: str, connection: as
         await press(screen, [again], "")
         await screen.sees("LIVE")
         assert "figures of " not in screen.text
+
+
+async def test_a_session_that_holds_a_lock_is_named_and_ended(database: str, connection: asyncpg.Connection) -> None:
+    section = SECTIONS["the status cell says BLOCKED"]
+    psql = await asyncpg.connect(database, server_settings={"application_name": "psql"})
+    async with console(database, (120, 30), **options_of(section)) as screen:
+        show, _ = keys_of(section)
+        await screen.sees("LIVE")
+        await press(screen, [show], "")
+        await screen.sees("no lock of another session is in the way")
+        await psql.execute("BEGIN; LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
+        pid = psql.get_server_pid()
+        await screen.sees(f"by pid {pid}", f"ends it: blocked by pid {pid} psql")
+        await press(screen, keys_of(section), "")
+        await screen.sees("LIVE", "1 terminated")
+    assert psql.is_closed()
+    audited = await connection.fetchrow("SELECT verb, target_kind, target_id, outcome FROM horsies_operator_actions")
+    assert tuple(audited) == ("terminate", "session", str(pid), "applied")
 
 
 async def test_a_view_that_cannot_be_read_names_the_place_and_reads_again(
@@ -355,6 +373,7 @@ async def test_last_night_is_shown_and_not_what_happened_since(database: str, co
 PLAYED_ALONE = {
     "a task waits, and it is not clear why",
     "what happened last night",
+    "the status cell says BLOCKED",
     "the status cell says STALE or DOWN",
     "the status cell says FAILED",
 }
