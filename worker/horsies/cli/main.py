@@ -6,6 +6,7 @@ session is in the way: try again when it has ended.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from contextlib import contextmanager
