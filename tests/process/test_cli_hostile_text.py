@@ -67,6 +67,7 @@ NAMES = {  # of the rows, as an argument: the text, cut as the column is
     **dict.fromkeys(("task_id", "workflow_id", "ids"), MANY[:36]),
     **dict.fromkeys(("workers", "schedules", "name"), MANY[:255]),
     "queues": MANY[:100],
+    "sessions": MANY,
     "node": MANY[:128],
     "operation": OPERATION,
 }
