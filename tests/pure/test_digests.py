@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.domain.digests import advisory_key, canonical_time, enqueue_sha, scheduled_task_id
+from horsies.domain.digests import canonical_time, enqueue_sha, scheduled_task_id
 
 SEND: dict[str, Any] = {
     "task_name": "demo.add",
@@ -62,23 +62,6 @@ def test_a_slot_id_is_a_uuid_that_depends_on_name_and_slot(name: str, slot: date
     assert UUID(task_id).version == 5
     assert task_id == scheduled_task_id(name, slot)
     assert task_id != scheduled_task_id(name + "x", slot)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "text", "key"),
-    [
-        ("horsies-global:", "postgresql://u:p@h/db", -7548557666568359677),
-        ("horsies-schema:", "postgresql+psycopg://u:p@h/db", -3528985761570145279),
-        ("horsies-schedule:", "nightly", -8995013256794469393),
-    ],
-)
-def test_the_lock_keys_of_the_contract(prefix: str, text: str, key: int) -> None:
-    assert advisory_key(prefix, text) == key
-
-
-@given(st.text(), st.text())
-def test_a_lock_key_fits_a_bigint(prefix: str, text: str) -> None:
-    assert -(2**63) <= advisory_key(prefix, text) < 2**63
 
 
 def test_canonical_time_is_utc_with_six_decimals_and_four_digits_of_year() -> None:

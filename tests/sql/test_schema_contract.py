@@ -328,7 +328,7 @@ CONSTRAINTS = {
     ),
     "ck_horsies_operator_actions_target_kind": (
         "CHECK ((target_kind = ANY (ARRAY['task'::text, 'workflow'::text, 'node'::text, 'worker'::text,"
-        " 'queue'::text, 'schedule'::text])))"
+        " 'queue'::text, 'schedule'::text, 'session'::text])))"
     ),
     "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",

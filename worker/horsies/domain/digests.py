@@ -51,8 +51,3 @@ def _text(text: str | None) -> str:
 def scheduled_task_id(schedule_name: str, slot: datetime) -> str:
     """One id per schedule and slot: two schedulers, or one that repeats a run, insert the same task."""
     return str(uuid5(_SCHEDULE_NAMESPACE, f"{schedule_name}:{canonical_time(slot)}"))
-
-
-def advisory_key(prefix: str, text: str) -> int:
-    """The 64-bit key of a PostgreSQL advisory lock; `prefix` includes its colon, as in `horsies-schema:`."""
-    return int.from_bytes(hashlib.sha256((prefix + text).encode()).digest()[:8], "big", signed=True)

@@ -19,10 +19,13 @@ CREATE TABLE IF NOT EXISTS horsies_operator_actions (
     reason       text,
     filter       text,
     undoes       bigint      REFERENCES horsies_operator_actions (id) ON DELETE SET NULL,
-    CONSTRAINT ck_horsies_operator_actions_target_kind
-        CHECK (target_kind IN ('task', 'workflow', 'node', 'worker', 'queue', 'schedule', 'session')),
     CONSTRAINT ck_horsies_operator_actions_outcome CHECK (outcome IN ('applied', 'refused'))
 );
+
+-- Earlier versions had fewer kinds.
+ALTER TABLE horsies_operator_actions DROP CONSTRAINT IF EXISTS ck_horsies_operator_actions_target_kind;
+ALTER TABLE horsies_operator_actions ADD CONSTRAINT ck_horsies_operator_actions_target_kind
+    CHECK (target_kind IN ('task', 'workflow', 'node', 'worker', 'queue', 'schedule', 'session'));
 
 CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_latest
     ON horsies_operator_actions (acted_at DESC, id DESC);
