@@ -281,7 +281,7 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
     def _tell_drawn(self, failure: FeedFailure | None) -> None:
         if failure != self._failure:
             self._failure = failure
-            self.console.link.report(self, failure)
+            self.console.link.freshness.report(self, failure)
 
     def action_verb(self, verb: str) -> None:
         self.console.act(verb, cast("ConsoleView[object]", self))

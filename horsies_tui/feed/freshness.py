@@ -43,7 +43,7 @@ class Freshness:
         self._connect = connect
         self._changed = changed
         self._feeds: dict[DatedFeed, None] = {}
-        self._failing: dict[DatedFeed, FeedFailure] = {}
+        self._failing: dict[object, FeedFailure] = {}
         self._connection: Connection | None = None
         self._asking: asyncio.Task[None] | None = None
         self._ask_at = 0.0
@@ -59,11 +59,12 @@ class Freshness:
         self._feeds.pop(feed, None)
         self.report(feed, None)
 
-    def report(self, feed: DatedFeed, failure: FeedFailure | None) -> None:
+    def report(self, source: object, failure: FeedFailure | None) -> None:
+        """The failure of a feed or of the view that draws it; None: it is over."""
         if failure is None:
-            self._failing.pop(feed, None)
+            self._failing.pop(source, None)
         else:
-            self._failing[feed] = failure
+            self._failing[source] = failure
         self._look()
 
     async def run(self) -> None:

@@ -23,7 +23,6 @@ from horsies_tui.feed.deadline import Watch
 from horsies_tui.feed.freshness import Freshness
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience
 from horsies_tui.feed.status import (
-    FeedFailure,
     LinkDown,
     LinkError,
     LinkState,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from horsies.operations.actor import Actor
     from horsies.store.connect import Connection, Database
     from horsies_tui.feed.clock import Clock
-    from horsies_tui.feed.freshness import DatedFeed
     from horsies_tui.feed.recorded import Playback, Tape
 
 T = TypeVar("T")
@@ -99,7 +97,7 @@ class Link:
         self._tried = False
         self._pause = _FIRST_PAUSE_S
         self._hurry = asyncio.Event()
-        self._freshness = Freshness(self._connect_beside, self._freshness_changed)
+        self.freshness = Freshness(self._connect_beside, self._freshness_changed)
         self._retry_callbacks: list[Callable[[], None]] = []
         self._status_callbacks: list[Callable[[LinkStatus], None]] = []
         self._dirty_callbacks: list[Callable[[str, str], None]] = []
@@ -137,18 +135,6 @@ class Link:
         """Whether the server sends notifications."""
         return self._listener is not None and self._listener.healthy
 
-    def attend(self, feed: DatedFeed) -> None:
-        """The feed runs from now on: the status says whether its data are as they should be."""
-        self._freshness.attend(feed)
-
-    def leave(self, feed: DatedFeed) -> None:
-        """The feed was stopped."""
-        self._freshness.leave(feed)
-
-    def report(self, feed: DatedFeed, failure: FeedFailure | None) -> None:
-        """The result of a feed's last round of reads; None: it succeeded."""
-        self._freshness.report(feed, failure)
-
     def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:
         """Call back, on the loop, on any change but the data's age; returns a function that unsubscribes."""
         self._status_callbacks.append(callback)
@@ -173,12 +159,12 @@ class Link:
 
     async def run(self) -> None:
         """Connect, serve and reconnect until cancelled."""
-        watching = asyncio.create_task(self._freshness.run(), name="freshness")
+        watching = asyncio.create_task(self.freshness.run(), name="freshness")
         try:
             await self._reconnect()
         finally:
             watching.cancel()
-            self._freshness.close()
+            self.freshness.close()
 
     async def _reconnect(self) -> None:
         while True:
@@ -400,7 +386,7 @@ class Link:
 
     def _is_slow(self, waited_s: float) -> None:
         self._slow = True
-        self._freshness.ask_why()
+        self.freshness.ask_why()
         self._change(latency_s=waited_s)
 
     async def _connect_beside(self) -> Connection:
@@ -411,7 +397,7 @@ class Link:
         return await self._database.connect("console watch", settings=settings)
 
     def _freshness_changed(self) -> None:
-        self._change(failing=self._freshness.failing, blockers=self._freshness.blockers)
+        self._change(failing=self.freshness.failing, blockers=self.freshness.blockers)
 
     def _listener_changed(self) -> None:
         self._change()

@@ -125,7 +125,7 @@ class Feed(Generic[SnapshotT]):
             ]
             self._on_dirty("", "")
             self._late.clear()
-            link.attend(self)
+            link.freshness.attend(self)
             playback = link.playback
             run = self._run() if playback is None else self._replay(playback)
             self._task = asyncio.get_running_loop().create_task(run)
@@ -139,7 +139,7 @@ class Feed(Generic[SnapshotT]):
                 end()
             self._task.cancel()
             self._task = self._step_began = None
-            self._link.leave(self)
+            self._link.freshness.leave(self)
             if self._link.tape is not None:
                 self._link.tape.unwatch(self)
 
@@ -349,7 +349,7 @@ class Feed(Generic[SnapshotT]):
                     self._show_recorded(playback)
                 except Exception as error:  # noqa: BLE001 - a feed that ended here would show this moment for ever
                     at = self._link.clock.now()
-                    self._link.report(self, FeedFailure(self.NAME, sentence_with_place(error), at))
+                    self._link.freshness.report(self, FeedFailure(self.NAME, sentence_with_place(error), at))
                 await self._wake.wait()
         finally:
             end()
@@ -369,7 +369,7 @@ class Feed(Generic[SnapshotT]):
         if note != self._noted:  # each report wakes all feeds
             self._noted = note
             since = first.at or self._link.clock.now()
-            self._link.report(self, FeedFailure(self.NAME, note, since) if note else None)
+            self._link.freshness.report(self, FeedFailure(self.NAME, note, since) if note else None)
         snapshot = replace(self.snapshot, error=self._error, loading=first.values is None, **changes)
         if snapshot != self.snapshot:
             self.snapshot = replace(snapshot, now=first.at) if "now" in self._fields else snapshot
@@ -385,7 +385,7 @@ class Feed(Generic[SnapshotT]):
         now, lacks = self._link.clock.now(), self._link.status.lacks
         # Missing tables are no failure of a feed that has shown nothing yet: the view itself reports what is missing.
         if self._read_at is not None or not any(lack in str(error) for lack in lacks):
-            self._link.report(self, FeedFailure(self.NAME, sentence_with_place(error), self._read_at or now))
+            self._link.freshness.report(self, FeedFailure(self.NAME, sentence_with_place(error), self._read_at or now))
         self._retry_at = self._now() + self._retry_pause_s
         self._retry_pause_s = min(2 * self._retry_pause_s, _LONGEST_RETRY_S)
         self._on_dirty("", "")
@@ -394,7 +394,7 @@ class Feed(Generic[SnapshotT]):
         """All reads are done and none failed."""
         if self._retry_pause_s > _FIRST_RETRY_S:
             self._retry_pause_s = _FIRST_RETRY_S
-            self._link.report(self, None)
+            self._link.freshness.report(self, None)
 
     def _retry_now(self) -> None:
         self._retry_at, self._retry_pause_s = 0.0, min(self._retry_pause_s, 2 * _FIRST_RETRY_S)

@@ -26,6 +26,8 @@ class ReplayLink(Link):
     def __init__(self, player: Player, actor: Actor) -> None:
         super().__init__(DatabaseChoice(None, "a recording"), read_only=True, actor=actor, clock=player)
         self.playback = self._player = player
+        self._own_failures = 0
+        """How many of the status's failures, the last ones, are not of the recording."""
         self._follow()
 
     async def run(self) -> None:
@@ -56,12 +58,16 @@ class ReplayLink(Link):
             server_version=then.server_version,
             last_data_at=self._player.begins,
             no_writes=NO_WRITES,
-            failing=(*then.failing, *self._freshness.failing, *troubles),
+            failing=(*then.failing, *troubles, *self.freshness.failing),
             blockers=then.blockers,
         )
+        self._own_failures = len(self.freshness.failing)
 
     def _freshness_changed(self) -> None:
-        self._follow()
+        """What the recording says stays as it is: to look it up again may decode a part of the file."""
+        recorded = self._status.failing[: len(self._status.failing) - self._own_failures]
+        self._own_failures = len(self.freshness.failing)
+        self._change(failing=(*recorded, *self.freshness.failing))
 
     def _state(self) -> LinkState:
         return LinkState.REPLAY

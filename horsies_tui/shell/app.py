@@ -1,15 +1,7 @@
 """The application: the frame around the views, the one link, and the services that views use.
 
-For authors of screens (the whole interface is `view.Console`; the base class is `view.ConsoleView`):
-
-- `self.console.link` is the Link, `.options` the ConsoleOptions, `.utc` how to show absolute times.
-- `create_feed(link, publish)` makes the view's feed; the base starts it when the view is shown, stops it when hidden.
-- Each snapshot that the feed publishes arrives in `draw(snapshot)`, on the loop, newest only.
-- Keys: declare them in actions.py, put `BINDINGS = bindings(Scope.TASKS, …)` on the view, write `action_<name>`.
-- `console.say(text)`, `console.say_error(text)`, `console.open_task(id)`, `console.show_tasks(filter)`,
-  `console.show_workflow(id, node)`, `console.push_sheet(sheet, done)`, `console.why_no_writes()`,
-  `console.act(verb, view)`, which calls `operation_flow.OperationFlow(console).begin(verb, view)`.
-- VIEWS in shell/views.py names the classes: `tasks.view.TasksView`, `task.view.DetailView` (it has `open(task_id)`), …
+For authors of screens: the whole interface is `view.Console`, the base class is `view.ConsoleView`, and VIEWS in
+shell/views.py names the classes.
 """
 
 from __future__ import annotations
@@ -39,12 +31,12 @@ from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.later import action_commands, named_filters
+from horsies_tui.shell.outage import OutageLine
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tabs
 from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
 from horsies_tui.view import ConsoleView
-from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import key_for
 
 if TYPE_CHECKING:
@@ -104,10 +96,10 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._errors = ErrorLog()
         self._on_leaving = ExitStack()
         self.attention = Attention(self, options.config, self._glyphs, os.environ)
+        self.outage = OutageLine()
         self._use(options.choice)
         self.header = Header(self._glyphs)
         self.tabs = Tabs(TABS, self._glyphs)
-        self.outage = LineCell(id="outage")
         self.stage = Stage(VIEWS, self.link)
         self.footer = Footer(self._glyphs)
         for known in themes.THEMES.values():
@@ -228,7 +220,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._session = DatabaseSession(choice, self._link_to(choice), watches=watches, post=self.post_message)
         self.link, self.recovery = self._session.link, self._session.recovery
         self._told: tuple[str, ...] = ()
-        self._noted_outage: tuple[str, ...] = ()
+        self.outage.forget()
         self._framed = ""
         """The view that was framed last. Messages before the first one are about the database."""
 
@@ -281,12 +273,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     def _note_outage(self, status: LinkStatus) -> None:
         """Add each reason once to the list behind `!`; the line above the view shows it as long as it lasts."""
-        # During an attempt to connect, the reason is that of the previous attempt.
-        now = status.outage or (() if status.is_up else self._noted_outage)
-        for words in now:
-            if words not in self._noted_outage:
-                self.say_error(words)
-        self._noted_outage = now
+        for reason in self.outage.news(status):
+            self.say_error(reason)
 
     def _pick(self, *, forced: bool) -> None:
         from horsies_tui.shell.picker import Picker
@@ -306,25 +294,17 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         if not self.screen_stack:
             return  # a feed's last message arrives while the console closes
         status, now = self._status, self.link.clock.now()
-        clock = time_of_day(now, zone_of(utc=self.utc))
         need_action = self.recovery.snapshot.need_action
         top = self.stage.top
         zone = zone_of(utc=self.utc)
         frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
-        self.header.show(HeaderFacts(status, now, clock, need_action, frozen))
+        self.header.show(HeaderFacts(status, now, time_of_day(now, zone), need_action, frozen))
         self.attention.look(self._session, status)
         self.tabs.show(self.stage.name_shown, {"recovery": need_action or 0})
         self.footer.draw_again()
         old_since = self._old_since(status)
         self.stage.set_class(old_since is not None, "-stale")
-        words = "; ".join(status.outage or self._noted_outage)
-        if status.blockers and status.outage:
-            words = f"{key_for('app.end_blocker', self.screen, self._glyphs)} ends it: {words}"
-        elif old_since is not None:
-            key = key_for("app.refresh", self.screen, self._glyphs)
-            words = f"figures of {time_of_day(old_since, zone)}, {key} tries now: {words}"
-        self.outage.put(words)
-        self.outage.display = bool(words) and status.last_data_at is not None
+        self.outage.show(status, old_since, zone, lambda action: key_for(action, self.screen, self._glyphs))
         if self._picker is not None:
             self._picker.show(status, now)
 

@@ -44,6 +44,7 @@ _IDS: Final = {
     "worker": "SELECT DISTINCT worker_id FROM horsies_worker_states",
     "queue": "SELECT queue_name FROM horsies_queue_state",
     "schedule": "SELECT schedule_name FROM horsies_schedule_state",
+    "session": "SELECT pid::text FROM pg_stat_activity",
     "operation": "SELECT max(operation_id::text) FROM horsies_operator_actions",
 }
 
