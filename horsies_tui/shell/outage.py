@@ -35,7 +35,7 @@ class OutageLine(LineCell):
     def show(
         self, status: LinkStatus, old_since: datetime | None, zone: tzinfo | None, key: Callable[[str], str]
     ) -> None:
-        """`old_since`: the time of the figures on the screen, if they are not current. `key` names that of an action."""
+        """`old_since`: the time of the figures, if they are not current. `key` says which key an action has."""
         words = "; ".join(status.outage or self._reasons)
         if status.blockers and status.outage:
             words = f"{key('app.end_blocker')} ends it: {words}"
