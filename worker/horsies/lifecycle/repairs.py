@@ -299,6 +299,8 @@ def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
     for node in nodes:
         if lost := [index for index in node.dependencies if not isinstance(index, int) or index not in known]:
             raise _damaged(flow, f"node {node.node_id} depends on {lost}, which do not exist")
+        if not all(isinstance(one, str) for one in node.context_from):
+            raise _damaged(flow, f"node {node.node_id} takes the results of {node.context_from}, which are no names")
         if node.status not in statuses:
             raise _damaged(flow, f"node {node.node_id} has the unknown status {node.status!r}")
         if node.needs is None:
