@@ -7,11 +7,10 @@ application, which lists each place once behind `!`, and the tests, which fail o
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.domain.damage import damaged_fields
+from horsies.domain.damage import damaged_fields, plain_stored
 from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
@@ -38,10 +37,6 @@ class Damage:
     error: Exception
 
 
-_PLAIN: Final = re.compile(
-    r"-?(infinity|inf|nan)|\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d\+00( BC)?|-?\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE
-)
-
 _listeners: Final[list[Callable[[Damage], object]]] = []
 
 
@@ -51,11 +46,6 @@ def damaged_words(record: object) -> dict[str, str]:
     A text is not shown: it may have arguments that the operator masks, and nobody can tell where.
     """
     return {name: plain_stored(stored) or "not of its type" for name, stored in damaged_fields(record).items()}
-
-
-def plain_stored(stored: str) -> str:
-    """A stored time or number; empty for any other text."""
-    return stored if _PLAIN.fullmatch(stored) else ""
 
 
 def listen(callback: Callable[[Damage], object]) -> Callable[[], None]:

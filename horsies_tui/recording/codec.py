@@ -18,9 +18,16 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from horsies.domain.damage import Damaged, DamagedList, DamagedMap, DamagedNumber, DamagedText, DamagedTime
+from horsies.domain.damage import (
+    Damaged,
+    DamagedList,
+    DamagedMap,
+    DamagedNumber,
+    DamagedText,
+    DamagedTime,
+    plain_stored,
+)
 from horsies.operations.findings import FindingKind
-from horsies_tui.look.damage import plain_stored
 from horsies_tui.recording.values import NotAValue, build, classes, field_names, finding_kinds
 
 if TYPE_CHECKING:

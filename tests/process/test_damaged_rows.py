@@ -20,6 +20,7 @@ from horsies.cli.groups import GroupsOnDemand, _whole
 from horsies.cli.main import app
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.url import DatabaseUrl
+from horsies.domain.damage import plain_stored
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import recover
 from horsies.lifecycle.retention import ages_of, prune
@@ -216,7 +217,7 @@ async def test_a_damaged_row_is_marked_where_it_is_shown(conn: asyncpg.Connectio
         (stored,) = mark.values()
         text = await read(command, [], as_json=False)
         assert "damaged: " in text
-        assert stored in text
+        assert (plain_stored(stored) or "not of its type") in text  # a text may be masked elsewhere
     page = json.loads(await read("tasks ls", ["--sort", "running", "--limit", "1"], as_json=True))
     again = json.loads(
         await read("tasks ls", ["--sort", "running", "--limit", "1", "--after", page["next"]], as_json=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from horsies.cli.tables import Cell
-from horsies.domain.damage import Damaged, damaged_fields
+from horsies.domain.damage import Damaged, damaged_fields, plain_stored
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import span
 
@@ -93,7 +93,8 @@ def damage_lines(rows: Iterable[object], screen: Screen) -> list[str]:
     lines: list[str] = []
     for row, damage in found[:_MOST_DAMAGED]:
         name = next(getattr(row, key) for key in _NAMES if hasattr(row, key))
-        parts = ", ".join(f"{field} is {stored}" for field, stored in damage.items())
+        # A text may hold arguments that are masked elsewhere; `--json` of the row has it.
+        parts = ", ".join(f"{field} is {plain_stored(stored) or 'not of its type'}" for field, stored in damage.items())
         lines.append(clean(f"damaged: {name}: {parts}"))
     more = len(found) - _MOST_DAMAGED
     lines += [f"damaged: {number(more)} more"] if more > 0 else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
@@ -22,6 +23,9 @@ LARGEST_NUMBER: Final = 1e15
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _CYCLE_YEARS: Final = 400
 _CYCLE_TICKS: Final = 146_097 * 86_400_000_000
+_PLAIN: Final = re.compile(
+    r"-?(infinity|inf|nan)|\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d\+00( BC)?|-?\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE
+)
 _ENDLESS: Final = {2**63 - 1: "infinity", -(2**63): "-infinity"}
 
 
@@ -187,3 +191,8 @@ def _names(record: object) -> tuple[str, ...]:
     if is_dataclass(record):
         return tuple(field.name for field in fields(record))
     return getattr(record, "_fields", ())
+
+
+def plain_stored(stored: str) -> str:
+    """A stored time or number; empty for any other text."""
+    return stored if _PLAIN.fullmatch(stored) else ""
