@@ -22,7 +22,8 @@ async def test_a_database_that_is_well_is_one_line_for_each_check(database: str)
     assert (told.code, told.err) == (0, "")
     assert first.endswith(": well")
     assert {line[:10] for line in lines} == {"✓ ok      "}
-    assert [line.split("  ")[0] for line in (line[10:] for line in lines)][:3] == ["schema", "connections", "pooler"]
+    names = [line.split("  ")[0] for line in (line[10:] for line in lines)]
+    assert names[:4] == ["schema", "search path", "connections", "pooler"]
 
 
 async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
@@ -36,7 +37,7 @@ async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
     await connection.execute("DROP INDEX ix_horsies_tasks_ready")
     told = await horsies("doctor", "--database-url", database, "--json")
     assert told.code == 1
-    assert told.json["counts"] == {"ok": 12, "unknown": 0, "warn": 1, "fail": 2}
+    assert told.json["counts"] == {"ok": 14, "unknown": 0, "warn": 1, "fail": 2}
     assert set(told.json) == {"database", "now", "counts", "lines"}
     schema = told.json["lines"][0]
     assert set(schema) == {"check", "verdict", "evidence", "remedy"}
