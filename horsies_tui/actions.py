@@ -312,7 +312,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
     Action(
         "app.end_blocker",
-        ("ctrl+k",),
+        ("Q",),
         "end blocker",
         "End the database session whose lock is in the way.",
         writes=True,

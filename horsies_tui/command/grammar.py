@@ -58,7 +58,7 @@ GROUPS: Final[Mapping[str, tuple[TargetKind, ...]]] = {
     name: tuple(kind for kind, of in COMMAND_GROUPS.items() if of == name) for name in COMMAND_GROUPS.values()
 }
 _WITHOUT_GROUP: Final = tuple(kind for kind in COMMAND_GROUPS if kind != "session")
-"""Kinds whose verbs need no group before them. A pid could be the end of an id, and `cancel` means tasks and workflows."""
+"""Kinds whose verbs need no group before them. A pid could be the end of an id: `cancel` means tasks and workflows."""
 _BY_FILTER: Final[Mapping[TargetKind, Callable[[str], Filter]]] = {"task": parse, "workflow": parse_workflows}
 """Kinds whose verbs take all that matches a filter."""
 _ELSEWHERE: Final = frozenset({"--yes", "-y", "--dry-run", "-n"})

@@ -56,7 +56,7 @@ async def test_a_locked_table_takes_the_verdict_away_and_names_the_session(
             await until(pilot, lambda: "UNKNOWN: nothing newer than" in text(pilot) and is_old(pilot), "the verdict")
             await until(pilot, lambda: f"blocked by pid {pid} psql" in frame(pilot)[2], "the line above the view")
             assert f"idle in transaction after {LOCK.format(table)}" in frame(pilot)[2]
-            assert frame(pilot)[2].startswith(" ^k ends it: ")
+            assert frame(pilot)[2].startswith(" Q ends it: ")
             assert "Healthy" not in text(pilot)
             # Other reads are answered meanwhile; LIVE is for all that is shown or not at all.
             for _ in range(3):

@@ -42,15 +42,20 @@ class Said:
         return " ".join((self.out + self.err).replace("│", " ").split())
 
 
-def said(*words: str, answer: str | None = None) -> Said:
-    """Run a command; the text and exit code of its errors are those of horsies.cli.main.main."""
+def ran(*words: str, **more: Any) -> testing.Result:
+    """Run a command, and leave the log as it was: `check` sends records to stderr alone, where later tests miss them."""
     logger = logging.getLogger("horsies")
     handlers, propagate, level = [*logger.handlers], logger.propagate, logger.level
     try:
-        result = testing.CliRunner().invoke(app, list(words), input=answer)
-    finally:  # `check` sends the engine's records to stderr alone, which later tests of this process would miss
+        return testing.CliRunner().invoke(app, list(words), **more)
+    finally:
         logger.handlers[:], logger.propagate = handlers, propagate
         logger.setLevel(level)
+
+
+def said(*words: str, answer: str | None = None) -> Said:
+    """Run a command; the text and exit code of its errors are those of horsies.cli.main.main."""
+    result = ran(*words, input=answer)
     if isinstance(result.exception, HorsiesError):
         return Said(exit_code(result.exception), result.stdout, result.stderr + str(result.exception))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -60,7 +65,7 @@ def said(*words: str, answer: str | None = None) -> Said:
 
 def printed(*words: str) -> Said:
     """Run a command as `said` does, and print its failure as the program does, defects included."""
-    result, failure = testing.CliRunner().invoke(app, list(words), prog_name="horsies"), io.StringIO()
+    result, failure = ran(*words, prog_name="horsies"), io.StringIO()
     with redirect_stderr(failure):
         if isinstance(result.exception, Exception):
             say_failure(result.exception)
