@@ -207,7 +207,11 @@ def verbs_named(name: str, kinds: Iterable[TargetKind] = _WITHOUT_GROUP) -> tupl
 
 def names() -> list[str]:
     """All words that begin a line."""
-    return [*dict.fromkeys((*(one.name for one in SYNTAX), "q", *(name for _, name in VERBS), *GROUPS))]
+    return [
+        *dict.fromkeys(
+            (*(one.name for one in SYNTAX), "q", *(name for kind, name in VERBS if kind in _WITHOUT_GROUP), *GROUPS)
+        )
+    ]
 
 
 def options_of(verbs: Iterable[Verb]) -> dict[str, Option]:

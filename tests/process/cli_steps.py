@@ -43,7 +43,7 @@ class Said:
 
 
 def ran(*words: str, **more: Any) -> testing.Result:
-    """Run a command, and leave the log as it was: `check` sends records to stderr alone, where later tests miss them."""
+    """Run a command, and leave the log as it was: after `check`, later tests would miss the records of the engine."""
     logger = logging.getLogger("horsies")
     handlers, propagate, level = [*logger.handlers], logger.propagate, logger.level
     try:
