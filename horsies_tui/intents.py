@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 
+from horsies.cli.payload import HIDDEN, Masks, change_texts
 from horsies.config.which_database import advise
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
 from horsies.operations.selection import Selection
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.look.damage import damaged_words
 from horsies_tui.look.tones import Tone
 
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from horsies.operations.edited import TypedValues
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.target import Target, TargetKind
+    from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
@@ -31,6 +37,9 @@ _MOST_BY_KEY: Final = 20
 """Up to this many rows one key confirms; for more, the operator types the number of rows."""
 _MOST_NAMED: Final = 5
 """Rows that the sheet lists by name; a key opens the full list."""
+
+
+_NO_MASKS: Final = Masks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +109,17 @@ class Operation:
         self.intent = intent
         self._link = link
         self._types = types if intent.verb.typed and intent.options else None
+        self._hold: Hold | None = None
+        self._looking: asyncio.Future[Preview] | None = None
 
     async def look(self, *, fresh_budget: bool = False) -> Preview:
-        """The preview of the change. Refused immediately if this session cannot write."""
+        """The preview of the change; of an undo, with the tasks held that it would restore.
+
+        Refused immediately if this session cannot write.
+        """
 
         from horsies.operations.audit import require_writable
-        from horsies.operations.pipeline import preview
+        from horsies.operations.pipeline import hold_for, preview
         from horsies.operations.verb import TYPES
 
         options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
@@ -115,9 +129,14 @@ class Operation:
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            return await preview(conn, self.intent.verb, self.intent.selection, **options)
+            if self._hold is None:
+                self._hold = hold_for(self.intent.verb, self.intent.selection)
+            held = 0 if self._hold is None else await self._hold.renew(conn)
+            return replace(await preview(conn, self.intent.verb, self.intent.selection, **options), held=held)
 
-        seen = await self._link.act(ask)
+        # If the sheet is closed meanwhile, this goes on to its end: `release` must know what is held.
+        self._looking = asyncio.ensure_future(self._link.act(ask))
+        seen = await asyncio.shield(self._looking)
         return replace(seen, command=advise(seen.command, self._link.database_options))
 
     async def do(self, seen: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
@@ -126,9 +145,20 @@ class Operation:
         from horsies.operations.pipeline import apply
 
         async def change(conn: Connection) -> Outcome:
+            if self._hold is not None:
+                await self._hold.renew(conn)
             return await apply(conn, seen, self._link.actor, reason, on_progress=on_progress)
 
         return Done(self.intent, seen, await self._link.act(change))
+
+    async def release(self) -> None:
+        """Let the workers have what is held and was not restored. A hold that cannot be released ends by itself."""
+        with suppress(*CONNECTION_ERRORS):
+            if self._looking is not None:
+                await self._looking
+        with suppress(*CONNECTION_ERRORS):
+            if self._hold is not None:
+                await self._link.act(self._hold.release)
 
 
 def summed(texts: Iterable[str], between: str = " ") -> str:
@@ -142,11 +172,20 @@ def summed(texts: Iterable[str], between: str = " ") -> str:
     return " · ".join(parts)
 
 
-def states_of(targets: Iterable[Target]) -> str:
-    """The targets' current states: tasks by status and error code, others by name."""
-    return summed(
-        target.state if target.kind == "task" else f"{target.kind} {target.label}, {target.state}" for target in targets
-    )
+def states_of(targets: Sequence[Target]) -> list[str]:
+    """Lines with the targets by name and by state: tasks by status and error code, others by name alone."""
+    if not targets or any(target.kind != "task" for target in targets):
+        return [summed(f"{target.kind} {target.label}, {target.state}" for target in targets)]
+    by_status: dict[str, list[str]] = {}
+    for target in targets:
+        status, _, code = target.state.partition(" ")
+        by_status.setdefault(status, []).append(code)
+    most_first = sorted(by_status.items(), key=lambda item: -len(item[1]))
+    states = [
+        f"{status}: {summed(code or 'without a code' for code in codes)}" if any(codes) else f"{len(codes):,} {status}"
+        for status, codes in most_first
+    ]
+    return [summed(target.label for target in targets), "   ".join(states)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +204,15 @@ def damage_facts(record: object) -> list[Fact]:
     return [Fact("damaged", stored, Tone.BAD)] if found else []
 
 
-def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
+def facts_of(intent: Intent, preview: Preview, masks: Masks = _NO_MASKS) -> list[Fact]:
     """The lines of the preview: what will change, what is refused and why, the effects, and the CLI command."""
     eligible, refused = preview.eligible, preview.refused
-    lines = [Fact(f"{len(eligible):,} {intent.verb.will}", states_of(eligible), Tone.STRONG)]
+    lines = [
+        Fact("" if place else f"{len(eligible):,} {intent.verb.will}", text, Tone.STRONG)
+        for place, text in enumerate(states_of(eligible))
+    ]
     lines += named(eligible)
+    lines += [Fact(f"  {name}", text, Tone.STRONG) for name, text in change_texts(preview.changes, masks)]
     if refused:
         kinds = {refusal.reason for refusal in refused}
         reasons = kinds.pop() if len(kinds) == 1 else summed((refusal.reason for refusal in refused), between=": ")
@@ -179,8 +222,19 @@ def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
     if preview.filter is not None:
         everything = preview.filter or "empty, so everything"
         lines.append(Fact("filter", f"{everything}   (these {len(eligible) + len(refused):,}, and none sent later)"))
-    lines.append(Fact("same from the CLI", preview.command, Tone.MUTED))
+    lines.append(Fact("same from the CLI", _command(preview, masks), Tone.MUTED))
     return lines
+
+
+def _command(preview: Preview, masks: Masks) -> str:
+    """The command with edited arguments masked; the key that copies it copies the whole one."""
+    shown = preview.command
+    for name in ("args", "kwargs"):
+        if isinstance(edited := preview.options.get(name), str):
+            hidden = HIDDEN if masks.hides(name) else json.dumps(masks.on(json.loads(edited)), ensure_ascii=False)
+            if hidden == HIDDEN or json.loads(hidden) != json.loads(edited):
+                shown = shown.replace(shlex.quote(edited), shlex.quote(hidden))
+    return shown
 
 
 def named(targets: Sequence[Target]) -> list[Fact]:

@@ -71,7 +71,7 @@ class Console(Protocol):
     stories: bool
     """Lists show the story of their row beside or below them, where the terminal has the room."""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, for_s: float | None = None) -> None:
         """Show a line in place of the footer's keys for some seconds: `copied 2 kB`."""
 
     def say_error(self, text: str) -> None:

@@ -137,8 +137,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     # Services for views, see view.Console.
 
-    def say(self, text: str) -> None:
-        self.footer.say(text, error=False)
+    def say(self, text: str, *, for_s: float | None = None) -> None:
+        self.footer.say(text, error=False, for_s=for_s)
 
     def say_error(self, text: str) -> None:
         self._errors.add(time_of_day(self.link.clock.now(), zone_of(utc=self.utc)), text)

@@ -61,11 +61,11 @@ class Footer(Widget):
         self._note = clean(self._glyphs.text(text))
         self.draw_again()
 
-    def say(self, text: str, *, error: bool) -> None:
+    def say(self, text: str, *, error: bool, for_s: float | None = None) -> None:
         self._message = (text, "footer--error" if error else "footer--message")
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(MESSAGE_S, self.message_over)
+        self._timer = self.set_timer(for_s or MESSAGE_S, self.message_over)
         self.draw_again()
 
     def message_over(self) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from horsies_tui.view import Console, ConsoleView
 
 UNDO: Final = VERBS["operation", "undo"]
+_OFFERED_S: Final = 60.0
 _MOST_EDITED: Final = 100_000
 """Arguments up to this many characters open in an editor without a noticeable pause."""
 
@@ -139,7 +140,15 @@ class OperationFlow:
             if options is not None:
                 self._preview(replace(intent, options=options), view)
 
-        self._console.push_sheet(Prompt(value.title, value.example, read, describe, self._glyphs), written)
+        link = self._console.link
+
+        async def present() -> str:
+            from horsies.operations.selection import present_value
+
+            return await link.read(lambda conn: present_value(conn, intent.selection, value.present)) or ""
+
+        sheet = Prompt(value.title, value.example, read, describe, self._glyphs, present=present)
+        self._console.push_sheet(sheet, written)
 
     def _ask_for_value(self, intent: Intent, view: ConsoleView[Any]) -> None:
         def written(value: str | None) -> None:
@@ -154,25 +163,33 @@ class OperationFlow:
         label = status.context_name or status.database_label
         where = Where(label, label if status.production else None, link.clock)
 
+        operation = Operation(link, intent, self._console.options.types)
+
         def closed(done: Done | None) -> None:
+            cast("App[object]", self._console).run_worker(operation.release(), group="release")
             if done is not None:
                 self._report(done, link, view)
 
-        self._console.push_sheet(
-            PreviewSheet(Operation(link, intent, self._console.options.types), where, self._glyphs), closed
-        )
+        hidden = self._console.options.config.mask_arguments
+        self._console.push_sheet(PreviewSheet(operation, where, self._glyphs, hidden=hidden), closed)
 
     def _report(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
         self._last, self._last_link = done, link
         self._console.recovery.refresh()
         view.acted()
-        if not done.went_well:
+        if done.went_well:
+            self._offer(done)
+        else:
             self._show(done, view)
-            return
+
+    def _offer(self, done: Done) -> None:
+        """Say the outcome with the keys for its rows and its undo, which is offered for a minute."""
         ways = [f"{self._key('verbs.outcome')} rows"]
-        if done.can_be_undone:
-            ways.append(f"{self._key('verbs.undo')} undo what has not started")
-        self._console.say(f"{done.line()}   ({', '.join(ways)})")
+        if not done.can_be_undone:
+            self._console.say(f"{done.line()}   ({ways[0]})")
+            return
+        ways.append(f"{self._key('verbs.undo')} undo what has not started")
+        self._console.say(f"{done.line()}   ({', '.join(ways)})", for_s=_OFFERED_S)
 
     def _show_last(self, view: ConsoleView[Any]) -> None:
         if self.last is None:
@@ -183,6 +200,8 @@ class OperationFlow:
     def _show(self, done: Done, view: ConsoleView[Any]) -> None:
         def closed(chosen: Next | None) -> None:
             if chosen is None:
+                if undo:
+                    self._offer(done)
                 return
             if chosen.task_id is not None:
                 self._console.open_task(chosen.task_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -11,8 +13,10 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input
 
+from horsies.cli.payload import Masks
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
+from horsies.operations.undo import HOLD_S, RENEW_EVERY_S
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
@@ -28,6 +32,8 @@ from horsies_tui.widgets.plain import ClickButton, Facts, Lines, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import ComposeResult
 
     from horsies.operations.preview import Preview
@@ -124,13 +130,15 @@ class PreviewSheet(Sheet[Done]):
         text: str
         nothing_done: bool = True
 
-    def __init__(self, operation: Operation, where: Where, glyphs: Glyphs) -> None:
+    def __init__(self, operation: Operation, where: Where, glyphs: Glyphs, *, hidden: Sequence[str] = ()) -> None:
         super().__init__()
+        self._masks = Masks(frozenset(hidden))
         self._operation = operation
         self._where = where
         self._glyphs = glyphs
         self._phase = Phase.READING
         self._preview: Preview | None = None
+        self._first: Preview | None = None
         self._word: str | None = None
         self._fresh_budget = False
         self._armed = False
@@ -242,19 +250,24 @@ class PreviewSheet(Sheet[Done]):
     @on(Looked)
     def _show_preview(self, message: Looked) -> None:
         message.stop()
+        if self._phase in (Phase.DOING, Phase.STOPPING):
+            return
+        # A look at what is held again finds the same rows or fewer: no other row can be confirmed by it.
+        again = self._armed and bool(message.preview.eligible) and message.preview.undone is not None
         self._preview = preview = message.preview
-        self._word = word_to_type(len(preview.eligible), self._where.production) if preview.eligible else None
+        self._first = self._first or preview
+        # No number for an undo: its rows are held, and each second in which it is typed counts.
+        count = min(len(preview.eligible), 1) if preview.undone is not None else len(preview.eligible)
+        self._word = word_to_type(count, self._where.production) if count else None
         self.set_class(self._word is not None, "-typed")
         word = self.query_one("#word", Input)
         word.can_focus = self._word is not None
         # Room for the cursor behind the text.
         word.styles.width = min(len(self._word or "") + 2, _WIDEST_WORD)
-        intent = self._operation.intent
-        facts = drawn("the preview", lambda: facts_of(intent, preview), lambda words: [Fact("", words, Tone.BAD)])
+        facts = drawn("the preview", lambda: self._facts(preview), lambda words: [Fact("", words, Tone.BAD)])
         self.query_one(Facts).show(facts)
-        self._set_title(preview)
         self._tick()
-        self._armed = False
+        self._armed = again
         self._set_phase(Phase.READY if preview.eligible else Phase.CLOSED)
         # The time counts from the frame that has it, not from the message.
         self.call_after_refresh(lambda: self.set_timer(SEEN_FOR_S, lambda: self._arm(preview)))
@@ -275,7 +288,7 @@ class PreviewSheet(Sheet[Done]):
         message.stop()
         self._set_phase(Phase.CLOSED)
         # Shown among the facts, where it may take several lines: the remedy is at its end.
-        before = [] if self._preview is None else facts_of(self._operation.intent, self._preview)
+        before = [] if self._preview is None else self._facts(self._preview)
         self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
         self._ask("nothing was done" if message.nothing_done else "it may be done in part", error=True)
 
@@ -287,14 +300,25 @@ class PreviewSheet(Sheet[Done]):
 
     async def _ask_for_preview(self) -> None:
         try:
-            self.post_message(self.Looked(await self._operation.look(fresh_budget=self._fresh_budget)))
+            preview = await self._operation.look(fresh_budget=self._fresh_budget)
         except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
         except Exception as error:  # noqa: BLE001 - see look/damage.py
             self.post_message(self.Refused(_failed("the preview", error)))
+        else:
+            self.post_message(self.Looked(preview))
+            if preview.undone is not None:
+                await self._keep_holding()
+
+    async def _keep_holding(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY_S)
+            with suppress(Exception):  # the line that says when the rows were read says that they are old
+                self.post_message(self.Looked(await self._operation.look()))
 
     def _do(self) -> None:
         if self._preview is not None:
+            self.workers.cancel_group(self, "looking")
             reason = self.query_one("#reason", Input).value.strip() or None
             self._set_phase(Phase.DOING)
             self.run_worker(self._carry_out(self._preview, reason), group="doing")
@@ -365,15 +389,31 @@ class PreviewSheet(Sheet[Done]):
     def _ask(self, text: str, *, error: bool = False) -> None:
         self.query_one("#question", LineCell).put(self._glyphs.text(text), *(("-error",) if error else ()))
 
+    def _facts(self, preview: Preview) -> list[Fact]:
+        facts = facts_of(self._operation.intent, preview, self._masks)
+        if preview.undone is not None and self._first is not None:
+            since = len(self._first.eligible) - len(preview.eligible)
+            held = "no worker starts them while this sheet is open"
+            facts.insert(0, Fact(f"{preview.held:,} held", f"{held} · {since:,} started or changed since", Tone.STRONG))
+        return facts
+
     def _tick(self) -> None:
-        if self._preview is not None:
-            passed = ticking(self._where.clock.now() - self._preview.taken_at)
-            self.query_one("#read", LineCell).put(f"{passed} ago; what has changed since is skipped")
+        preview = self._preview
+        if preview is None:
+            return
+        age = self._where.clock.now() - preview.taken_at
+        skipped = "what has changed since is skipped"
+        if preview.held and age.total_seconds() > HOLD_S:
+            skipped = "the hold could not be renewed and has ended: workers start these tasks"
+        self.query_one("#read", LineCell).put(f"{ticking(age)} ago; {skipped}")
+        self._set_title(preview)
 
     def _title(self, preview: Preview | None) -> str:
         intent = self._operation.intent
         if preview is None:
             return intent.verb.title
+        if preview.undone is not None:
+            return f"{intent.verb.title} {clean(preview.undone.words(self._where.clock.now()))}"
         count = len(preview.eligible) + len(preview.refused)
         title = f"{intent.verb.title} {counted(count, intent.kind)}"
         # Rows that a filter chose may be far from the one under the cursor, and the filter may not be the expected one.

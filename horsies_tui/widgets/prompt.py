@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from textual import on
@@ -9,12 +10,13 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from horsies.domain.errors import HorsiesError
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from textual.app import ComposeResult
 
@@ -24,7 +26,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Prompt(Sheet[AnswerT], Generic[AnswerT]):
-    """Dismissed with the result of `read`. Below the line is its meaning, or the error."""
+    """Dismissed with the result of `read`. Below the line is its meaning, or the error.
+
+    `present` reads the value that is there now. It is put into an empty line, selected: what is typed replaces it.
+    """
 
     DEFAULT_CSS = """
     Prompt {
@@ -44,8 +49,10 @@ class Prompt(Sheet[AnswerT], Generic[AnswerT]):
         glyphs: Glyphs,
         *,
         value: str = "",
+        present: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         super().__init__()
+        self._present = present
         self._value = value
         self._title = title
         self._placeholder = placeholder
@@ -60,6 +67,17 @@ class Prompt(Sheet[AnswerT], Generic[AnswerT]):
             field.cursor_blink = False
             yield field
             yield LineCell()
+
+    def on_mount(self) -> None:
+        if self._present is not None:
+            self.run_worker(self._begin_with(self._present))
+
+    async def _begin_with(self, present: Callable[[], Awaitable[str]]) -> None:
+        with suppress(*CONNECTION_ERRORS):  # the value is then typed into an empty line
+            value, field = await present(), self.query_one(Input)
+            if not field.value:
+                field.value = value
+                field.action_select_all()
 
     @on(Input.Changed)
     def _typed(self) -> None:

@@ -31,7 +31,9 @@ async def test_marked_tasks_get_another_priority_queue_and_time_and_the_last_is_
     )
     async with console(database) as screen:
         await screen.sees("waits-1")
-        await screen.press("a", "I", *"500")
+        await screen.press("a", "I")
+        await screen.sees("PENDING, priority 100")  # what they have now, which the first key replaces
+        await screen.press(*"500")
         await screen.sees("'500' is not a priority")
         await screen.press("enter")
         assert isinstance(screen.app.screen, Prompt), "what is wrong opens no sheet"
@@ -42,7 +44,9 @@ async def test_marked_tasks_get_another_priority_queue_and_time_and_the_last_is_
         await confirmed(screen, "ctrl+y Reprioritise 2 tasks")
         assert await kept(screen, connection) == {("mail", 5, False)}
 
-        await screen.press("a", "M", *"bulk", "enter")
+        await screen.press("a", "M")
+        await screen.sees("PENDING in mail")
+        await screen.press(*"bulk", "enter")
         await screen.sees("no living worker serves the queue bulk")
         await confirmed(screen, "ctrl+y Move 2 tasks")
         assert await kept(screen, connection) == {("bulk", 5, False)}

@@ -92,6 +92,27 @@ async def test_one_interrupt_ends_the_question(environ: dict[str, str], connecti
     assert await statuses(connection) == {"t": "FAILED"}
 
 
+async def test_an_undo_holds_its_tasks_while_it_asks_and_takes_no_number(
+    environ: dict[str, str], connection: asyncpg.Connection
+) -> None:
+    ids = [f"f{number}" for number in range(30)]
+    await failed(connection, *ids)
+    here = ("--database-url", environ["HORSIES_DATABASE_URL"])
+    requeued = await asyncio.to_thread(said, "tasks", "requeue", *ids, "--yes", "--json", *here)
+    claimed = "SELECT cardinality(found_at) FROM horsies_claimable('default', NULL, 50)"
+    way_back = requeued.json["undo"].split()[1:4]
+    with Terminal(environ, *way_back) as terminal:
+        await asyncio.to_thread(terminal.until, "Type y to go on: ")
+        assert await connection.fetchval(claimed) is None
+        terminal.interrupt()
+        assert await asyncio.to_thread(terminal.end) == 130
+    assert await connection.fetchval(claimed) == 30, "what is not undone is released"
+    code, terminal = await in_thread(environ, "y\n", *way_back)
+    assert code == 0, terminal.text
+    assert "30 taken back" in terminal.text
+    assert set((await statuses(connection)).values()) == {"FAILED"}
+
+
 async def test_what_moved_on_before_the_answer_is_refused(
     environ: dict[str, str], connection: asyncpg.Connection
 ) -> None:

@@ -155,6 +155,58 @@ async def test_a_rerun_takes_other_arguments(connection: asyncpg.Connection) -> 
     assert said.json["undo"] is None
 
 
+async def test_a_preview_shows_each_edited_argument_before_and_after(
+    connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    config(tmp_path, 'mask_arguments = ["iban"]')
+    stored = '{"amount": "19,90", "iban": "DE1", "order": {"lines": [1, 2], "vip": true}, "note": "same"}'
+    await failed(connection, "t", kwargs=f"'{stored}'")
+    edited = '{"amount": ".,90", "iban": "DE2", "order": {"lines": [1, 3]}, "note": "same", "new": null}'
+    said = await horsies("tasks", "rerun", "t", "--kwargs", edited, "--dry-run")
+    assert said.code == 0, said.err
+    lines = [line.strip() for line in said.out.splitlines()]
+    assert [line for line in lines if "→" in line] == [
+        'amount  "19,90" → ".,90"',
+        "iban  *** → ***",
+        "order.lines[1]  2 → 3",
+        "order.vip  true → absent",
+        "new  absent → null",
+    ]
+
+
+async def test_a_preview_counts_names_and_states_and_says_an_effect_once(connection: asyncpg.Connection) -> None:
+    for name in ("one", "two"):
+        await failed(connection, *(f"{name}-{number}" for number in range(15)), task_name=f"'shop.{name}'")
+    said = await horsies("tasks", "requeue", "--filter", "status:failed", "--dry-run")
+    assert "15  shop.one  FAILED BROKE" in said.out
+    assert "15  shop.two  FAILED BROKE" in said.out
+    await insert(connection, "p", queue_name="'mail'")
+    for queue in ("mail", "default"):
+        await connection.execute(
+            "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ($1, now(), 'ops')", queue
+        )
+    paused = await horsies("queues", "resume", "mail", "default", "--dry-run")
+    effects = [line for line in paused.out.splitlines() if line.lstrip().startswith(("•", "*"))]
+    assert len(effects) == len(set(effects))
+
+
+async def test_a_dry_run_of_an_undo_holds_nothing_and_an_undo_releases_what_it_did_not_take_back(
+    connection: asyncpg.Connection,
+) -> None:
+    await failed(connection, "f1", "f2")
+    outcome = (await horsies("tasks", "requeue", "f1", "f2", "--yes", "--reason", "all well", "--json")).json
+    before = await connection.fetch("SELECT * FROM horsies_tasks ORDER BY id")
+    seen = await horsies(*outcome["undo"].split()[1:], "--dry-run")
+    assert "requeue of 2 tasks · 0s ago" in seen.out
+    assert '"all well"' in seen.out
+    assert "held" not in seen.out
+    refused = await horsies(*outcome["undo"].split()[1:])
+    assert "there is no terminal to confirm it in" in refused.err
+    assert "2 tasks held: no worker starts them before you decide" in refused.err
+    after = await connection.fetch("SELECT * FROM horsies_tasks ORDER BY id")
+    assert [{**row, "updated_at": None} for row in after] == [{**row, "updated_at": None} for row in before]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

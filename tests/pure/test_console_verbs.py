@@ -65,7 +65,8 @@ def test_the_facts_count_states_reasons_and_consequences() -> None:
     eligible = [target(1), target(2), target(3, "FAILED RATE_LIMITED")]
     facts = facts_of(Intent(REQUEUE), preview(eligible, {8: "it is COMPLETED", 9: "it is COMPLETED"}))
     assert [(fact.label, fact.text) for fact in facts] == [
-        ("3 will be requeued", "2 FAILED TIMEOUT · 1 FAILED RATE_LIMITED"),
+        ("3 will be requeued", "3 shop.mail"),
+        ("", "FAILED: 2 TIMEOUT · 1 RATE_LIMITED"),
         ("  shop.mail", "t-1  FAILED TIMEOUT"),
         ("  shop.mail", "t-2  FAILED TIMEOUT"),
         ("  shop.mail", "t-3  FAILED RATE_LIMITED"),
@@ -98,8 +99,8 @@ def test_the_command_names_every_id() -> None:
 def test_five_rows_are_named_and_the_others_are_counted() -> None:
     many = [target(number) for number in range(2000)]
     facts = facts_of(Intent(REQUEUE), preview(many))
-    assert [fact.label for fact in facts[1:6]] == ["  shop.mail"] * 5
-    assert facts[6].text == "and 1,995 more"
+    assert [fact.label for fact in facts[2:7]] == ["  shop.mail"] * 5
+    assert facts[7].text == "and 1,995 more"
     worker = Target("worker", "web-1:7", "web-1:7", "alive")
     (fact,) = facts_of(Intent(VERBS["worker", "drain"]), preview([worker], consequences=()))[1:2]
     assert (fact.label, fact.text) == ("", "web-1:7  alive")

@@ -11,15 +11,18 @@ import pytest
 from database_server import as_written
 from lifecycle_steps import ME, claim_tokens, ended, enqueue, everything, running, start_tokens, task
 from operation_steps import OPS, audit, completed, done, failed, in_state, look, look_back, named, undo
+from until import until
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.retention import ages_of, prune
+from horsies.operations import undo as undoing
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
+from horsies.operations.undo import Hold
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 
@@ -267,3 +270,111 @@ async def test_orders_to_queues_are_taken_back_by_the_same_function(connection: 
     undone = await undo(connection, paused.operation_id, OPS, None)
     assert [row.target.id for row in undone.applied] == ["default"]
     assert len(await claim_tokens(connection)) == 1
+
+
+async def test_what_is_held_waits_for_the_undo_and_goes_on_as_before_without_one(
+    connection: asyncpg.Connection, database: str
+) -> None:
+    await failed(connection, "t")
+    before = await the_row(connection)
+    outcome = await done(connection, V.REQUEUE, "t")
+    waiting = await the_row(connection)
+    hold, woken, ears = Hold(str(outcome.operation_id)), asyncio.Event(), await asyncpg.connect(database)
+    await ears.add_listener("task_queue_default", lambda *_: woken.set())
+    for _ in range(2):  # the second one is a renewal
+        assert await hold.renew(connection) == 1
+        assert await claim_tokens(connection) == []
+    await hold.release(connection)
+    assert await the_row(connection) == waiting
+    await asyncio.wait_for(woken.wait(), 10)
+    await ears.close()
+    await hold.renew(connection)
+    assert len((await undo(connection, outcome.operation_id, OPS, None)).applied) == 1
+    assert await the_row(connection) == before
+    await hold.release(connection)
+    assert await the_row(connection) == before
+
+
+async def test_the_hold_of_a_console_that_died_ends_by_itself(
+    connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undoing, "HOLD_S", 0.25)
+    await failed(connection, "t")
+    outcome = await done(connection, V.REQUEUE, "t")
+    assert await Hold(str(outcome.operation_id)).renew(connection) == 1
+    assert await claim_tokens(connection) == []
+    await until(connection, "(SELECT next_retry_at < clock_timestamp() FROM horsies_tasks)")
+    assert len(await claim_tokens(connection)) == 1
+
+
+async def test_a_row_that_is_being_claimed_is_not_waited_for(connection: asyncpg.Connection, database: str) -> None:
+    await failed(connection, "a", "b")
+    outcome = await done(connection, V.REQUEUE, "a", "b")
+    worker = await asyncpg.connect(database)
+    async with worker.transaction():
+        await worker.execute("UPDATE horsies_tasks SET status = 'CLAIMED' WHERE id = 'a'")
+        assert await asyncio.wait_for(Hold(str(outcome.operation_id)).renew(connection), 10) == 1
+    await worker.close()
+    assert await claim_tokens(connection) == []
+
+
+async def test_two_operators_hold_the_same_and_the_first_one_to_leave_lets_nothing_go(
+    connection: asyncpg.Connection,
+) -> None:
+    await failed(connection, "t")
+    before = await the_row(connection)
+    outcome = await done(connection, V.REQUEUE, "t")
+    alice, bob = Hold(str(outcome.operation_id)), Hold(str(outcome.operation_id))
+    assert (await alice.renew(connection), await bob.renew(connection)) == (1, 1)
+    await alice.release(connection)
+    assert await claim_tokens(connection) == []
+    assert len((await undo(connection, outcome.operation_id, OPS, None)).applied) == 1
+    await bob.release(connection)
+    assert await the_row(connection) == before
+
+
+async def test_a_hold_gives_way_to_what_another_operator_does(connection: asyncpg.Connection) -> None:
+    await failed(connection, "now", "again", "moved")
+    outcome = await done(connection, V.REQUEUE, "again", "moved", "now")
+    hold = Hold(str(outcome.operation_id))
+    assert await hold.renew(connection) == 3
+    await done(connection, V.RETRY_NOW, "now")
+    await done(connection, V.CANCEL, "again")
+    await done(connection, V.REQUEUE, "again")
+    assert await hold.renew(connection) == 1
+    await hold.release(connection)
+    assert sorted(token.task_id for token in await claim_tokens(connection)) == ["again", "moved", "now"]
+
+
+async def test_a_hold_hurries_no_task_that_waits_for_its_time(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", next_retry_at="now() + interval '1 h'")
+    outcome = await done(connection, V.REPRIORITISE, "t", priority="7")
+    before = await the_row(connection)
+    hold = Hold(str(outcome.operation_id))
+    assert await hold.renew(connection) == 0
+    assert await the_row(connection) == before
+    await connection.execute("UPDATE horsies_tasks SET next_retry_at = now() + interval '5 s'")
+    before = await the_row(connection)
+    assert await hold.renew(connection) == 1
+    await hold.release(connection)
+    assert await the_row(connection) == before
+
+
+async def test_a_session_that_cannot_write_holds_nothing(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    outcome = await done(connection, V.REQUEUE, "t")
+    before = await everything(connection)
+    await connection.execute("SET default_transaction_read_only = on")
+    with pytest.raises(OperationError, match="read-only"):
+        await Hold(str(outcome.operation_id)).renew(connection)
+    await connection.execute("RESET default_transaction_read_only")
+    assert await everything(connection) == before
+
+
+async def test_an_undo_names_its_operation(connection: asyncpg.Connection) -> None:
+    await failed(connection, "a", "b")
+    seen = await look(connection, V.REQUEUE, "a", "b")
+    outcome = await apply(connection, seen, OPS, "the limit was raised")
+    undone = (await look_back(connection, outcome.operation_id)).undone
+    assert undone is not None
+    assert undone.words(undone.acted_at) == 'requeue of 2 tasks · 0s ago · ops@bastion · "the limit was raised"'

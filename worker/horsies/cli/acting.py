@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack, contextmanager, redirect_stdout
+from contextlib import AsyncExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import replace
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
@@ -23,9 +24,11 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import mask_word
 from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
-from horsies.operations.pipeline import apply, preview
+from horsies.operations.pipeline import apply, hold_for, preview
+from horsies.operations.undo import RENEW_EVERY_S
 from horsies.operations.verb import TYPES
 from horsies.store.connect import open_database, with_settings
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
@@ -35,11 +38,14 @@ if TYPE_CHECKING:
     from horsies.cli.reading import Connection
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Database
 
 _MOST_BY_Y: Final = 20
 _CANCELLED_WITHIN_S: Final = 2.0
+_RELEASED_WITHIN_S: Final = 2.0
+"""A hold that is not released ends by itself."""
 _LONG: Final = 500
 _UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 
@@ -62,13 +68,14 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
         held = AsyncExitStack()
         try:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
-            seen = runner.run(_preview(database, asked, verb, given, options))
+            seen = runner.run(_preview(database, asked, verb, given, options, held))
             outcome = None
             if seen.eligible and not asked.dry_run:
                 if not asked.yes:
                     lines = preview_lines(seen, asked.thing, database.label, Screen.of(sys.stderr), dry_run=False)
                     show(lines, on_stderr=True)
-                    confirm(asked, len(seen.eligible))
+                    # The tasks of an undo are held: they do not run away from a number that is typed.
+                    confirm(asked, 1 if verb.kind == "operation" else len(seen.eligible))
                 outcome = _apply(runner, database, asked, seen)
         finally:
             runner.run(held.aclose())
@@ -135,8 +142,14 @@ async def require_upgraded(connection: Connection) -> None:
 
 
 async def _preview(
-    database: Database, asked: Asked, verb: Verb, given: Mapping[str, Any], options: Mapping[str, Any]
+    database: Database,
+    asked: Asked,
+    verb: Verb,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    held: AsyncExitStack,
 ) -> Preview:
+    """With what an undo would restore held until `held` is closed."""
     settings = READ_ONLY_SETTINGS if asked.dry_run else READER_SETTINGS
     async with database.connected(asked.command, settings=settings) as connection:
         await require_upgraded(connection)
@@ -145,10 +158,46 @@ async def _preview(
         async with with_settings(connection):
 
             async def look() -> Preview:
-                return await preview(connection, verb, await selected(connection, verb.kind, given), **options)
+                selection = await selected(connection, verb.kind, given)
+                hold = None if asked.dry_run else hold_for(verb, selection)
+                count = 0 if hold is None else await hold.renew(connection)
+                if hold is not None:
+                    held.push_async_callback(_release, database, asked, hold)
+                    held.enter_context(_renewed(database, asked, hold))
+                return replace(await preview(connection, verb, selection, **options), held=count)
 
             seen = await unless_blocked(database, look())
     return replace(seen, command=advised(seen.command))
+
+
+@contextmanager
+def _renewed(database: Database, asked: Asked, hold: Hold) -> Iterator[None]:
+    """Renew the hold in a thread: ctrl+c must interrupt the reading of the confirmation, so no event loop runs then."""
+    over = Event()
+
+    async def renew() -> None:
+        async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
+            await hold.renew(connection)
+
+    def work() -> None:
+        while not over.wait(RENEW_EVERY_S):
+            with suppress(*CONNECTION_ERRORS):
+                asyncio.run(renew())
+
+    renewing = Thread(target=work, name="hold", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        renewing.join(_RELEASED_WITHIN_S)
+
+
+async def _release(database: Database, asked: Asked, hold: Hold) -> None:
+    with suppress(*CONNECTION_ERRORS):
+        async with asyncio.timeout(_RELEASED_WITHIN_S):
+            async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
+                await hold.release(connection)
 
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> Outcome:

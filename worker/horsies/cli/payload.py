@@ -17,6 +17,7 @@ from horsies.domain.plain_text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from horsies.operations.preview import Change
     from horsies.views import Stored
 
 HIDDEN: Final = "***"
@@ -65,6 +66,26 @@ class Masks:
 def may_be_json(text: str) -> bool:
     """Return whether a text can contain names to hide: JSON may begin with blanks, and may be JSON in a string."""
     return text.lstrip()[:1] in ("{", "[", '"')
+
+
+def change_texts(changes: Iterable[Change], masks: Masks) -> list[tuple[str, str]]:
+    """The name of each edited argument, and `"19,90" → ".,90"`; what is masked is shown as `***`."""
+    return [
+        (
+            clean(".".join(change.path).replace(".[", "[")) or "kwargs",
+            f"{_shown(change.path, change.before, masks)} → {_shown(change.path, change.after, masks)}",
+        )
+        for change in changes
+    ]
+
+
+def _shown(path: tuple[str, ...], value: str | None, masks: Masks) -> str:
+    if value is None:
+        return "absent"
+    if any(map(masks.hides, path)):
+        return HIDDEN
+    text = clean(json.dumps(masks.on(json.loads(value)), ensure_ascii=False))
+    return text if len(text) <= _ON_ONE_LINE else f"{text[: _ON_ONE_LINE - 1]}…"
 
 
 def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[str]:

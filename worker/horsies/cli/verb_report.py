@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.formatting import number, short
 from horsies.cli.options import advised
+from horsies.cli.payload import Masks, change_texts
 from horsies.cli.tables import Cell, Column, table
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
@@ -103,10 +104,16 @@ def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, d
     else:
         headline = f"{'would ' if dry_run else ''}{preview.verb} {_things(preview.eligible)} in {clean(label)}"
     lines = [screen.paint(headline, "bold")]
+    if preview.undone is not None:
+        lines.append(f"  {clean(preview.undone.words(preview.taken_at))}")
     lines += _listed(preview.eligible, screen)
+    masks = Masks.of() if preview.changes else Masks()
+    lines += [f"  {name}  {text}" for name, text in change_texts(preview.changes, masks)]
     lines += _refusals(((refusal.target, refusal.reason) for refusal in preview.refused), screen, "will not:")
     if preview.eligible:
-        lines += [f"  {screen.glyph('•', '*')} {clean(sentence)}" for sentence in preview.consequences]
+        held = f"{counted(preview.held, 'task')} held: no worker starts them before you decide"
+        sentences = (*((held,) if preview.held else ()), *preview.consequences)
+        lines += [f"  {screen.glyph('•', '*')} {clean(sentence)}" for sentence in sentences]
     if dry_run and preview.eligible:
         lines.append(f"  without --dry-run: {clean(preview.command)}")
     return lines

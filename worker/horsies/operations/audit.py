@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import to_json
 from horsies.domain.codec.text import clean_text
+from horsies.operations.preview import Undone
 from horsies.operations.target import AuditedAction, OperationError, RowOutcome
 from horsies.store.statements import statement
 
@@ -122,6 +123,12 @@ async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Audit
         f"no operation {operation_id} has changed anything, or its record was pruned",
         help_text="`horsies audit ls` lists what is on record, which is kept for operator_action_retention_hours",
     )
+
+
+async def undone_operation(conn: asyncpg.Connection, operation_id: UUID) -> Undone | None:
+    """Return what the operation was and who did it; None if its record was pruned a moment ago."""
+    row = await conn.fetchrow(statement(__name__, "audit_undone"), operation_id)
+    return None if row is None else Undone(*row)
 
 
 def _problem(

@@ -33,6 +33,14 @@ SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status,
  WHERE operation_id = $1 AND outcome = 'applied'
  ORDER BY id
 
+-- name: audit_undone
+-- operations/audit.py, an operation that is to be undone; reads only ($1 operation)
+SELECT verb, target_kind, count(*) OVER (), acted_at, concat_ws('@', os_user, os_host), reason
+  FROM horsies_operator_actions
+ WHERE operation_id = $1 AND outcome = 'applied'
+ ORDER BY id
+ LIMIT 1
+
 -- name: audit_operation
 -- fragment of every statement of the verbs: what the audit rows of an operation share; reads only
 -- ($1 operation, $2 verb, $3 OS user, $4 OS host, $5 reason, $6 filter)

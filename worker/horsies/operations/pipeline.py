@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -59,7 +60,13 @@ async def preview(conn: asyncpg.Connection, verb: Verb, selection: Selection, **
     with these options.
     """
     preview: Preview = await _TARGETS[verb.kind].preview_of(conn, verb, selection, verb.checked(options))
-    return preview
+    # Several targets may have the same effect.
+    return replace(preview, consequences=tuple(dict.fromkeys(preview.consequences)))
+
+
+def hold_for(verb: Verb, selection: Selection) -> undo.Hold | None:
+    """Return the hold of what the verb would undo; only an undo has one. Its owner renews and releases it."""
+    return undo.Hold(selection.ids[0]) if verb.kind == "operation" else None
 
 
 async def apply(

@@ -12,10 +12,14 @@ from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
 from horsies.operations.edited import check_storable, first_untyped
+from horsies.operations.preview import Change
 from horsies.operations.target import OperationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
+
+_ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,32 @@ def refuse_untyped(edited: Arguments, original: Arguments) -> None:
                 help_text="name the application, which converts it: --module shop.tasks:app; or keep its form, as "
                 "`horsies tasks show --json` prints it",
             )
+
+
+def changes(stored: Arguments, edited: Arguments) -> Iterator[Change]:
+    """Each argument that the edited ones replace, by its name, before and after."""
+    if edited.args is not None:
+        yield from _differences(("args",), _tree(stored.args, []), _tree(edited.args, []))
+    if edited.kwargs is not None:
+        yield from _differences((), _tree(stored.kwargs, {}), _tree(edited.kwargs, {}))
+
+
+def _differences(path: tuple[str, ...], before: Any, after: Any) -> Iterator[Change]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            yield from _differences((*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences((*path, f"[{place}]"), old, new)
+    elif before is _ABSENT or after is _ABSENT or to_json(before, "before") != to_json(after, "after"):
+        yield Change(path, *(None if one is _ABSENT else to_json(one, "argument") for one in (before, after)))
+
+
+def _tree(text: str | None, empty: Any) -> Any:
+    try:
+        return empty if text is None else parse_json(text, "arguments")
+    except CodecError:
+        return "not JSON"  # nothing of it: what cannot be read cannot be masked
 
 
 @lru_cache(maxsize=256)

@@ -59,6 +59,14 @@ async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
     return Frozen(tuple(seen), (), understood.text)
 
 
+async def present_value(conn: asyncpg.Connection, selection: Selection, column: str) -> str | None:
+    """Return what the waiting tasks of the selection have in this column of `op_present`; None if they differ."""
+    frozen = await freeze(conn, selection)
+    row = await conn.fetchrow(statement(__name__, "op_present"), [one.task_id for one in frozen.seen])
+    value: str | None = row[column]
+    return value
+
+
 async def _of_ids(conn: asyncpg.Connection, ids: tuple[str, ...]) -> Frozen:
     if len(ids) > MOST_ROWS:
         raise _too_many("you named")

@@ -64,6 +64,7 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
     refused += [Refusal(Target("task", lost, "?", "missing"), "no task has this id") for lost in frozen.missing]
     # The shell evaluates a filter again; selected rows are named, so that the command means the same rows.
     chosen = selection.ids if frozen.filter is None else ("--filter", frozen.filter)
+    edits = verb.changes if eligible and verb.single & options.keys() else None
     return Preview(
         verb=verb,
         options=options,
@@ -73,6 +74,7 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
         filter=frozen.filter,
         command=verb.command(chosen, asked),
         taken_at=now,
+        changes=() if edits is None else await edits(conn, eligible[0], options),
     )
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations import queues, schedules, workers, workflows
-from horsies.operations.audit import NO_ACTION, actions_of, require_writable, session_rights, with_audit, write_refusal
+from horsies.operations.audit import (
+    NO_ACTION,
+    actions_of,
+    require_writable,
+    session_rights,
+    undone_operation,
+    with_audit,
+    write_refusal,
+)
 from horsies.operations.facts import WorkflowFacts
 from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal
@@ -29,8 +37,49 @@ if TYPE_CHECKING:
     from horsies.operations.target import AuditedAction
     from horsies.operations.verb import Options, Verb
 
+RENEW_EVERY_S: Final = 10.0
+HOLD_S: Final = 30.0
+"""Two renewals may fail before a worker starts what is held; and so long it waits if the console dies."""
 _TASKS_AT_ONCE = 500
 _GONE = "it is gone: its row was deleted"
+
+
+class Hold:
+    """What has not started of an operation, kept from the workers while an undo of it is decided.
+
+    It needs no audit row: it changes nothing but when a task may start, and ends by itself.
+    """
+
+    def __init__(self, operation_id: str) -> None:
+        self._operation_id = UUID(operation_id)
+        self._held: dict[str, tuple[datetime, datetime | None]] = {}
+        """For each task until when it is held, and its next_retry_at before."""
+
+    async def renew(self, conn: asyncpg.Connection) -> int:
+        """Hold for 30 s from now whatever an undo would restore and a worker could start; return how many these are.
+
+        OperationError, and no hold, for a session that cannot write.
+        """
+        await require_writable(conn)
+        tasks = [
+            action
+            for action in await actions_of(conn, self._operation_id)
+            if action.target_kind == "task" and _no_way_back(action) is None
+        ]
+        ids = [action.target_id for action in tasks]
+        rows = await conn.fetch(undo_statement("undo_hold"), *NO_ACTION, [action.id for action in tasks], ids, HOLD_S)
+        for task_id, waits_until, held_until in rows:
+            until, before = self._held.get(task_id, (None, None))
+            # Another operator may have made it due at another time since the last renewal.
+            self._held[task_id] = (held_until, before if waits_until == until else waits_until)
+        return len(rows)
+
+    async def release(self, conn: asyncpg.Connection) -> None:
+        """Let the workers have what is still held by this hold."""
+        held, self._held = self._held, {}
+        if held:
+            until, before = zip(*held.values(), strict=True)
+            await conn.execute(statement(__name__, "undo_release"), [*held], until, before)
 
 
 async def require(conn: asyncpg.Connection) -> None:
@@ -64,10 +113,11 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
         options=options,
         eligible=tuple(target for target in targets if reasons[target.seen.id] is None),
         refused=tuple(Refusal(one, reason) for one in targets if (reason := reasons[one.seen.id]) is not None),
-        consequences=("each is again as it was before, unless it has changed since",),
+        consequences=("restores the previous state; what has changed since stays as it is",),
         filter=None,
         command=verb.command(selection.ids, options),
         taken_at=now,
+        undone=await undone_operation(conn, UUID(operation_id)),
     )
 
 
@@ -75,9 +125,9 @@ def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: Workflo
     """With the name of its task or workflow, so that the operator can check that it is the right one."""
     target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
     if flow is not None:
-        return replace(target, label=f"{flow.name}, {action.verb}")
+        return replace(target, label=flow.name)
     if task is not None and task["task_name"] is not None:
-        return replace(target, label=f"{task['task_name']}, {action.verb}", queue=task["queue_name"])
+        return replace(target, label=task["task_name"], queue=task["queue_name"])
     return target
 
 
@@ -122,7 +172,8 @@ def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
 
 def undo_statement(name: str) -> str:
     of_tasks = "horsies.operations.tasks"
-    lock = statement(of_tasks, "task_lock") if name == "undo_tasks" else ""
+    lock = "" if name == "undo_preview" else statement(of_tasks, "task_lock").rstrip()
+    lock += " SKIP LOCKED" if name == "undo_hold" else ""
     state = statement(of_tasks, "task_present_state").rstrip()
     return with_audit(__name__, name, judged=statement(__name__, "undo_judged", present_state=state), lock=lock)
 

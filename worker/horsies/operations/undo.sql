@@ -60,9 +60,45 @@ SELECT judged.action, judged.refusal, restored.retry_count
   LEFT JOIN restored ON restored.action = judged.action
  WHERE (SELECT count(*) FROM notified) >= 0
 
+-- name: undo_hold
+-- operations/undo.py, before an undo is previewed; PENDING as the operation left it, and could start within the hold; a
+-- row that another session has locked is left out, because it is being claimed or changed
+-- ($1 to $8 as in `undo_judged`, $9 the hold in seconds)
+-- No claim takes a row before its next_retry_at, in whatever release a worker runs. The hold of a console that dies ends
+-- by itself.
+WITH /* operation */, /* judged */
+UPDATE horsies_tasks task
+   SET next_retry_at = statement_timestamp() + $9::float8 * interval '1 s', updated_at = statement_timestamp()
+  FROM judged
+ WHERE task.id = ANY ($8) AND task.id = judged.target_id
+       -- As in `task_update`.
+   AND CASE WHEN judged.refusal IS NULL AND task.status = 'PENDING'
+            THEN judged.due_at < statement_timestamp() + $9 * interval '1 s' END
+RETURNING task.id, judged.waits_until, task.next_retry_at AS held_until
+
+-- name: undo_release
+-- operations/undo.py, after an undo that was not made; still held by the same hold; a row that another session has
+-- locked is left out ($1 tasks, $2 until when they were held, $3 their next_retry_at before)
+WITH locked AS (
+    SELECT id FROM horsies_tasks WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+), released AS (
+    UPDATE horsies_tasks task
+       SET next_retry_at = held.waits_until, updated_at = statement_timestamp()
+      FROM locked
+      JOIN unnest($1::text[], $2::timestamptz[], $3::timestamptz[]) AS held (id, held_until, waits_until)
+           ON held.id = locked.id
+     WHERE task.id = ANY ($1) AND task.id = locked.id
+       AND CASE WHEN task.status = 'PENDING' THEN task.next_retry_at = held.held_until END
+    RETURNING task.id, task.queue_name
+)
+SELECT pg_notify('task_queue_' || queue_name, 'retry:' || min(id))
+  FROM released
+ WHERE octet_length(queue_name) <= 52
+ GROUP BY queue_name
+
 -- name: undo_judged
 -- fragment: the tasks as they are now, as they were before the action, and why each is not restored; locks them if
--- `lock` says so
+-- `lock` says so. It does not compare next_retry_at, which a hold changes.
 -- ($1 to $6 as in `audit_operation`; $7 actions, $8 their tasks)
 -- If the audit table has grown since its last ANALYZE, the planner expects one row, and would loop over 500 times 500
 -- of them (230 ms instead of 20). So each action is fetched by itself, and everything else is joined to the arrays,
@@ -85,7 +121,8 @@ done AS MATERIALIZED (
      WHERE id = ANY ($8)
      /* lock */
 ), compared AS MATERIALIZED (
-    SELECT done.*, present.task_name, present.unique_key,
+    SELECT done.*, present.task_name, present.unique_key, present.next_retry_at AS waits_until,
+           GREATEST(present.enqueued_at, present.next_retry_at) AS due_at,
            CASE WHEN done.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN done.old_status
                 ELSE 'PENDING' END AS new_status,
            CASE WHEN done.verb IS NULL THEN 'its audit row is gone'

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from horsies.domain.codes import OutcomeCode
     from horsies.operations.audit import OperatorAction
     from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
+    from horsies.operations.preview import Change
     from horsies.operations.schedule_facts import ScheduleFacts
     from horsies.operations.target import RowOutcome, Target, TargetKind
     from horsies.views.tasks import ExpectedState
@@ -64,6 +65,8 @@ class NewValue:
     """By the options and the time of the preview; OperationError if it cannot be given."""
     became: Callable[[Any], str]
     """The result for a task."""
+    present: str
+    """The column of `op_present` with the value that the tasks have."""
 
 
 def _no_inverse(action: AuditedAction) -> str:
@@ -209,6 +212,8 @@ class TaskVerb(Verb):
     """Whether it refuses a task that another operator has acted on meanwhile, though its row is the same."""
     single: frozenset[str] = frozenset()
     """Options that fit one task only."""
+    changes: Callable[[asyncpg.Connection, ExpectedState, Options], Awaitable[tuple[Change, ...]]] | None = None
+    """What these options change in the task's arguments."""
     batch: int = 500
     no_way_back: Callable[[AuditedAction], str | None] = _runs_history
 

@@ -52,6 +52,7 @@ VERB = TaskVerb(
         lambda text: {"queue": text},
         lambda options, _now: options["queue"],
         lambda queue: f"PENDING in {queue}",
+        "queue_name",
     ),
     check=_check,
     sources=sources("move"),

@@ -52,6 +52,7 @@ VERB = TaskVerb(
         lambda text: {"priority": text},
         lambda options, _now: int(options["priority"]),
         lambda priority: f"PENDING, priority {priority}",
+        "priority",
     ),
     check=_check,
     sources=sources("reprioritise"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.edited import TypedValues
     from horsies.operations.facts import TaskFacts
+    from horsies.operations.preview import Change
     from horsies.operations.target import AuditedAction
     from horsies.operations.verb import Options
     from horsies.views.tasks import ExpectedState
@@ -54,6 +55,13 @@ async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], optio
     return tuple(map(list, zip(*(copy_of(sources.get(one.task_id), edited) for one in seen), strict=True)))
 
 
+async def _changes(conn: asyncpg.Connection, seen: ExpectedState, options: Options) -> tuple[Change, ...]:
+    from horsies.operations.reruns import Arguments, changes
+
+    row = await conn.fetchrow(statement(__name__, "rerun_arguments"), seen.task_id)
+    return () if row is None else tuple(changes(Arguments(*row), Arguments(options.get("args"), options.get("kwargs"))))
+
+
 def _effects(facts: TaskFacts) -> Iterator[str]:
     if keeps := sum(one.is_workflow_task for one in facts.tasks):
         yield f"{keeps} from workflows: the copies belong to no workflow, and none waits for them"
@@ -84,6 +92,7 @@ VERB = TaskVerb(
     check=_check,
     requires=_requires,
     single=frozenset({"args", "kwargs"}),
+    changes=_changes,
     sources=TERMINAL,
     wrong_state=lambda status: f"it is {status}: only what has ended is run again as a new task",
     refuses=(__name__, "rerun_refusal"),

@@ -13,6 +13,10 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
  ORDER BY id
    FOR NO KEY UPDATE
 
+-- name: rerun_arguments
+-- verbs/tasks/rerun.py, preview of edited arguments; reads only ($1 task)
+SELECT args, kwargs FROM horsies_tasks WHERE id = $1
+
 -- name: rerun_refusal
 -- fragment of `task_judged`; no action on the original since it was seen
 -- The locks of `rerun_sources` let it see an operator action that was committed a moment before.

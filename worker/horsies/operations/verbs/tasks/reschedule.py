@@ -78,7 +78,7 @@ VERB = TaskVerb(
         Option("delay", "How long after the preview: `10m`, `1h30m`.", "DURATION", flags=("--in",)),
         Option("now", "At once."),
     ),
-    gives=NewValue("Due when", "now, in 10m, 03:00 or 2026-11-20T03:00 (UTC)", _read, _due, _became),
+    gives=NewValue("Due when", "now, in 10m, 03:00 or 2026-11-20T03:00 (UTC)", _read, _due, _became, "due"),
     check=_check,
     sources=sources("reschedule"),
     wrong_state=lambda status: f"it is {status}; only what is PENDING waits for a time",
