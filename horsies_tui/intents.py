@@ -111,6 +111,7 @@ class Operation:
         self._types = types if intent.verb.typed and intent.options else None
         self._hold: Hold | None = None
         self._looking: asyncio.Future[Preview] | None = None
+        self._closed = False
 
     async def look(self, *, fresh_budget: bool = False) -> Preview:
         """The preview of the change; of an undo, with the tasks held that it would restore.
@@ -129,7 +130,7 @@ class Operation:
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            if self._hold is None:
+            if self._hold is None and not self._closed:
                 self._hold = hold_for(self.intent.verb, self.intent.selection)
             held = 0 if self._hold is None else await self._hold.renew(conn)
             return replace(await preview(conn, self.intent.verb, self.intent.selection, **options), held=held)
@@ -153,12 +154,14 @@ class Operation:
 
     async def release(self) -> None:
         """Let the workers have what is held and was not restored. A hold that cannot be released ends by itself."""
+        self._closed = True
         with suppress(*CONNECTION_ERRORS):
             if self._looking is not None:
                 await self._looking
+        hold, self._hold = self._hold, None  # a sheet that is being removed may look once more, and holds nothing
         with suppress(*CONNECTION_ERRORS):
-            if self._hold is not None:
-                await self._link.act(self._hold.release)
+            if hold is not None:
+                await self._link.act(hold.release)
 
 
 def summed(texts: Iterable[str], between: str = " ") -> str:
@@ -222,7 +225,7 @@ def facts_of(intent: Intent, preview: Preview, masks: Masks = _NO_MASKS) -> list
     if preview.filter is not None:
         everything = preview.filter or "empty, so everything"
         lines.append(Fact("filter", f"{everything}   (these {len(eligible) + len(refused):,}, and none sent later)"))
-    lines.append(Fact("same from the CLI", _command(preview, masks), Tone.MUTED))
+    lines.append(Fact("command", _command(preview, masks), Tone.MUTED))
     return lines
 
 

@@ -71,8 +71,11 @@ class Console(Protocol):
     stories: bool
     """Lists show the story of their row beside or below them, where the terminal has the room."""
 
-    def say(self, text: str, *, for_s: float | None = None) -> None:
-        """Show a line in place of the footer's keys for some seconds: `copied 2 kB`."""
+    def say(self, text: str, *, offer: str = "") -> None:
+        """Show a line in place of the footer's keys for some seconds: `copied 2 kB`.
+
+        `offer` then stands before the keys, for a minute or until the next line.
+        """
 
     def say_error(self, text: str) -> None:
         """The same for an error: one line that ends with the next step. `!` lists the last ones."""

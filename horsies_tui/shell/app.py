@@ -137,8 +137,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     # Services for views, see view.Console.
 
-    def say(self, text: str, *, for_s: float | None = None) -> None:
-        self.footer.say(text, error=False, for_s=for_s)
+    def say(self, text: str, *, offer: str = "") -> None:
+        self.footer.say(text, error=False, offer=offer)
 
     def say_error(self, text: str) -> None:
         self._errors.add(time_of_day(self.link.clock.now(), zone_of(utc=self.utc)), text)
@@ -238,6 +238,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         filter_text = self.options.filter if self.options.clusters else ""
         self.options = replace(self.options, filter=filter_text, task_id=None, clusters=())
         self.footer.message_over()
+        self.footer.offer_over()
         await self._session.stop()
         options = f"--context {context.shown_name}"
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context, options))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MESSAGE_S: Final = 8.0
 """Long enough to read one line twice; errors stay in the list behind `!`."""
+OFFER_S: Final = 60.0
+"""An operator who has seen the effect of an action wants its undo within this time; only then the keys stand alone."""
 
 
 class Footer(Widget):
@@ -46,8 +48,9 @@ class Footer(Widget):
         self._glyphs = glyphs
         self._note = ""
         self._message: tuple[str, str] | None = None
-        self._timer: Timer | None = None
-        self._hits: list[tuple[int, str]] = []
+        self._offer = ""
+        self._running_out: list[Timer] = []
+        self._hits: list[tuple[int, str | None]] = []
         self._line = Text()
 
     def on_mount(self) -> None:
@@ -61,11 +64,17 @@ class Footer(Widget):
         self._note = clean(self._glyphs.text(text))
         self.draw_again()
 
-    def say(self, text: str, *, error: bool, for_s: float | None = None) -> None:
+    def say(self, text: str, *, error: bool, offer: str = "") -> None:
+        """Show the text for some seconds. `offer` then stands before the keys, for a minute or until the next text."""
         self._message = (text, "footer--error" if error else "footer--message")
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(for_s or MESSAGE_S, self.message_over)
+        self._offer = offer
+        for timer in self._running_out:
+            timer.stop()
+        self._running_out = [self.set_timer(MESSAGE_S, self.message_over), self.set_timer(OFFER_S, self.offer_over)]
+        self.draw_again()
+
+    def offer_over(self) -> None:
+        self._offer = ""
         self.draw_again()
 
     def message_over(self) -> None:
@@ -107,8 +116,12 @@ class Footer(Widget):
         live = live_actions(self.app.screen_stack[-1]) if self.app.screen_stack else []
         offered = [(action, keys[0]) for action, keys in live if action.footer and self._usable(action)]
         line, self._hits = Text(no_wrap=True), []
-        if self._note:
-            line.append(f"{self._note}   ", self.get_component_rich_style("footer--note", partial=True))
+        notes = [self._note, "" if self.app.screen_stack[-1:] and self.app.screen.is_modal else self._offer]
+        for note in filter(None, notes):
+            line.append(
+                f"{self._glyphs.text(clean(note))}   ", self.get_component_rich_style("footer--note", partial=True)
+            )
+            self._hits = [(line.cell_len, None)]
         last = [self._hint(action, key) for action, key in offered[-1:]]
         room = width - sum(hint.cell_len for hint in last)
         for action, key in offered[:-1]:

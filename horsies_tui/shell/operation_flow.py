@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from horsies_tui.view import Console, ConsoleView
 
 UNDO: Final = VERBS["operation", "undo"]
-_OFFERED_S: Final = 60.0
 _MOST_EDITED: Final = 100_000
 """Arguments up to this many characters open in an editor without a noticeable pause."""
 
@@ -188,8 +187,9 @@ class OperationFlow:
         if not done.can_be_undone:
             self._console.say(f"{done.line()}   ({ways[0]})")
             return
-        ways.append(f"{self._key('verbs.undo')} undo what has not started")
-        self._console.say(f"{done.line()}   ({', '.join(ways)})", for_s=_OFFERED_S)
+        undo = f"{self._key('verbs.undo')} undo"
+        ways.append(f"{undo} what has not started")
+        self._console.say(f"{done.line()}   ({', '.join(ways)})", offer=f"{done.line()}: {undo}")
 
     def _show_last(self, view: ConsoleView[Any]) -> None:
         if self.last is None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _TICK_S: Final = 1.0
 _LONGEST_REASON: Final = 500
 _WIDEST_WORD: Final = 24
+_ROOM_FOR_BOTH: Final = 72
+"""Columns of a terminal in which both buttons fit with all their words."""
 SEEN_FOR_S: Final = 0.4
 """How long a preview must have been on the screen before a key confirms it. Typed ahead, `R ctrl+y` would confirm rows
 that the operator has not seen."""
@@ -152,10 +154,10 @@ class PreviewSheet(Sheet[Done]):
             with VerticalScroll(id="facts-scroll"):
                 yield Facts(self._glyphs, id="facts")
             with Horizontal(classes="line"):
-                yield Lines(self._glyphs, "read")
+                yield Lines(self._glyphs, "checked")
                 yield LineCell(id="read")
             with Horizontal(classes="line"):
-                yield Lines(self._glyphs, "reason, for the audit")
+                yield Lines(self._glyphs, "Reason (audit log)")
                 reason = self._operation.intent.reason[:_LONGEST_REASON]
                 yield Input(reason, id="reason", compact=True, max_length=_LONGEST_REASON)
             yield LineCell(id="offers")
@@ -363,8 +365,9 @@ class PreviewSheet(Sheet[Done]):
                 return ""
 
     def _label_buttons(self) -> None:
-        """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
-        keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else "Keep"
+        """`esc Back, change nothing` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
+        back = "Back, change nothing" if self.size.width >= _ROOM_FOR_BOTH else "Back"
+        keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else back
         self.query_one("#keep", ClickButton).show(f"{self._key('sheet.close')} {keep}", self._glyphs)
         if self._preview is not None:
             intent, count = self._operation.intent, len(self._preview.eligible)
@@ -402,7 +405,7 @@ class PreviewSheet(Sheet[Done]):
         if preview is None:
             return
         age = self._where.clock.now() - preview.taken_at
-        skipped = "what has changed since is skipped"
+        skipped = "rows changed since are skipped"
         if preview.held and age.total_seconds() > HOLD_S:
             skipped = "the hold could not be renewed and has ended: workers start these tasks"
         self.query_one("#read", LineCell).put(f"{ticking(age)} ago; {skipped}")

@@ -70,3 +70,26 @@ async def test_the_desk_offers_what_the_finding_names(database: str, connection:
         footer = screen.text.splitlines()[-1]
         assert "X reconcile" not in footer
         assert "R requeue" not in footer
+
+
+async def test_an_outcome_offers_its_undo_for_a_minute_before_the_keys(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "019a0001")
+    async with console(database) as screen:
+        await screen.sees("C cancel")
+        await screen.press("C")
+        await screen.sees("ctrl+y Cancel 1 task")
+        await screen.press("ctrl+y")
+        await screen.sees("1 cancelled (o rows, z undo what has not started)")
+        footer = screen.app.footer
+        assert [timer._interval for timer in footer._running_out] == [8, 60]
+        footer.message_over()
+        await screen.sees("1 cancelled: z undo   ", "? help")
+        await screen.press("z")
+        await screen.sees("Undo cancel of 1 task · ", "ctrl+y Undo 1 task")
+        assert "1 cancelled" not in screen.text.splitlines()[-1], "a sheet has keys of its own"
+        await screen.press("escape")
+        await screen.sees("1 cancelled: z undo   ")
+        footer.offer_over()
+        await screen.loses("1 cancelled: z undo")

@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 from textual.pilot import Pilot
+from textual.widgets import TextArea
 from verb_steps import NOON, REQUEUE, UNICODE, SheetApp, SmallConsole, a_preview, a_task, an_outcome, shown, until
 
 from horsies.operations.selection import Selection
@@ -180,6 +181,26 @@ async def test_arguments_too_large_to_edit_are_sent_as_they_are(database: str, c
         await until(pilot, lambda: any("1 sent again" in said for said in app.said))
     sizes = await connection.fetch("SELECT DISTINCT length(kwargs) FROM horsies_tasks")
     assert [row[0] for row in sizes] == [150_008]
+
+
+async def test_each_edited_argument_is_shown_before_and_after_and_masked_ones_are_masked(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, 1, kwargs="""'{"amount": "19,90", "password": "one", "to": "eu"}'""")
+    app = SmallConsole(database, view_of(Selection.of_ids(["f-1"])))
+    async with app.run_test(size=WIDE) as pilot:
+        await connected(pilot)
+        await pilot.press("E")
+        await ready(pilot, "19,90")
+        area = app.screen.query_one(TextArea)
+        area.load_text(area.text.replace("19,90", ".,90").replace("***", "two"))
+        await pilot.press("ctrl+s")
+        text = await ready(pilot, '"19,90" → ".,90"', "*** → ***", "horsies tasks rerun")
+        assert "two" not in text
+        assert '"password": "***"' in text, "in the command, too"
+        assert text.count("→") == 2
+        await pilot.press("tab", "y")
+        assert '"password":"two"' in app.clipboard, "the copied command is whole"
 
 
 async def test_a_task_that_has_not_ended_says_so_before_its_arguments_are_edited(

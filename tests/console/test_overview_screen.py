@@ -164,7 +164,7 @@ async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused
         await screen.press("P")
         await screen.sees("pause does not apply to 'all queues', which is their sum")
         await screen.press("down", "P")
-        await screen.sees("Pause 1 queue", "1 will be paused", "horsies queues pause mail", "reason")
+        await screen.sees("Pause 1 queue", "1 will be paused", "horsies queues pause mail", "Reason")
         await screen.press(*"moves", "ctrl+y")
         text = await screen.sees("1 paused", "paused ", ": moves", "queue mail is paused, 1 due")
         row = next(line for line in text.splitlines() if line.split()[1:2] == ["mail"])

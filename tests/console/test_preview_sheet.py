@@ -45,11 +45,11 @@ async def test_it_says_what_will_change_what_not_and_why() -> None:
             "one more run each",
             "status:failed since:1h",
             "horsies tasks requeue 019a",
-            "reason, for the audit",
+            "Reason (audit log)",
             "type 45 to confirm, then ctrl+y",
-            "esc Keep",
+            "esc Back, change nothing",
             "ctrl+y Requeue 45 tasks",
-            "same from the CLI",
+            "command",
         ):
             assert words in text
         clock.advance(7)
@@ -129,7 +129,7 @@ async def test_the_buttons_say_their_keys_and_take_a_pointer() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "ctrl+y Cancel 2 tasks" in shown(app.screen))
         labels = [str(button.label) for button in app.screen.query(Button)]
-        assert labels == ["esc Keep", "ctrl+y Cancel 2 tasks"]
+        assert labels == ["esc Back, change nothing", "ctrl+y Cancel 2 tasks"]
         await pilot.click("#confirm")
         await until(pilot, lambda: bool(app.results))
     assert operation.deeds == [None]
@@ -285,5 +285,5 @@ async def test_the_question_is_always_in_view(size: tuple[int, int]) -> None:
     app = an_app(PlannedOperation(long))
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: "to confirm" in shown(app.screen))
-        assert "esc Keep" in shown(app.screen)
+        assert "esc Back" in shown(app.screen)
         assert "ctrl+y Requeue 45 tasks" in shown(app.screen)

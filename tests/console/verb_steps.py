@@ -131,7 +131,7 @@ class SmallConsole(App[None]):
         self.link = Link(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
         self.recovery = RecoveryFeed(self.link, self._drawn, every_s=0.05)
         self.said: list[str] = []
-        self.said_for_s: list[float | None] = []
+        self.offered = ""
         self.opened: list[str] = []
         self._view = view(id="view")
         self._verbs = OperationFlow(self)
@@ -156,9 +156,9 @@ class SmallConsole(App[None]):
     def _drawn(self, snapshot: RecoverySnapshot) -> None:
         self._view.publish(snapshot)
 
-    def say(self, text: str, *, for_s: float | None = None) -> None:
+    def say(self, text: str, *, offer: str = "") -> None:
         self.said.append(text)
-        self.said_for_s.append(for_s)
+        self.offered = offer
 
     def say_error(self, text: str) -> None:
         self.said.append(f"! {text}")

@@ -180,14 +180,14 @@ async def test_a_preview_counts_names_and_states_and_says_an_effect_once(connect
     said = await horsies("tasks", "requeue", "--filter", "status:failed", "--dry-run")
     assert "15  shop.one  FAILED BROKE" in said.out
     assert "15  shop.two  FAILED BROKE" in said.out
-    await insert(connection, "p", queue_name="'mail'")
-    for queue in ("mail", "default"):
-        await connection.execute(
-            "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ($1, now(), 'ops')", queue
-        )
-    paused = await horsies("queues", "resume", "mail", "default", "--dry-run")
-    effects = [line for line in paused.out.splitlines() if line.lstrip().startswith(("•", "*"))]
-    assert len(effects) == len(set(effects))
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status) SELECT 'w' || n, 'month_end', 'RUNNING'"
+        " FROM generate_series(1, 3) n"
+    )
+    paused = await horsies("workflows", "pause", "w1", "w2", "w3", "--dry-run", "--json")
+    (effect,) = paused.json["consequences"]
+    assert effect.startswith("month_end: ")
+    assert effect.endswith(" (3 alike)")
 
 
 async def test_a_dry_run_of_an_undo_holds_nothing_and_an_undo_releases_what_it_did_not_take_back(

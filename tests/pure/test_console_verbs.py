@@ -73,13 +73,13 @@ def test_the_facts_count_states_reasons_and_consequences() -> None:
         ("2 will be refused", "it is COMPLETED"),
         ("effect", "one more run each"),
         ("", "the deadline is dropped"),
-        ("same from the CLI", "horsies tasks requeue t-1"),
+        ("command", "horsies tasks requeue t-1"),
     ]
 
 
 def test_without_an_eligible_row_nothing_follows_from_anything() -> None:
     labels = [fact.label for fact in facts_of(Intent(REQUEUE), preview([], {8: "it is COMPLETED"}))]
-    assert labels == ["0 will be requeued", "1 will be refused", "same from the CLI"]
+    assert labels == ["0 will be requeued", "1 will be refused", "command"]
 
 
 def test_a_filter_is_said_with_the_rows_that_it_was_frozen_to() -> None:

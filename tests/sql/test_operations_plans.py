@@ -131,6 +131,8 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:
     arguments = f"{WHO}, {ACTIONS}, {IDS}"
-    for name in ("undo_tasks", "undo_preview"):
-        found = await indexes_of(grown, name, undo_statement(name), arguments)
+    for name, more in (("undo_tasks", ""), ("undo_preview", ""), ("undo_hold", ", 30")):
+        found = await indexes_of(grown, name, undo_statement(name), arguments + more)
         assert found == {TASKS, TRACE, TRACE_ID, KEYS}
+    times = "ARRAY[now()]"
+    assert await indexes_of(grown, "undo_release", statement("undo_release"), f"{IDS}, {times}, {times}") == {TASKS}

@@ -60,7 +60,7 @@ async def test_a_sentence_typed_as_a_reason_acts_on_nothing_and_ctrl_y_does(
     with PtyConsole(quiet, "--filter", "status:failed") as console:
         await asyncio.to_thread(console.until, "LIVE", "✗ failed")
         console.type("R")
-        await asyncio.to_thread(console.until, "esc Keep", "ctrl+y Requeue 1 task")
+        await asyncio.to_thread(console.until, "esc Back, change nothing", "ctrl+y Requeue 1 task")
         console.type(REASON + "\r")
         await asyncio.to_thread(console.until, "ctrl+y does it, esc keeps all as it is")
         assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -60,8 +61,9 @@ async def preview(conn: asyncpg.Connection, verb: Verb, selection: Selection, **
     with these options.
     """
     preview: Preview = await _TARGETS[verb.kind].preview_of(conn, verb, selection, verb.checked(options))
-    # Several targets may have the same effect.
-    return replace(preview, consequences=tuple(dict.fromkeys(preview.consequences)))
+    alike = Counter(preview.consequences)  # several targets may have the same effect
+    said = tuple(text if count == 1 else f"{text} ({count:,} alike)" for text, count in alike.items())
+    return replace(preview, consequences=said)
 
 
 def hold_for(verb: Verb, selection: Selection) -> undo.Hold | None:

@@ -24,6 +24,7 @@ VERB = Verb(
     will="will be taken back",
     done="taken back",
     help="Take an operation back, row by row, where there is a way back and nothing has happened since.\n\n"
+    "Until you decide, no worker starts a task of it that still waits; `--dry-run` holds none. "
     f"There is one from {_undoable()}: not from what took a RUNNING task away.",
     example="horsies audit undo 01a1ee91-cf2f-7da6-9c68-28b49332a921",
     key="z",
