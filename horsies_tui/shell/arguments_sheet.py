@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import TextArea
 
-from horsies.operations.reruns import Arguments
+from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationError
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings

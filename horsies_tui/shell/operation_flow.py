@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from horsies.operations.reruns import Arguments
+    from horsies.operations.edited import Arguments
     from horsies.operations.target import TargetKind
     from horsies.operations.verb import NewValue, Options
     from horsies.store.connect import Connection

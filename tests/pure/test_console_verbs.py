@@ -13,11 +13,11 @@ from hypothesis import given, strategies as st
 from horsies.config.recovery import RecoveryConfig
 from horsies.operations.cluster import Spared, SweepState
 from horsies.operations.diagnose import Report, searches
+from horsies.operations.edited import Arguments
 from horsies.operations.findings import NEEDS_DECISION, Finding, FindingKind, PredictedAction, Remedy, Severity
 from horsies.operations.findings.in_flight import STALE_RUN
 from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.preview import Outcome, Preview, Refusal
-from horsies.operations.reruns import Arguments
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies.query import parse

@@ -16,8 +16,9 @@ from operation_steps import OPS, POLICY, audit, completed, done, failed, look, n
 from horsies.domain.codec import dump_args, dump_kwargs
 from horsies.domain.digests import enqueue_sha
 from horsies.operations.actor import Actor
+from horsies.operations.edited import Arguments
 from horsies.operations.pipeline import apply
-from horsies.operations.reruns import Arguments, checked, policy_retries
+from horsies.operations.reruns import checked, policy_retries
 from horsies.operations.target import OperationError
 
 V = named("task")

@@ -17,7 +17,7 @@ from horsies.domain.plain_text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from horsies.operations.preview import Change
+    from horsies.operations.target import ArgumentChange
     from horsies.views import Stored
 
 HIDDEN: Final = "***"
@@ -68,7 +68,7 @@ def may_be_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[", '"')
 
 
-def change_texts(changes: Iterable[Change], masks: Masks) -> list[tuple[str, str]]:
+def change_texts(changes: Iterable[ArgumentChange], masks: Masks) -> list[tuple[str, str]]:
     """The name of each edited argument, and `"19,90" → ".,90"`; what is masked is shown as `***`."""
     return [
         (

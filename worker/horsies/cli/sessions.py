@@ -16,10 +16,10 @@ from horsies.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from horsies.cli.reading import Session
     from horsies.operations.blockers import Blocker
+
+_NUMBERS = frozenset({"PID", "OPEN", "BLOCKS", "FOR"})
 
 app = typer.Typer(
     name="sessions", help="List database sessions that hold up ours, cancel or terminate them.", no_args_is_help=True
@@ -56,28 +56,17 @@ def ls(
     elif not found:
         say("no session of ours waits for a lock")
     else:
-        columns = (
-            Column("PID", right=True),
-            Column("SESSION", least=12),
-            Column("STATE"),
-            Column("OPEN", right=True),
-            Column("BLOCKS", right=True),
-            Column("FOR", right=True),
-            Column("STATEMENT", least=20, rank=1),
-        )
+        titles = ("PID", "SESSION", "STATE", "OPEN", "BLOCKS", "FOR", "STATEMENT")
+        columns = [Column(title, right=title in _NUMBERS, rank=title == "STATEMENT") for title in titles]
         screen = Screen.of(sys.stdout)
-
-        def since(moment: datetime | None, now: datetime) -> str:
-            return "" if moment is None else ago(moment, now).removesuffix(" ago")
-
         rows = [
             (
                 str(one.pid),
                 one.who.removeprefix(one.name).strip(),
                 one.state or "hidden",
-                since(one.open_since, one.now),
+                ago(one.open_since, one.now),
                 str(one.blocked),
-                since(one.blocks_since, one.now),
+                ago(one.blocks_since, one.now),
                 one.statement,
             )
             for one in found

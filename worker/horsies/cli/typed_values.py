@@ -10,7 +10,7 @@ from horsies.domain.codec.conversion import ConversionError, conversion_of, read
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.locate import locate_app
-from horsies.operations.reruns import Arguments
+from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationError
 from horsies.task.returns import Promise
 from horsies.workflow.definition import find_definition

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import to_json
 from horsies.domain.codec.text import clean_text
-from horsies.operations.preview import Undone
-from horsies.operations.target import AuditedAction, OperationError, RowOutcome
+from horsies.operations.target import AuditedAction, OperationError, RowOutcome, Undone
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

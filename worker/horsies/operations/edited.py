@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain import tags
@@ -15,7 +16,13 @@ from horsies.operations.target import OperationError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from horsies.operations.reruns import Arguments
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Edited JSON, an array and an object, in the form of the columns. None: as in the original."""
+
+    args: str | None = None
+    kwargs: str | None = None
 
 
 class TypedValues(Protocol):

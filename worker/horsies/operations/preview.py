@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.formatting import counted, span
 from horsies.operations.target import AuditedAction
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from horsies.operations.target import RowOutcome, Target, TargetKind
+    from horsies.operations.target import ArgumentChange, RowOutcome, Target, Undone
     from horsies.operations.verb import Verb
 
 
@@ -21,40 +20,6 @@ if TYPE_CHECKING:
 class Refusal:
     target: Target
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Undone:
-    """The operation that an undo restores, in the column order of the statement."""
-
-    verb: str
-    kind: TargetKind
-    count: int
-    acted_at: datetime
-    by: str
-    reason: str | None
-
-    @property
-    def what(self) -> str:
-        """`requeue of 776 tasks`"""
-        return f"{self.verb} of {counted(self.count, self.kind)}"
-
-    def words(self, now: datetime) -> str:
-        """`requeue of 776 tasks · 2m04s ago · ops@bastion · "the limit was raised"`"""
-        why = [f'"{self.reason}"'] if self.reason else []
-        return " · ".join([self.what, f"{span((now - self.acted_at).total_seconds())} ago", self.by, *why])
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One argument of a task that is sent again with another value. The values are JSON, None where it is absent.
-
-    `path` are the names that lead to it, by which it may be masked.
-    """
-
-    path: tuple[str, ...]
-    before: str | None
-    after: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +38,7 @@ class Preview:
     undone: Undone | None = None
     held: int = 0
     """How many waiting tasks no worker starts while an undo is decided."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ArgumentChange, ...] = ()
     """The arguments that were edited."""
 
 

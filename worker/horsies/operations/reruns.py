@@ -11,9 +11,8 @@ from horsies.domain.codec.errors import CorruptJsonError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
-from horsies.operations.edited import check_storable, first_untyped
-from horsies.operations.preview import Change
-from horsies.operations.target import OperationError
+from horsies.operations.edited import Arguments, check_storable, first_untyped
+from horsies.operations.target import ArgumentChange, OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,14 +36,6 @@ class Source:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """Edited JSON, an array and an object, in the form of the columns. None: as in the original."""
-
-    args: str | None = None
-    kwargs: str | None = None
-
-
 def checked(edited: Arguments) -> Arguments:
     """The arguments in their stored form; OperationError names what is wrong, and where."""
     return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
@@ -63,7 +54,7 @@ def refuse_untyped(edited: Arguments, original: Arguments) -> None:
             )
 
 
-def changes(stored: Arguments, edited: Arguments) -> Iterator[Change]:
+def changes(stored: Arguments, edited: Arguments) -> Iterator[ArgumentChange]:
     """Each argument that the edited ones replace, by its name, before and after."""
     if edited.args is not None:
         yield from _differences(("args",), _tree(stored.args, []), _tree(edited.args, []))
@@ -71,7 +62,7 @@ def changes(stored: Arguments, edited: Arguments) -> Iterator[Change]:
         yield from _differences((), _tree(stored.kwargs, {}), _tree(edited.kwargs, {}))
 
 
-def _differences(path: tuple[str, ...], before: Any, after: Any) -> Iterator[Change]:
+def _differences(path: tuple[str, ...], before: Any, after: Any) -> Iterator[ArgumentChange]:
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
             yield from _differences((*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
@@ -79,7 +70,7 @@ def _differences(path: tuple[str, ...], before: Any, after: Any) -> Iterator[Cha
         for place, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _differences((*path, f"[{place}]"), old, new)
     elif before is _ABSENT or after is _ABSENT or to_json(before, "before") != to_json(after, "after"):
-        yield Change(path, *(None if one is _ABSENT else to_json(one, "argument") for one in (before, after)))
+        yield ArgumentChange(path, *(None if one is _ABSENT else to_json(one, "argument") for one in (before, after)))
 
 
 def _tree(text: str | None, empty: Any) -> Any:

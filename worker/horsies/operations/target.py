@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from horsies.domain.errors import HorsiesError
+from horsies.operations.formatting import counted, span
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "session", "operation"]
 
@@ -49,3 +53,37 @@ class AuditedAction:
     """Of a task, before it was changed."""
     new_id: str | None = None
     """The copy that a rerun made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentChange:
+    """One argument of a task that is sent again with another value. The values are JSON, None where it is absent.
+
+    `path` are the names that lead to it, by which it may be masked.
+    """
+
+    path: tuple[str, ...]
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The operation that an undo restores, in the column order of the statement."""
+
+    verb: str
+    kind: TargetKind
+    count: int
+    acted_at: datetime
+    by: str
+    reason: str | None
+
+    @property
+    def what(self) -> str:
+        """`requeue of 776 tasks`"""
+        return f"{self.verb} of {counted(self.count, self.kind)}"
+
+    def words(self, now: datetime) -> str:
+        """`requeue of 776 tasks · 2m04s ago · ops@bastion · "the limit was raised"`"""
+        why = [f'"{self.reason}"'] if self.reason else []
+        return " · ".join([self.what, f"{span((now - self.acted_at).total_seconds())} ago", self.by, *why])

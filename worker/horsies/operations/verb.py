@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from horsies.domain.codes import OutcomeCode
     from horsies.operations.audit import OperatorAction
     from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
-    from horsies.operations.preview import Change
     from horsies.operations.schedule_facts import ScheduleFacts
-    from horsies.operations.target import RowOutcome, Target, TargetKind
+    from horsies.operations.target import ArgumentChange, RowOutcome, Target, TargetKind
     from horsies.views.tasks import ExpectedState
 
 Options: TypeAlias = "Mapping[str, Any]"
@@ -212,7 +211,7 @@ class TaskVerb(Verb):
     """Whether it refuses a task that another operator has acted on meanwhile, though its row is the same."""
     single: frozenset[str] = frozenset()
     """Options that fit one task only."""
-    changes: Callable[[asyncpg.Connection, ExpectedState, Options], Awaitable[tuple[Change, ...]]] | None = None
+    changes: Callable[[asyncpg.Connection, ExpectedState, Options], Awaitable[tuple[ArgumentChange, ...]]] | None = None
     """What these options change in the task's arguments."""
     batch: int = 500
     no_way_back: Callable[[AuditedAction], str | None] = _runs_history

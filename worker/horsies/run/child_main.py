@@ -138,7 +138,6 @@ def _serve(
     setproctitle(title)
     share_waits(SiblingWaits(waits_fd, index - 1))
     os.close(waits_fd)
-    runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
 
     def send_record(record: LogRecord) -> None:
@@ -146,9 +145,8 @@ def _serve(
             parent.say("log", current_key.get() or plain.current_key, record)
 
     logs = RecordSender(log_level, send_record)
-
     plain = SyncRunner(sync_channel, flush_output, logs)
-    runners.append(plain)
+    runners: list[SyncRunner | AsyncRunner] = [plain]
     listener = threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True)
     listener.start()
     _take_sigterm(plain)

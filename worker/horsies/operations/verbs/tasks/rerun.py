@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from horsies.operations.edited import TypedValues
     from horsies.operations.facts import TaskFacts
-    from horsies.operations.preview import Change
-    from horsies.operations.target import AuditedAction
+    from horsies.operations.target import ArgumentChange, AuditedAction
     from horsies.operations.verb import Options
     from horsies.views.tasks import ExpectedState
 
 
 def _check(options: Options) -> Options:
-    from horsies.operations.reruns import Arguments, checked
+    from horsies.operations.edited import Arguments
+    from horsies.operations.reruns import checked
 
     edited = checked(Arguments(options.get("args"), options.get("kwargs")))
     return {**options, **{name: getattr(edited, name) for name in options.keys() - {TYPES}}}
@@ -29,7 +29,8 @@ def _check(options: Options) -> Options:
 
 async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> Options:
     """Edited arguments as a send of the application would store them; without it, plain JSON for objects is refused."""
-    from horsies.operations.reruns import Arguments, refuse_untyped
+    from horsies.operations.edited import Arguments
+    from horsies.operations.reruns import refuse_untyped
 
     types: TypedValues | None = options.get(TYPES)
     rest = {name: value for name, value in options.items() if name != TYPES}
@@ -47,7 +48,8 @@ async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], opt
 
 async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> tuple[Any, ...]:
     """For each original the values of its copy. The originals stay locked until the copies are stored."""
-    from horsies.operations.reruns import Arguments, Source, copy_of
+    from horsies.operations.edited import Arguments
+    from horsies.operations.reruns import Source, copy_of
 
     rows = await conn.fetch(statement(__name__, "rerun_sources"), [one.task_id for one in seen])
     sources = {row["id"]: Source(*row) for row in rows}
@@ -55,8 +57,9 @@ async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], optio
     return tuple(map(list, zip(*(copy_of(sources.get(one.task_id), edited) for one in seen), strict=True)))
 
 
-async def _changes(conn: asyncpg.Connection, seen: ExpectedState, options: Options) -> tuple[Change, ...]:
-    from horsies.operations.reruns import Arguments, changes
+async def _changes(conn: asyncpg.Connection, seen: ExpectedState, options: Options) -> tuple[ArgumentChange, ...]:
+    from horsies.operations.edited import Arguments
+    from horsies.operations.reruns import changes
 
     row = await conn.fetchrow(statement(__name__, "rerun_arguments"), seen.task_id)
     return () if row is None else tuple(changes(Arguments(*row), Arguments(options.get("args"), options.get("kwargs"))))
