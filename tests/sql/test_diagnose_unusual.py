@@ -12,7 +12,7 @@ from diagnose_steps import beat, claimed, drain, insert, of_kind, pause, running
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.findings.in_flight import STALE_RUN
-from horsies.operations.findings.unusual import BEHIND_BUSY, LEAST_RUNS, RUNS_LONG
+from horsies.operations.findings.unusual import BEHIND_BUSY, BEHIND_RUN, LEAST_RUNS, RUNS_LONG
 from horsies.views import READER_SETTINGS
 
 if TYPE_CHECKING:
@@ -95,8 +95,14 @@ async def test_a_run_far_beyond_the_usual_is_found_with_the_figures(connection: 
 
 @pytest.mark.parametrize(
     ("seconds", "took_s", "past"),
-    [(2_000, 10, LEAST_RUNS - 1), (29, 0.01, 50), (300, 60, 50), (2_000, 10, 0)],
-    ids=["few runs are known", "shorter than is ever unusual", "within three times the p95", "no runs are known"],
+    [(1_790, 10, LEAST_RUNS - 1), (29, 0.01, 50), (300, 60, 50), (1_790, 10, 0), (2_000, 700, 5)],
+    ids=[
+        "few runs are known",
+        "shorter than is ever unusual",
+        "within three times the p95",
+        "no runs are known",
+        "a few runs took nearly as long",
+    ],
 )
 async def test_a_run_is_not_unusual_where(
     connection: asyncpg.Connection, seconds: int, took_s: float, past: int
@@ -120,13 +126,95 @@ async def test_a_run_that_no_longer_beats_is_stale_and_not_also_long(connection:
     assert of_kind(report, RUNS_LONG) == []
 
 
+async def hang(conn: asyncpg.Connection, seconds: float = 460) -> None:
+    """A run of a name without history in the only child of w-1."""
+    await fleet(conn, "w-1", running_tasks=1)
+    await conn.execute("UPDATE horsies_worker_states SET processes = 1")
+    report = {"task_name": "'shop.hangs'", "queue_name": "'reports'", "worker_pid": "71"}
+    await running(conn, "hung", seconds=seconds, **report)
+    await beat(conn, "hung", 5)
+
+
+@pytest.mark.parametrize("waits", ["a claim", "a due task", "a due task at a cap"])
+async def test_a_run_without_a_usual_duration_is_long_after_five_minutes_if_others_wait_for_its_place(
+    connection: asyncpg.Connection, waits: str
+) -> None:
+    await hang(connection)
+    assert of_kind(await diagnose(connection), RUNS_LONG) == []
+    match waits:
+        case "a claim":
+            await claimed(connection, "c1", seconds=20)
+        case "a due task":
+            await insert(connection, "p1", enqueued_at="now() - interval '20 s'")
+        case _:
+            await connection.execute("DELETE FROM horsies_worker_states")
+            await fleet(connection, "w-2", running_tasks=0, queues=["reports"], caps='{"reports": 1}')
+            await insert(connection, "p1", queue_name="'reports'", enqueued_at="now() - interval '20 s'")
+    found = await the_only(connection, RUNS_LONG)
+    assert (found.name, found.ids) == ("shop.hangs", ("hung",))
+    assert found.evidence == "runs 7m40s on w-1 child 71; others wait for its place; its usual duration is not known"
+    await connection.execute("UPDATE horsies_tasks SET started_at = now() - interval '290 s' WHERE id = 'hung'")
+    assert of_kind(await diagnose(connection), RUNS_LONG) == []
+
+
+@pytest.mark.parametrize("waits", ["a claim since a moment", "a retry due later", "a task due later", "it is paused"])
+async def test_nobody_waits_for_the_place_of_a_run_if(connection: asyncpg.Connection, waits: str) -> None:
+    await hang(connection)
+    match waits:
+        case "a claim since a moment":
+            await claimed(connection, "c1", seconds=5)
+        case "a retry due later":
+            later = {"next_retry_at": "now() + interval '1 h'", "enqueued_at": "now() - interval '1 h'"}
+            await insert(connection, "p1", **later)
+        case "a task due later":
+            await insert(connection, "p1", enqueued_at="now() + interval '1 h'")
+        case _:
+            await insert(connection, "p1", enqueued_at="now() - interval '20 s'")
+            await pause(connection, "default")
+    assert of_kind(await diagnose(connection), RUNS_LONG) == []
+
+
+async def test_a_run_without_a_usual_duration_is_long_after_half_an_hour_if_nobody_waits(
+    connection: asyncpg.Connection,
+) -> None:
+    await hang(connection, 1_900)
+    found = await the_only(connection, RUNS_LONG)
+    assert found.evidence == "runs 31m40s on w-1 child 71; its usual duration is not known"
+    assert "after 5m00s while others wait for its place, and after 30m00s otherwise" in found.why[0]
+
+
+async def test_what_starves_in_a_child_is_not_blamed_but_names_the_run_before_it(
+    connection: asyncpg.Connection,
+) -> None:
+    """RUNNING in the database, but its child has not called its code: two neighbours of a task that hangs."""
+    await hang(connection)
+    await past_runs(connection, "shop.resize", 0.01)
+    await running(connection, "n1", "n2", seconds=455, task_name="'shop.resize'", worker_pid="71")
+    await running(connection, "other", seconds=455, task_name="'shop.resize'", worker_pid="72")
+    for task_id in ("n1", "n2", "other"):
+        await beat(connection, task_id, 5)
+    await claimed(connection, "c1", seconds=20)
+    report = await diagnose(connection)
+    assert {(found.name, found.ids) for found in of_kind(report, RUNS_LONG)} == {
+        ("shop.hangs", ("hung",)),
+        ("shop.resize", ("other",)),
+    }
+    (starved,) = of_kind(report, BEHIND_RUN)
+    assert (starved.ids, starved.prediction.severity) == (("n1", "n2"), Severity.NOTE)
+    assert starved.evidence == "RUNNING for 7m35s in w-1 child 71, where shop.hangs hung has run for 7m40s"
+    assert "`horsies tasks stack hung`" in starved.why[1]
+
+
 async def test_claims_wait_behind_a_busy_worker_while_another_has_room(busy: asyncpg.Connection) -> None:
     assert await behind(busy) == []
     await fleet(busy, "w-2", running_tasks=1)
     (found,) = await behind(busy)
     assert (found.name, found.queue_name, found.worker_id, found.count) == ("demo.add", "default", "w-1", 2)
     assert found.ids == ("c1", "c2")
-    assert found.evidence == "claimed 40s ago by w-1, all 4 of whose processes run; w-2 has 3 free"
+    assert found.evidence == (
+        "claimed 40s ago by w-1, all 4 of whose processes run: demo.add r1 has run for 20s; w-2 has 3 free"
+    )
+    assert "`horsies tasks stack r1` shows what demo.add does now" in found.why[0]
     assert found.prediction.severity is Severity.NOTE
     assert [remedy.verb for remedy in found.remedies] == ["release", "cancel"]
 

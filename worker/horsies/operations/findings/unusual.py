@@ -1,10 +1,11 @@
-"""Running tasks far beyond the usual duration of their name, and claims behind a busy worker while another one idles.
+"""Running tasks far beyond the usual duration of their name, and what waits behind them in a child or a worker.
 
 Nothing is broken yet: such tasks give signs of life. What gives none is found by in_flight.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from horsies.lifecycle.recovering import with_beats
@@ -23,7 +24,7 @@ from horsies.operations.findings import (
 from horsies.operations.formatting import counted, span
 from horsies.store.statements import statement
 from horsies.views.usual import usual_durations
-from horsies.views.workers import name_of
+from horsies.views.workers import name_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
 
 RUNS_LONG = FindingKind(
     "runs long", 230, state="RUNNING", tasks="status:running", by_id=True, alert_severity=Severity.HANDLED
+)
+BEHIND_RUN = FindingKind(
+    "behind another run",
+    235,
+    state="RUNNING",
+    tasks="status:running",
+    by_id=True,
+    alert="{count} {name} may wait{on} for another run",
 )
 BEHIND_BUSY = FindingKind(
     "behind a busy worker",
@@ -50,15 +59,38 @@ BEHIND_BUSY = FindingKind(
 FAR: Final = 3.0
 """A run is unusual from this many times the 95th percentile of its name on."""
 LEAST_RUNS: Final = 20
-"""Of a name with fewer completed runs in the last day nothing is said."""
+"""A name with fewer completed runs in the last day has no usual duration: an absolute time decides."""
 LEAST_S: Final = 30.0
 """A shorter run is never unusual, however short the others are."""
+WANTED_S: Final = 300.0
+"""A run without a usual duration is long from here on, if others wait for its place: as long as the oldest due task of
+a queue may wait before the overview warns, so the cause is named no later than its effect."""
+LONG_S: Final = 1_800.0
+"""The same, if nothing waits for its place: half an hour is rare, and a nightly job that takes it harms nothing."""
 WAITS_S: Final = 15.0
 """A claim waits for this long, and another worker has had room for as long: three snapshots."""
 BEATS_MISSED: Final = 3
 """A run that has missed so many beats is no longer said to be only slow."""
 _MOST_NAMES: Final = 40
 """The names whose usual durations are read: 20,000 tasks at most, 50 ms."""
+_ID_END: Final = 8
+"""The end of an id distinguishes it, and finds its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """From which time on a run of this name is long: anywhere, and where others wait for its place."""
+
+    known: Usual | None
+    after_s: float
+    wanted_after_s: float
+
+    @classmethod
+    def of(cls, known: Usual | None) -> _Limit:
+        far_s = max(known.p95_s * FAR, LEAST_S) if known is not None else LEAST_S
+        if known is not None and known.runs >= LEAST_RUNS:
+            return cls(known, far_s, far_s)
+        return cls(None, max(far_s, LONG_S), max(far_s, WANTED_S))
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
@@ -68,36 +100,94 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 async def _long_runs(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     running = await conn.fetch(statement(__name__, "diagnose_names_that_run"), LEAST_S, _MOST_NAMES)
     usual = await usual_durations(conn, [row["task_name"] for row in running])
-    far = {name: max(one.p95_s * FAR, LEAST_S) for name, one in usual.items() if one.runs >= LEAST_RUNS}
+    limits = {row["task_name"]: _Limit.of(usual.get(row["task_name"])) for row in running}
+    far = [row for row in running if row["runs_s"] > limits[row["task_name"]].wanted_after_s]
     if not far:
         return []
+    workers: list[str] = []
+    queues: list[str] = []
+    if any(limits[row["task_name"]].known is None for row in far):
+        workers, queues = await _wanted_places(conn, cluster)
     rows = await conn.fetch(
         with_beats(__name__, "diagnose_long_runs"),
-        [*far],
-        [*far.values()],
+        [*limits],
+        [limit.after_s for limit in limits.values()],
+        [limit.wanted_after_s for limit in limits.values()],
+        workers,
+        queues,
         BEATS_MISSED * cluster.settings.runner_heartbeat_interval_ms,
         MOST_IDS,
     )
-    return [_long(row, usual[row["task_name"]], cluster) for row in rows]
+    return [
+        _long(row, limits[row["task_name"]].known, cluster) if row["first_id"] is None else _behind(row, cluster)
+        for row in rows
+    ]
 
 
-def _long(row: Mapping[str, Any], known: Usual, cluster: Cluster) -> Finding:
+async def _wanted_places(conn: asyncpg.Connection, cluster: Cluster) -> tuple[list[str], list[str]]:
+    """The workers whose processes all run while others wait for one, and the queues that wait at their cap."""
+    waiting = [
+        row
+        for row in await conn.fetch(statement(__name__, "diagnose_queues_that_wait"), WAITS_S)
+        if row["queue_name"] not in cluster.paused
+    ]
+    names = [row["queue_name"] for row in waiting]
+    full = await conn.fetch(statement(__name__, "diagnose_full_workers"), WAITS_S, ALIVE_WITHIN_S, names)
+    return [row["worker_id"] for row in full], [row["queue_name"] for row in waiting if _is_capped(row, cluster)]
+
+
+def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Finding:
     runs = span((cluster.now - row["since"]).total_seconds())
     which = "the longest runs" if row["count"] > 1 else "runs"
+    if known is not None:
+        evidence = f"{which} {runs}, usually {_length(known.p50_s)} (p95 {_length(known.p95_s)})"
+        because = (
+            f"That is more than {FAR:g} times the 95th percentile of {counted(known.runs, 'completed run')}"
+            " in the last day."
+        )
+    else:
+        on = f" on {place_of(row['worker_id'], None, row['worker_pid'])}" if row["worker_id"] else ""
+        waits = "others wait for its place; " if row["wanted"] else ""
+        evidence = f"{which} {runs}{on}; {waits}its usual duration is not known"
+        because = (
+            f"Fewer than {LEAST_RUNS} runs of it completed in the last day: it is long after {span(WANTED_S)} while"
+            f" others wait for its place, and after {span(LONG_S)} otherwise."
+        )
     return about_tasks(
         RUNS_LONG,
         row,
         PredictedAction("nothing: it still beats", Severity.NOTE),
-        evidence=f"{which} {runs}, usually {_length(known.p50_s)} (p95 {_length(known.p95_s)})",
+        evidence=evidence,
         verbs=("fail", "requeue"),
+        why=(because, "`horsies tasks stack` shows what it does now, as does S in its story.", RUNS_AGAIN),
+        at_least=False,
+    )
+
+
+def _behind(row: Mapping[str, Any], cluster: Cluster) -> Finding:
+    """A child starts the next job when the one before has ended, unless both are `async def`: which, no row says."""
+    place = place_of(row["worker_id"], None, row["worker_pid"])
+    return about_tasks(
+        BEHIND_RUN,
+        row,
+        PredictedAction("start when the other run has ended", Severity.NOTE),
+        evidence=f"RUNNING for {span((cluster.now - row['since']).total_seconds())} in {place},"
+        f" where {_occupant(row, cluster)}",
+        verbs=("requeue",),
         why=(
-            f"That is more than {FAR:g} times the 95th percentile of {counted(known.runs, 'completed run')}"
-            " in the last day.",
-            "`horsies tasks stack` shows what it does now, as does S in its story.",
+            f"Its child began {row['first_name']} {row['first_id']} before it. Unless both are `async def`, its own"
+            " code has not begun.",
+            f"`horsies tasks stack {row['first_id']}` shows what the other run does now, as does S in its story.",
             RUNS_AGAIN,
         ),
         at_least=False,
     )
+
+
+def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:
+    """The task that has the place: its name, the end of its id, and for how long it has run."""
+    runs = span((cluster.now - row["first_since"]).total_seconds())
+    return f"{row['first_name']} {row['first_id'][-_ID_END:]} has run for {runs}"
 
 
 async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
@@ -115,11 +205,15 @@ async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Findi
 
 def _may_start(row: Mapping[str, Any], cluster: Cluster) -> bool:
     """Whether only its worker keeps it waiting, and neither a pause nor a cap."""
+    return row["queue_name"] not in cluster.paused and not _is_capped(row, cluster)
+
+
+def _is_capped(row: Mapping[str, Any], cluster: Cluster) -> bool:
+    """Whether as many tasks run as the cap of the queue, or that of all queues, allows."""
     serving = cluster.serving(row["queue_name"])
     caps = [group.caps[row["queue_name"]] for group in serving if row["queue_name"] in group.caps]
     of_cluster = [group.cluster_cap for group in serving if group.cluster_cap is not None]
-    full = (caps and row["running"] >= min(caps)) or (of_cluster and row["running_in_all"] >= min(of_cluster))
-    return row["queue_name"] not in cluster.paused and not full
+    return bool((caps and row["running"] >= min(caps)) or (of_cluster and row["running_in_all"] >= min(of_cluster)))
 
 
 def _claims(row: Mapping[str, Any], cluster: Cluster) -> Finding:
@@ -132,11 +226,12 @@ def _claims(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         ids=tuple(row["ids"]),
         count=row["count"],
         since=row["since"],
-        evidence=f"claimed {waits} ago by {busy}, all {row['processes']} of whose processes run;"
-        f" {idle} has {row['free']} free",
+        evidence=f"claimed {waits} ago by {busy}, all {row['processes']} of whose processes run:"
+        f" {_occupant(row, cluster)}; {idle} has {row['free']} free",
         prediction=PredictedAction(f"start when a process of {busy} is free", Severity.NOTE),
         remedies=remedies("task", row["ids"], "release", "cancel"),
         why=(
+            f"`horsies tasks stack {row['first_id']}` shows what {row['first_name']} does now, as does S in its story.",
             f"{idle} serves {row['queue_name']} and has had room for {WAITS_S:.0f}s. A claim stays with its worker.",
             "Released, it is claimed by a worker that has room. User code has not begun, so nothing can happen twice.",
             "If it happens often, a smaller prefetch_buffer leaves tasks in the queue until a process is free.",
@@ -150,4 +245,4 @@ def _length(seconds: float) -> str:
     return span(seconds) if seconds >= 1 else f"{seconds * 1000:.0f}ms"
 
 
-SEARCH = Search((RUNS_LONG, BEHIND_BUSY), _find)
+SEARCH = Search((RUNS_LONG, BEHIND_RUN, BEHIND_BUSY), _find)

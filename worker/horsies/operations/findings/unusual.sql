@@ -1,29 +1,89 @@
 -- name: diagnose_names_that_run
 -- findings/unusual.py; reads only ($1 for how long at least, in s; $2 names at most): those that have run longest first
-SELECT task_name
+SELECT task_name, date_part('epoch', now() - min(started_at)::timestamptz) AS runs_s
   FROM horsies_tasks
  WHERE status = 'RUNNING' AND started_at < now() - $1::float8 * interval '1 s'
  GROUP BY task_name
  ORDER BY min(started_at)
  LIMIT $2
 
+-- name: diagnose_queues_that_wait
+-- findings/unusual.py; reads only: the queues in which a due task has waited ($1 for how long, in s), and how many run
+-- Of each priority of each queue the first hundred tasks: a retry that is due later stands among them.
+WITH RECURSIVE level AS (
+    (SELECT queue_name, priority FROM horsies_tasks WHERE status = 'PENDING' ORDER BY queue_name, priority LIMIT 1)
+     UNION ALL
+    SELECT next.queue_name, next.priority
+      FROM level
+     CROSS JOIN LATERAL (SELECT queue_name, priority FROM horsies_tasks
+                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
+                          ORDER BY queue_name, priority LIMIT 1) next
+), held AS MATERIALIZED (
+    SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING') AS running
+      FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY queue_name
+)
+SELECT DISTINCT level.queue_name::text, COALESCE(held.running, 0) AS running,
+       (SELECT COALESCE(sum(running), 0) FROM held) AS running_in_all
+  FROM level
+  LEFT JOIN held ON held.queue_name = level.queue_name
+ CROSS JOIN LATERAL (
+        SELECT FROM (SELECT GREATEST(enqueued_at, next_retry_at) AS due_at
+                       FROM horsies_tasks
+                      WHERE status = 'PENDING' AND queue_name = level.queue_name AND priority = level.priority
+                        AND enqueued_at < now() - $1::float8 * interval '1 s'
+                      ORDER BY enqueued_at, id LIMIT 100) first_ones
+         WHERE due_at < now() - $1::float8 * interval '1 s' LIMIT 1) waits
+
+-- name: diagnose_full_workers
+-- findings/unusual.py; reads only: workers all of whose processes run, where claims have waited ($1 for how long, in s)
+-- or that serve one of the queues that wait ($3; $2 how old the newest snapshot of a live worker may be, in s)
+SELECT held.worker_id
+  FROM (SELECT claimed_by_worker_id AS worker_id, count(*) FILTER (WHERE status = 'RUNNING') AS running,
+               COALESCE(bool_or(status = 'CLAIMED' AND claimed_at < now() - $1::float8 * interval '1 s'), false) AS waits
+          FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY claimed_by_worker_id) held
+  JOIN (SELECT DISTINCT ON (worker_id) worker_id, queues::text[] AS queues, processes
+          FROM horsies_worker_states
+         WHERE snapshot_at > now() - $2::float8 * interval '1 s'
+         ORDER BY worker_id, snapshot_at DESC) fleet USING (worker_id)
+ WHERE held.running >= fleet.processes AND (held.waits OR fleet.queues && $3::text[])
+
 -- name: diagnose_long_runs
 -- findings/unusual.py; reads only: tasks that have run for longer than is usual
--- ($1 names, $2 from which time on each is unusual, in s; $3 how old its newest beat may be, in ms; $4 ids of each)
--- A run without a recent beat is left to `diagnose_in_flight`, which says what a sweep will do.
-SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS since,
-       (array_agg(id ORDER BY started_at, id))[1:$4::integer] AS ids
-  FROM horsies_tasks task
-  JOIN unnest($1::text[], $2::float8[]) AS far (name, after_s) ON name = task_name
-  LEFT JOIN LATERAL /* run_beat */ beat ON true
- WHERE status = 'RUNNING'
-   AND date_part('epoch', now()) - date_part('epoch', started_at) > after_s
-   AND COALESCE(beat.sent_at, started_at) >= now() - $3 * interval '1 ms'
- GROUP BY task_name, queue_name
+-- ($1 names, $2 from which time on each is unusual, in s; $3 the same where others wait for its place: on one of the
+-- workers $4 or in one of the queues $5; $6 how old its newest beat may be, in ms; $7 ids of each)
+-- A run without a recent beat is left to `diagnose_in_flight`, which says what a sweep will do. A child starts its jobs
+-- in their order: the one that has run longest in it may be what keeps the others from beginning.
+WITH far AS MATERIALIZED (
+    SELECT id, task_name, queue_name, started_at, claimed_by_worker_id AS worker_id, worker_pid,
+           COALESCE(claimed_by_worker_id = ANY ($4::text[]) OR queue_name = ANY ($5::text[]), false) AS wanted
+      FROM horsies_tasks task
+      JOIN unnest($1::text[], $2::float8[], $3::float8[]) AS far (name, after_s, wanted_after_s) ON name = task_name
+      LEFT JOIN LATERAL /* run_beat */ beat ON true
+     WHERE status = 'RUNNING'
+       AND date_part('epoch', now()) - date_part('epoch', started_at)
+           > CASE WHEN claimed_by_worker_id = ANY ($4::text[]) OR queue_name = ANY ($5::text[]) THEN wanted_after_s
+                  ELSE after_s END
+       AND COALESCE(beat.sent_at, started_at) >= now() - $6 * interval '1 ms'
+), first_of_child AS MATERIALIZED (
+    SELECT DISTINCT ON (claimed_by_worker_id, worker_pid) claimed_by_worker_id AS worker_id, worker_pid, id, task_name,
+           started_at
+      FROM horsies_tasks
+     WHERE status = 'RUNNING' AND worker_pid IS NOT NULL AND claimed_by_worker_id IN (SELECT worker_id FROM far)
+     ORDER BY claimed_by_worker_id, worker_pid, started_at, id
+)
+SELECT far.task_name, far.queue_name, count(*) AS count, min(far.started_at)::timestamptz AS since,
+       (array_agg(far.id ORDER BY far.started_at, far.id))[1:$7::integer] AS ids,
+       (array_agg(far.worker_id ORDER BY far.started_at, far.id))[1] AS worker_id,
+       (array_agg(far.worker_pid ORDER BY far.started_at, far.id))[1] AS worker_pid, bool_or(far.wanted) AS wanted,
+       first.id AS first_id, first.task_name AS first_name, first.started_at::timestamptz AS first_since
+  FROM far
+  LEFT JOIN first_of_child first
+         ON first.worker_id = far.worker_id AND first.worker_pid = far.worker_pid AND first.id <> far.id
+ GROUP BY far.task_name, far.queue_name, first.id, first.task_name, first.started_at
 
 -- name: diagnose_behind_busy
 -- findings/unusual.py; reads only: claims that wait while all processes of their worker run, and another worker that
--- serves the queue and knows the name has had room for as long
+-- serves the queue and knows the name has had room for as long; with the task that has run longest on that worker
 -- ($1 for how long, in s; $2 how old the newest snapshot of a live worker may be, in s; $3 workers with an order to
 -- drain, $4 ids of each)
 WITH held AS MATERIALIZED (
@@ -37,6 +97,9 @@ WITH held AS MATERIALIZED (
       FROM horsies_worker_states
      WHERE snapshot_at > now() - $2::float8 * interval '1 s'
      ORDER BY worker_id, snapshot_at DESC
+), longest AS MATERIALIZED (
+    SELECT DISTINCT ON (claimed_by_worker_id) claimed_by_worker_id AS worker_id, id, task_name, started_at
+      FROM horsies_tasks WHERE status = 'RUNNING' ORDER BY claimed_by_worker_id, started_at, id
 ), idle AS MATERIALIZED (
     SELECT fleet.worker_id, queues, reported.names,
            LEAST(lately.free, fleet.processes - COALESCE(load.running + load.claimed, 0)) AS free
@@ -61,11 +124,12 @@ WITH held AS MATERIALIZED (
      WHERE lately.free > 0 AND lately.since < now() - $1::float8 * interval '1 s'
        AND NOT COALESCE(lately.drains, false) AND fleet.worker_id <> ALL ($3::text[])
 )
-SELECT task.claimed_by_worker_id AS worker_id, busy.processes, task_name, task.queue_name, count(*) AS count,
+SELECT task.claimed_by_worker_id AS worker_id, busy.processes, task.task_name, task.queue_name, count(*) AS count,
        min(claimed_at)::timestamptz AS since, (array_agg(task.id ORDER BY claimed_at, task.id))[1:$4::integer] AS ids,
        (array_agg(room.worker_id ORDER BY room.free DESC, room.worker_id))[1] AS idle_id, max(room.free) AS free,
        (SELECT COALESCE(sum(running), 0) FROM held WHERE held.queue_name = task.queue_name) AS running,
-       (SELECT COALESCE(sum(running), 0) FROM held) AS running_in_all
+       (SELECT COALESCE(sum(running), 0) FROM held) AS running_in_all,
+       longest.id AS first_id, longest.task_name AS first_name, longest.started_at::timestamptz AS first_since
   FROM horsies_tasks task
   JOIN fleet busy ON busy.worker_id = task.claimed_by_worker_id
   JOIN load ON load.worker_id = busy.worker_id AND load.running >= busy.processes
@@ -75,6 +139,8 @@ SELECT task.claimed_by_worker_id AS worker_id, busy.processes, task_name, task.q
           AND (idle.names IS NULL OR task.task_name = ANY (idle.names))
         ORDER BY idle.free DESC, idle.worker_id
         LIMIT 1) room
+  LEFT JOIN longest ON longest.worker_id = busy.worker_id
  WHERE status = 'CLAIMED' AND claimed_at < now() - $1::float8 * interval '1 s'
    AND COALESCE(claim_expires_at >= now(), true)
- GROUP BY task.claimed_by_worker_id, busy.processes, task_name, task.queue_name
+ GROUP BY task.claimed_by_worker_id, busy.processes, task.task_name, task.queue_name, longest.id, longest.task_name,
+          longest.started_at
