@@ -165,6 +165,19 @@ def test_a_paused_queue_with_due_tasks_is_noted_and_shows_those_that_are_due() -
     assert shows(alert, "status:pending,retry,scheduled queue:mail has:due")
 
 
+def test_a_pause_that_lasts_or_holds_back_much_grows_from_a_note_to_critical() -> None:
+    """One alert, which gets worse: it stays the same line, with its start."""
+    paused = a_finding(
+        PAUSED_QUEUE, "mail", 823, severity=Severity.NOTE, target_kind="queue", ids=("mail",), in_seconds=None,
+        worker_id=None, evidence="paused 3m00s ago by ops@bastion, 823 tasks due",
+    )  # fmt: skip
+    found = [only(a_glance(replace(paused, alert_severity=severity))) for severity in (None, *Severity)]
+    assert [alert.level for alert in found] == [Level.NOTE, Level.NOTE, Level.DEGRADED, Level.CRITICAL]
+    assert len({alert.id for alert in found}) == 1
+    many = [replace(paused, name=f"q{n}", alert_severity=Severity(n % 3 + 1)) for n in range(6)]
+    assert only(a_glance(*many)).level is Level.CRITICAL
+
+
 def test_a_late_worker_names_its_silence() -> None:
     alert = only(a_glance(workers=(a_worker(), a_worker("web-2", Liveness.LATE, 18))))
     assert (alert.what, alert.evidence) == ("web-2:7 is late", "last snapshot 18s ago, due within 12s")

@@ -319,6 +319,40 @@ async def test_a_paused_queue_with_due_tasks_says_who_paused_it(connection: asyn
     assert finding.why == ("Reason given: bank holiday",)
 
 
+@pytest.mark.parametrize(
+    ("minutes", "due", "severity", "alert"),
+    [
+        (3, 2, Severity.NOTE, Severity.NOTE),
+        (6, 2, Severity.NOTE, Severity.HANDLED),
+        (3, 120, Severity.NOTE, Severity.HANDLED),
+        (16, 823, Severity.NEEDS_ACTION, Severity.NEEDS_ACTION),
+        (61, 2, Severity.NEEDS_ACTION, Severity.NEEDS_ACTION),
+    ],
+)
+async def test_a_pause_gets_worse_with_its_age_and_with_what_is_due(
+    connection: asyncpg.Connection, minutes: int, due: int, severity: Severity, alert: Severity
+) -> None:
+    await worker(connection, names=NAMES)
+    await pause(connection, "default")
+    await connection.execute("UPDATE horsies_queue_state SET paused_at = now() - $1 * interval '1 min'", minutes)
+    await insert(connection, *(f"p-{n}" for n in range(due)))
+    finding = await the_only(connection, PAUSED_QUEUE)
+    assert (finding.prediction.severity, finding.alert_severity) == (severity, alert)
+
+
+async def test_a_crash_names_the_child_and_how_it_ended(connection: asyncpg.Connection) -> None:
+    dead = {"status": "'FAILED'", "error_code": "'WORKER_CRASHED'", "failed_at": ago(5), "worker_pid": "4711"}
+    await insert(
+        connection, "x-1", **dead, claimed_by_worker_id="'web-1-7-0a1b2c3d'",
+        failed_reason="'the child process that ran this task ended: killed by SIGKILL: out of memory'",
+    )  # fmt: skip
+    finding = await the_only(connection, CRASHED)
+    where = "failed as WORKER_CRASHED on web-1:7"
+    assert finding.evidence == f"{where} child 4711, killed by SIGKILL: out of memory"
+    await connection.execute("UPDATE horsies_tasks SET failed_reason = 'worker web-1:7 gave no sign of life'")
+    assert (await the_only(connection, CRASHED)).evidence == where
+
+
 async def test_of_very_many_that_wait_the_first_thousand_are_counted(connection: asyncpg.Connection) -> None:
     await insert(connection, *(f"p-{n:04}" for n in range(1_200)), queue_name="'mail'")
     finding = await the_only(connection, QUEUE_WITHOUT_WORKER)

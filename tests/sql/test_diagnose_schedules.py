@@ -8,7 +8,7 @@ from schedule_slot_steps import every, overdue, plan, scheduled
 
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
-from horsies.operations.findings.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE
+from horsies.operations.findings.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST
 from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
@@ -69,10 +69,47 @@ async def test_without_a_scheduler_there_is_one_finding_that_names_the_command(c
     await overdue(connection, 2 * MINUTE_S)
     finding = await the_only(connection, NO_SCHEDULER)
     assert finding.prediction.severity is Severity.NEEDS_ACTION
-    assert finding.evidence == "2 schedules planned, 1 run overdue; the last was seen 3m00s ago"
+    assert finding.evidence == (
+        "2 schedules planned, 1 run overdue; the last, pid 7 on web-1, was seen 3m00s ago and did not stop"
+    )
     assert of_kind(await diagnose(connection), SCHEDULE_OVERDUE) == []
     await scheduler(connection, "a", "b")
     assert of_kind(await diagnose(connection), NO_SCHEDULER) == []
+
+
+async def test_a_scheduler_that_fell_silent_is_found_with_its_host_and_what_it_leaves(
+    connection: asyncpg.Connection,
+) -> None:
+    await plan(connection, scheduled(every("a"), every("b"), every("c")))
+    await scheduler(connection, "a", "b", "c", seconds=11)
+    assert (await diagnose(connection)).findings == ()
+    await connection.execute("UPDATE horsies_schedulers SET seen_at = now() - interval '14 s'")
+    finding = await the_only(connection, SCHEDULER_LOST)
+    assert (finding.name, finding.count, finding.ids) == ("web-1:7", 3, ("a", "b", "c"))
+    assert finding.evidence == "no sign of life from pid 7 on web-1 for 14s; no other has 3 of its schedules"
+    assert finding.prediction.severity is Severity.NEEDS_ACTION
+    await connection.execute("UPDATE horsies_schedules SET paused_at = now() WHERE schedule_name = 'c'")
+    await scheduler(connection, "a")
+    assert (await the_only(connection, SCHEDULER_LOST)).ids == ("b",)
+    await scheduler(connection, "a", "b", seconds=4)
+    finding = await the_only(connection, SCHEDULER_LOST)
+    assert (finding.count, finding.prediction.severity) == (0, Severity.NOTE)
+    assert finding.evidence.endswith("another scheduler has all of its schedules")
+    await connection.execute(
+        "UPDATE horsies_schedulers SET seen_at = now() - interval '11 min' WHERE scheduler_id = 's-11'"
+    )
+    assert (await diagnose(connection)).findings == ()
+
+
+async def test_a_scheduler_that_steps_once_a_minute_is_lost_a_minute_later(connection: asyncpg.Connection) -> None:
+    await plan(connection, scheduled(every("a")))
+    await connection.execute(
+        "UPDATE horsies_schedules SET definition = definition || '{\"check_interval_seconds\": 40.0}'"
+    )
+    await scheduler(connection, "a", seconds=50)
+    assert (await diagnose(connection)).findings == ()
+    await connection.execute("UPDATE horsies_schedulers SET seen_at = now() - interval '53 s'")
+    assert (await the_only(connection, SCHEDULER_LOST)).ids == ("a",)
 
 
 async def test_a_scheduler_that_looks_once_a_minute_may_be_two_minutes_late(connection: asyncpg.Connection) -> None:

@@ -81,7 +81,7 @@ def _one(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
         "\t".join(
             (kind.name, finding.name, finding.queue_name or "", finding.worker_id or "", finding.prediction.action)
         ),
-        _LEVELS[kind.alert_severity or finding.prediction.severity],
+        _level(finding),
         words(""),
         whole_minutes(finding.evidence) + (f"; will {finding.prediction.action}" if will else ""),
         finding.since,
@@ -105,10 +105,9 @@ def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, gl
     oldest = min(findings, key=lambda row: (row.since is None, row.since))
     queues = [row.name for row in findings if row.target_kind == "queue"]
     unserved = None if glance.alive else kind.alert_without_workers
-    level = max(_LEVELS[kind.alert_severity or row.prediction.severity] for row in findings)
     return Alert(
         NO_WORKER if unserved else kind.name,
-        level,
+        max(map(_level, findings)),
         (unserved or kind.alerts).format(
             count=_count(findings),
             tasks=counted(sum(row.count for row in findings), "task"),
@@ -123,6 +122,10 @@ def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, gl
         schedules=_SCHEDULES_STUCK if oldest.target_kind == "schedule" else None,
         place=_NO_WORKER_PLACE if unserved else _place(kind),
     )
+
+
+def _level(finding: Finding) -> Level:
+    return _LEVELS[finding.alert_severity or finding.kind.alert_severity or finding.prediction.severity]
 
 
 def _place(kind: FindingKind) -> int:

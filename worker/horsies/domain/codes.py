@@ -6,6 +6,9 @@ import re
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+CHILD_ENDED: Final = "the child process that ran this task ended: "
+"""The beginning of the reason of a WORKER_CRASHED whose worker lives; its signal or exit code follows."""
+
 
 class OperationalErrorCode(StrEnum):
     """An operational failure around the task."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from horsies.domain.codec import dump_task_result, with_retries_spent
-from horsies.domain.codes import OperationalErrorCode, StopCode
+from horsies.domain.codes import CHILD_ENDED, OperationalErrorCode, StopCode
 from horsies.domain.masking import mask
 from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
@@ -46,7 +46,7 @@ class TaskOutcomes:
         """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
         who = self._identity
         data = {"worker_id": who.worker_id, "worker_hostname": who.hostname, "how": how}
-        return self._crash(entry, f"the child process that ran this task ended: {how}", data)
+        return self._crash(entry, f"{CHILD_ENDED}{how}", data)
 
     def of_lost_commit(self, entry: InFlightTask) -> Outcome:
         message = "the database lost the commit of its outcome, and its worker no longer had it in memory"

@@ -109,6 +109,7 @@ class Finding:
     at_least: bool = False  # there are more than `count`
     queue_name: str | None = None
     worker_id: str | None = None
+    alert_severity: Severity | None = None  # of its alert, if that differs from the prediction's and from its kind's
 
     @property
     def what(self) -> str:

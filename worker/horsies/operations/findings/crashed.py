@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from horsies.domain.codes import CHILD_ENDED
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.findings import (
     MOST_IDS,
@@ -22,7 +24,7 @@ from horsies.operations.findings import (
 from horsies.operations.formatting import counted
 from horsies.store.statements import filled, statement
 from horsies.views.losses import Loss, worker_losses
-from horsies.views.workers import name_of
+from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +53,7 @@ WORKER_DIED = FindingKind(
 MOST_CRASHED = 5_000
 """As in `crashed_tasks`."""
 ACKNOWLEDGE = "acknowledge"
+_LONGEST_END = 120
 
 
 @cache
@@ -103,12 +106,11 @@ def _died(loss: Loss) -> Finding:
 
 def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
     workers = tuple(row["workers"] or ())
-    on = f" on {name_of(workers[0])}{f' and {len(workers) - 1} more' if workers[1:] else ''}" if workers else ""
     finding = about_tasks(
         CRASHED,
         row,
         NEEDS_DECISION,
-        evidence=f"failed as WORKER_CRASHED{on}",
+        evidence=f"failed as WORKER_CRASHED{_where(row, workers)}",
         verbs=("requeue", "rerun"),
         why=(
             "Its worker, or the process that ran it, died; its policy does not retry WORKER_CRASHED, or no more.",
@@ -120,6 +122,16 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
     return (
         replace(finding, remedies=finding.remedies + remedies("worker", workers, ACKNOWLEDGE)) if workers else finding
     )
+
+
+def _where(row: Mapping[str, Any], workers: Sequence[str]) -> str:
+    """The worker; where its child died alone, that and how it ended, of the newest one."""
+    reason = row["reason"] or ""
+    child = reason.startswith(CHILD_ENDED)
+    on = f" on {place_of(row['worker_id'], None, row['worker_pid'] if child else None)}" if row["worker_id"] else ""
+    more = f" and {len(workers) - 1} more" if workers[1:] else ""
+    how = f", {shorten(reason.removeprefix(CHILD_ENDED), _LONGEST_END, placeholder='…')}" if child else ""
+    return f"{on}{more}{how}"
 
 
 SEARCH = Search((CRASHED, WORKER_DIED), _find, needs="horsies_worker_losses")

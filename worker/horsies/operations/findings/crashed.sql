@@ -1,8 +1,11 @@
 -- name: diagnose_crashed
--- findings/crashed.py, over `crashed_tasks`; reads only ($1 ids of each name)
+-- findings/crashed.py, over `crashed_tasks`; reads only; worker, child and reason of the newest ($1 ids of each name)
 SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS since,
        (array_agg(id ORDER BY failed_at, id))[:$1] AS ids,
-       array_agg(DISTINCT claimed_by_worker_id) FILTER (WHERE claimed_by_worker_id IS NOT NULL) AS workers
+       array_agg(DISTINCT claimed_by_worker_id) FILTER (WHERE claimed_by_worker_id IS NOT NULL) AS workers,
+       (array_agg(claimed_by_worker_id ORDER BY failed_at DESC, id))[1] AS worker_id,
+       (array_agg(worker_pid ORDER BY failed_at DESC, id))[1] AS worker_pid,
+       (array_agg(left(failed_reason, 300) ORDER BY failed_at DESC, id))[1] AS reason
   FROM crashed
  GROUP BY task_name, queue_name
  ORDER BY min(failed_at)
@@ -19,7 +22,7 @@ SELECT claimed_by_worker_id AS worker_id, count(*)::integer AS tasks FROM crashe
 -- does not count
 -- By ix_horsies_tasks_crashed, and one probe of ix_horsies_operator_actions_target for each of them.
 SELECT task.*
-  FROM (SELECT id, task_name, queue_name, failed_at, claimed_by_worker_id FROM horsies_tasks
+  FROM (SELECT id, task_name, queue_name, failed_at, claimed_by_worker_id, worker_pid, failed_reason FROM horsies_tasks
          WHERE status = 'FAILED' AND error_code = 'WORKER_CRASHED'
          ORDER BY failed_at DESC
          LIMIT 5000) task

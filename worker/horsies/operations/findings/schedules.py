@@ -1,4 +1,4 @@
-"""Findings about schedules: a run that is overdue, and no scheduler that could send any."""
+"""Findings about schedules: a run that is overdue, a scheduler that was lost, and none that could send any."""
 
 from __future__ import annotations
 
@@ -26,9 +26,21 @@ if TYPE_CHECKING:
     from horsies.operations.cluster import Cluster
 
 NO_SCHEDULER = FindingKind("no scheduler runs", 45, alert="no scheduler runs, schedules planned: {count}")
+SCHEDULER_LOST = FindingKind(
+    "scheduler lost",
+    47,
+    alert="scheduler {name} is lost, schedules without one: {count}",
+    alerts="{findings} schedulers are lost, schedules without one: {count}",
+)
 SCHEDULE_OVERDUE = FindingKind(
     "schedule overdue", 55, alert="schedule {name} is overdue", alerts="{findings} schedules are overdue"
 )
+
+LOST_AFTER_S = 13.0
+"""A scheduler renews its row in the first step after 10 s, and steps once a second; one that steps less often has its
+own interval in place of the second."""
+_NOTED_S = 600.0
+"""A lost scheduler whose schedules are served by another one is mentioned for this long."""
 
 _START = "Start one: `horsies scheduler shop.tasks:app`, or `horsies worker shop.tasks:app --with-scheduler`."
 
@@ -40,15 +52,53 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
         return []
     if not known["running"]:
         return [_no_scheduler(known, late, cluster.now)]
-    return [_overdue(row, cluster.now) for row in late]
+    lost = await conn.fetch(statement(__name__, "diagnose_schedulers_lost"), LOST_AFTER_S, MOST_IDS)
+    return [
+        *(_overdue(row, cluster.now) for row in late),
+        *(_lost(row, cluster.now) for row in lost if row["unserved"] or _is_recent(row["seen_at"], cluster.now)),
+    ]
+
+
+def _is_recent(seen_at: datetime, now: datetime) -> bool:
+    return (now - seen_at).total_seconds() < _NOTED_S
+
+
+def _lost(row: Mapping[str, Any], now: datetime) -> Finding:
+    """It did not stop, which deletes its row."""
+    unserved = tuple(row["unserved"])
+    serves = "another scheduler has all of its schedules"
+    if unserved:
+        serves = f"no other has {counted(len(unserved), 'of its schedules', 'of its schedules')}"
+    return Finding(
+        kind=SCHEDULER_LOST,
+        target_kind="schedule",
+        name=f"{row['hostname']}:{row['pid']}",
+        ids=unserved,
+        count=len(unserved),
+        since=row["seen_at"],
+        evidence=f"no sign of life from pid {row['pid']} on {row['hostname']} for "
+        f"{span((now - row['seen_at']).total_seconds())}; {serves}",
+        prediction=PredictedAction("nothing: no run is sent until one has them", Severity.NEEDS_ACTION)
+        if unserved
+        else PredictedAction("nothing more: the others send its runs", Severity.NOTE),
+        remedies=(),
+        why=(
+            "It did not say that it stops: it was killed, crashed, hangs, or was cut off from the database.",
+            *((_START,) if unserved else ()),
+        ),
+    )
 
 
 def _no_scheduler(known: Mapping[str, Any], late: Sequence[Mapping[str, Any]], now: datetime) -> Finding:
     """In place of a finding for each of its schedules."""
     seen_at = known["seen_at"]
-    seen = "none was seen within a day" if seen_at is None else f"the last was seen {_ago(seen_at, now)}"
+    seen = "none was seen within a day"
+    if seen_at is not None:
+        seen = f"the last, pid {known['pid']} on {known['hostname']}, was seen {_ago(seen_at, now)} and did not stop"
     overdue = f"{counted(len(late), 'run')} overdue" if late else f"next run {clock(known['next_run_at'])}"
-    waits = PredictedAction("nothing: no run is sent until one runs", Severity.NEEDS_ACTION if late else Severity.NOTE)
+    # The row of one that was stopped is gone: this one was lost.
+    severity = Severity.NEEDS_ACTION if late or seen_at is not None else Severity.NOTE
+    waits = PredictedAction("nothing: no run is sent until one runs", severity)
     return Finding(
         kind=NO_SCHEDULER,
         target_kind="schedule",
@@ -95,4 +145,4 @@ def _ago(moment: datetime, now: datetime) -> str:
     return f"{span((now - moment).total_seconds())} ago"
 
 
-SEARCH = Search((NO_SCHEDULER, SCHEDULE_OVERDUE), _find, needs="horsies_schedules")
+SEARCH = Search((NO_SCHEDULER, SCHEDULER_LOST, SCHEDULE_OVERDUE), _find, needs="horsies_schedules")

@@ -16,9 +16,37 @@ SELECT state.schedule_name, state.next_run_at, state.last_run_at,
 
 -- name: diagnose_schedulers
 -- findings/schedules.py; reads only ($1 within how many seconds a scheduler that runs was seen)
-SELECT count(*) AS planned, min(state.next_run_at) AS next_run_at,
-       (SELECT max(seen_at) FROM horsies_schedulers) AS seen_at,
-       EXISTS (SELECT FROM horsies_schedulers WHERE seen_at > now() - $1::float8 * interval '1 s') AS running
-  FROM horsies_schedule_state state
-  JOIN horsies_schedules known USING (schedule_name)
- WHERE state.next_run_at IS NOT NULL AND known.paused_at IS NULL
+SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
+       COALESCE(last.seen_at > now() - $1::float8 * interval '1 s', false) AS running
+  FROM (SELECT count(*) AS planned, min(state.next_run_at) AS next_run_at
+          FROM horsies_schedule_state state
+          JOIN horsies_schedules known USING (schedule_name)
+         WHERE state.next_run_at IS NOT NULL AND known.paused_at IS NULL) schedules
+  LEFT JOIN (SELECT seen_at, hostname, pid FROM horsies_schedulers ORDER BY seen_at DESC LIMIT 1) last ON true
+
+-- name: diagnose_schedulers_lost
+-- findings/schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
+-- one has ($1 after how many seconds one that steps once a second is lost, $2 rows at most)
+WITH planned AS MATERIALIZED (
+    SELECT known.schedule_name,
+           CASE WHEN known.definition -> 'check_interval_seconds' BETWEEN '1' AND '60'
+                THEN (known.definition -> 'check_interval_seconds')::float8 ELSE 1 END AS steps_every_s
+      FROM horsies_schedules known
+      JOIN horsies_schedule_state state USING (schedule_name)
+     WHERE state.next_run_at IS NOT NULL AND known.paused_at IS NULL
+), judged AS MATERIALIZED (
+    SELECT hostname, pid, seen_at, schedules,
+           seen_at < now() - ($1::float8 - 1 + COALESCE((SELECT max(steps_every_s) FROM planned
+                                                          WHERE schedule_name = ANY (schedules)), 1)) * interval '1 s' AS lost
+      FROM horsies_schedulers
+)
+SELECT hostname, pid, seen_at,
+       ARRAY(SELECT schedule_name::text FROM planned
+              WHERE schedule_name = ANY (one.schedules)
+                AND NOT EXISTS (SELECT FROM judged other
+                                 WHERE NOT other.lost AND planned.schedule_name = ANY (other.schedules))
+              ORDER BY 1 LIMIT $2) AS unserved
+  FROM judged one
+ WHERE lost
+ ORDER BY seen_at
+ LIMIT $2

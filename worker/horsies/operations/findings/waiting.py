@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.findings import (
@@ -55,6 +56,13 @@ PAUSED_QUEUE = FindingKind(
 )
 RETRY_OVERDUE = FindingKind("retry overdue", 210, state="RETRY", tasks="status:pending,retry tries:>1")
 
+_LONG_PAUSE_S = 300.0
+_VERY_LONG_PAUSE_S = 3_600.0
+"""A deployment takes minutes; after an hour a pause has mostly been forgotten."""
+_MUCH_DUE = 100
+_VERY_MUCH_DUE = 500
+"""Due tasks that make a pause critical after `_WITH_MANY_S` already: all of them start at once when it ends."""
+_WITH_MANY_S = 900.0
 # A lost notification costs one poll, 5 s by default: a later retry must have another cause.
 _RETRY_LATE_S = 60.0
 _MOST_EXPIRING = 10_000
@@ -84,15 +92,27 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     pause = cluster.paused[row["queue_name"]]
     by = f" by {pause.by}" if pause.by else ""
-    since = span((cluster.now - pause.since).total_seconds())
-    return _about_queue(
+    paused_s = (cluster.now - pause.since).total_seconds()
+    harm = _harm_of_pause(paused_s, row["count"])
+    finding = _about_queue(
         PAUSED_QUEUE,
         row,
-        PredictedAction("nothing: an operator paused it", Severity.NOTE),
-        f"paused {since} ago{by}",
+        # Only what needs action is counted as such: a pause is meant, as long as it is young.
+        PredictedAction("nothing: an operator paused it", Severity.NOTE if harm < Severity.NEEDS_ACTION else harm),
+        f"paused {span(paused_s)} ago{by}",
         remedies("queue", (row["queue_name"],), "resume"),
         f"Reason given: {pause.reason}" if pause.reason else "No reason was given.",
     )
+    return replace(finding, alert_severity=harm)
+
+
+def _harm_of_pause(paused_s: float, due: int) -> Severity:
+    """A note at first; an alert when it lasts or much is due; critical when it is forgotten."""
+    if paused_s >= _VERY_LONG_PAUSE_S or (paused_s >= _WITH_MANY_S and due >= _VERY_MUCH_DUE):
+        return Severity.NEEDS_ACTION
+    if paused_s >= _LONG_PAUSE_S or due >= _MUCH_DUE:
+        return Severity.HANDLED
+    return Severity.NOTE
 
 
 def _no_worker(row: Mapping[str, Any], cluster: Cluster) -> Finding:
