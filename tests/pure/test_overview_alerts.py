@@ -19,7 +19,7 @@ from horsies.operations.findings.unusual import BEHIND_BUSY, RUNS_LONG
 from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.operations.formatting import span
 from horsies.query import parse, parse_workers, task_conditions
-from horsies.views import Clock, Failures, Liveness, QueueRate
+from horsies.views import Clock, Count, Failures, Liveness, QueueRate
 from horsies_tui.health.alerts import NO_WORKER, Alert, Level, alerts
 from horsies_tui.health.alerts.failures import surges
 from horsies_tui.health.glance import Glance
@@ -201,6 +201,50 @@ def test_a_queue_grows_when_more_comes_than_goes() -> None:
     alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 28.9)}))
     assert (alert.what, alert.evidence) == ("mail is growing, 1,204 due", "31.0/s in, 28.9/s out in the last 5m")
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
+
+
+def test_a_cap_that_holds_a_queue_back_is_named_with_the_end() -> None:
+    queue = a_queue(due=214, cap=8, running=8, oldest_due_at=ago(45))
+    alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(0.1, 1.0)}))
+    assert (alert.level, alert.what) == (Level.NOTE, "queue mail: 8 of 8 run (cap), 214 due, clear in 3m")
+    assert alert.evidence == "the oldest due task waits for 45s"
+    assert shows(alert, "status:pending,retry has:due queue:mail")
+    alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(3.0, 1.0)}))
+    assert (alert.level, alert.what) == (Level.DEGRADED, "queue mail: 8 of 8 run (cap), 214 due, growing")
+    late = replace(queue, oldest_due_at=ago(400))
+    alert = only(a_glance(queues=(late,)))
+    assert (alert.level, alert.what) == (Level.DEGRADED, "queue mail: 8 of 8 run (cap), 214 due, no end in sight")
+    assert alert.evidence == "the oldest due task waits for 6m, over its 5m target"
+    for harmless in (replace(queue, running=7), replace(queue, due=Count(3), oldest_due_at=ago(9))):
+        assert alerts(a_glance(queues=(harmless,))) == ()
+    six = tuple(replace(queue, name=f"q{n}") for n in range(6))
+    assert only(a_glance(queues=six)).what == "6 queues wait at their caps"
+
+
+def test_the_cap_of_all_queues_is_named_for_all_that_wait() -> None:
+    first, second = a_worker("web-1"), a_worker("web-2")
+    capped = tuple(replace(row, snapshot=replace(row.snapshot, cluster_wide_cap=16)) for row in (first, second))
+    queues = (a_queue(due=20, running=6, oldest_due_at=ago(400)), a_queue("bulk", due=5, running=10))
+    alert = only(a_glance(queues=queues, workers=capped))
+    assert alert.what == "16 of 16 run (cluster_wide_cap), 25 due, no end in sight"
+    assert task_conditions(parse(alert.rows or "")).exact("queue") == ("mail", "bulk")
+    assert alerts(a_glance(queues=queues, workers=(capped[0], second)))[0].what == "mail is over its 5m target"
+
+
+@pytest.mark.parametrize(("children_mb", "level"), [(6_000, None), (7_500, Level.DEGRADED), (8_700, Level.CRITICAL)])
+def test_workers_that_use_nearly_all_memory_of_their_machine_are_an_alert(
+    children_mb: float, level: Level | None
+) -> None:
+    """The machine has 10 GB: the workers use 1 % each themselves."""
+    workers = [a_worker("web-1-7-0a1b2c3d"), a_worker("web-2-7-0a1b2c3d")]
+    rows = tuple(replace(row, snapshot=replace(row.snapshot, hostname="web-1", children_memory_mb=mb))
+                 for row, mb in zip(workers, (children_mb, 300.0), strict=True))  # fmt: skip
+    found = alerts(a_glance(workers=rows))
+    assert [alert.level for alert in found] == ([] if level is None else [level])
+    if level is Level.CRITICAL:
+        assert found[0].what == "workers use 92% of the memory of web-1"
+        assert found[0].evidence == "web-1:7 uses 8.6 GB, its children 8.5 GB of it, of 9.8 GB; 1 other worker there"
+        assert parse_workers(found[0].workers or "").text == "id:web-1-7-0a1b2c3d,web-2-7-0a1b2c3d"
 
 
 def test_a_queue_without_a_worker_is_only_in_the_report() -> None:

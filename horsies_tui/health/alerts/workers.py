@@ -1,10 +1,10 @@
-"""Alerts about workers: late or ended ones, their clocks, their settings, and the sweeps that they run."""
+"""Alerts about workers: late or ended ones, their clocks, memory, settings, and the sweeps that they run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted
+from horsies.operations.formatting import counted, size
 from horsies.views import LATE_AFTER_S, Liveness
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
 from horsies_tui.health.rows import MOST_NAMED, any_of, one_worker
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from horsies.views import WorkerRow
 
 SWEEPS_MISSED: Final = 3
+MUCH_MEMORY: Final = 0.8
+NEARLY_ALL_MEMORY: Final = 0.9
+"""Shares of a machine's memory. Beyond the second one the kernel may kill a child at any allocation."""
 _ENDED_NOTED_S: Final = 600.0
 """A worker that stopped or was lost without tasks is mentioned for this long."""
 
@@ -80,6 +83,48 @@ def _clocks(scene: Scene) -> Iterator[Alert]:
     yield Alert("clocks", Level.DEGRADED, "clocks are apart", evidence, workers=f"id:{any_of(ids)}")
 
 
+def _memory(scene: Scene) -> Iterator[Alert]:
+    """Workers store what they and their children use, and the memory of the machine, but no limit of a container."""
+    glance = scene.glance
+    by_host: dict[str, list[WorkerRow]] = {}
+    for row in glance.alive:
+        if row.snapshot is not None and row.snapshot.whole_memory_mb and row.snapshot.memory_percent:
+            by_host.setdefault(row.snapshot.hostname, []).append(row)
+    for host, rows in by_host.items():
+        used = {row.id: _used_mb(row) for row in rows}
+        whole_mb = max(_machine_mb(row) for row in rows)
+        share = sum(used.values()) / whole_mb
+        if share < MUCH_MEMORY:
+            continue
+        largest = max(rows, key=_used_mb)
+        children_mb = (largest.snapshot and largest.snapshot.children_memory_mb) or 0.0
+        most = f"{glance.name(largest.id)} uses {_megabytes(used[largest.id])}, its children {_megabytes(children_mb)}"
+        others = f"; {counted(len(rows) - 1, 'other worker')} there" if len(rows) > 1 else ""
+        yield Alert(
+            f"memory\t{host}",
+            Level.CRITICAL if share >= NEARLY_ALL_MEMORY else Level.DEGRADED,
+            f"workers use {share:.0%} of the memory of {host}",
+            f"{most} of it, of {_megabytes(whole_mb)}{others}",
+            workers=f"id:{any_of(row.id for row in rows[:MOST_NAMED])}",
+        )
+
+
+def _used_mb(row: WorkerRow) -> float:
+    return (row.snapshot and row.snapshot.whole_memory_mb) or 0.0
+
+
+def _machine_mb(row: WorkerRow) -> float:
+    """The memory of its machine: the worker stores how many percent of it it uses itself, without its children."""
+    snapshot = row.snapshot
+    if snapshot is None or not snapshot.memory_mb or not snapshot.memory_percent:
+        return float("inf")
+    return snapshot.memory_mb / snapshot.memory_percent * 100
+
+
+def _megabytes(amount: float) -> str:
+    return size(round(amount) * 1_048_576)
+
+
 def _sweeps(scene: Scene) -> Iterator[Alert]:
     report = scene.glance.report
     if report is None or report.sweep is None or not report.workers_alive:
@@ -91,4 +136,4 @@ def _sweeps(scene: Scene) -> Iterator[Alert]:
         yield Alert("sweep", Level.CRITICAL, what, evidence, report.sweep.ran_at, lasts)
 
 
-RULES = (_late, _lost, _stopped, _settings, _clocks, _sweeps)
+RULES = (_late, _lost, _stopped, _settings, _clocks, _memory, _sweeps)
