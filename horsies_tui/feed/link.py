@@ -127,6 +127,11 @@ class Link:
         return self._choice.options
 
     @property
+    def database(self) -> Database | None:
+        """For work on connections of its own; None while there is no connection."""
+        return None if self._reader is None else self._database
+
+    @property
     def status(self) -> LinkStatus:
         return self._status
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.errors import HorsiesError
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
 from horsies_tui.feed.recorded import Part
@@ -13,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.operations.diagnose import Report
-    from horsies.store.connect import Connection
+    from horsies.operations.findings import Finding
+    from horsies.store.connect import Connection, Database
     from horsies_tui.feed.link import Link
 
 HEADER_EVERY_S: Final = 5.0
@@ -21,6 +26,12 @@ _WATCHED_EVERY_S: Final = 1.0
 _HEADER_FACTOR: Final = 50.0
 """A report reads everything in flight: for the header it may use a fiftieth of a connection's time."""
 _WATCHED_FACTOR: Final = 10.0
+EXAMINED_AFTER_S: Final = 30.0
+"""After the start: a console that is opened for a look costs the server no examination."""
+_EXAMINED_EVERY_S: Final = 300.0
+_MENDED_WITHIN_S: Final = 60.0
+"""As long as the doctor has found something: it is shown until the next examination."""
+_LONGEST_EXAMINATION_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +56,40 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
     NAME = "recovery"
 
     def __init__(
-        self, link: Link, publish: Callable[[RecoverySnapshot], None], *, every_s: float = HEADER_EVERY_S
+        self,
+        link: Link,
+        publish: Callable[[RecoverySnapshot], None],
+        *,
+        every_s: float = HEADER_EVERY_S,
+        examined_after_s: float = EXAMINED_AFTER_S,
     ) -> None:
         super().__init__(link, publish, RecoverySnapshot())
         self._every_s = every_s
-        run = self._query(
-            lambda: None, lambda conn, _: _diagnose(conn), lambda found: {"report": found, "loading": False}
-        )
+        self._pure: Report | None = None
+        """The last report, without what the doctor found."""
+        self._of_database: tuple[Finding, ...] = ()
+        self._examined_after_s = examined_after_s
+        self._examine_at = 0.0
+        self._examining: asyncio.Task[None] | None = None
+        run = self._query(lambda: None, lambda conn, _: _diagnose(conn), self._whole)
         self._report = Read("report", run, self._pace(watched=False))
-        self._reads = (self._report,)
+        examine = Read(
+            "doctor",
+            self._begin_examination,
+            self._pace(watched=False),
+            wanted=lambda: self._pure is not None,
+            due=lambda: self._examine_at,
+        )
+        self._reads = (self._report, examine)
+
+    def start(self) -> None:
+        self._examine_at = self._now() + self._examined_after_s
+        super().start()
+
+    def stop(self) -> None:
+        if self._examining is not None:
+            self._examining.cancel()
+        super().stop()
 
     def parts(self) -> tuple[Part, ...]:
         return (Part("report", ("report",), ready=not self.snapshot.loading, what="the recovery report"),)
@@ -62,6 +98,28 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         """Whether the recovery screen is shown: if so, a report follows each change within a second."""
         self._report.pace = self._pace(watched=on)
         self._wake.set()
+
+    def _whole(self, report: Report) -> dict[str, Any]:
+        self._pure = report
+        return {"report": report.with_more(self._of_database), "loading": False}
+
+    async def _begin_examination(self) -> bool:
+        """Begin one, on connections of its own: the reports go on meanwhile."""
+        database = self._link.database
+        self._examine_at = self._now() + (_MENDED_WITHIN_S if self._of_database else _EXAMINED_EVERY_S)
+        if database is not None and (self._examining is None or self._examining.done()):
+            self._examining = asyncio.create_task(self._examine(database), name="doctor")
+        return True
+
+    async def _examine(self, database: Database) -> None:
+        """Without an answer, what was found before is shown until the next time."""
+        with suppress(HorsiesError, *CONNECTION_ERRORS):
+            async with asyncio.timeout(_LONGEST_EXAMINATION_S):
+                self._of_database = await _examine(database)
+            if self._of_database:
+                self._examine_at = min(self._examine_at, self._now() + _MENDED_WITHIN_S)
+            if self._pure is not None:
+                self._publish(**self._whole(self._pure))
 
     def _pace(self, *, watched: bool) -> Pace:
         tick_s = min(_WATCHED_EVERY_S, self._every_s) if watched else self._every_s
@@ -74,3 +132,11 @@ async def _diagnose(conn: Connection) -> Report:
     from horsies.operations.diagnose import diagnose
 
     return await diagnose(conn)
+
+
+async def _examine(database: Database) -> tuple[Finding, ...]:
+    """The first examination imports all checks."""
+    from horsies.doctor.examine import examine
+    from horsies.doctor.findings import database_findings
+
+    return tuple(database_findings(await examine(database)))

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from horsies.doctor.findings import DATABASE
 from horsies.operations.diagnose import searches
 
 if typing.TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _is_value(cls: type) -> bool:
 @cache
 def finding_kinds() -> Mapping[str, FindingKind]:
     """Kinds are compared by identity of their records, which the modules of the findings hold."""
-    return {kind.name: kind for search in searches() for kind in search.kinds}
+    return {kind.name: kind for kind in (DATABASE, *(kind for search in searches() for kind in search.kinds))}
 
 
 @cache

@@ -163,6 +163,8 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
             self.console.show_workflow(row.finding.ids[0])
         elif row.finding.target_kind == "schedule":
             self.console.show_schedules(schedules_of(row.finding))
+        elif row.finding.target_kind == "database":
+            self.console.say("it is about the database, not about tasks; what mends it stands below")
         else:
             self.console.show_tasks(filter_of(row.finding))
 

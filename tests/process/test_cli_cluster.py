@@ -190,6 +190,17 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
     assert {"verb": "requeue", "target_kind": "task", "ids": ["run"]} in finding["may"]
 
 
+async def test_the_recovery_list_shows_what_the_doctor_finds_if_it_is_asked(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " VALUES ('old', 'w-1', 'runner', now() - interval '3 days')"
+    )
+    assert (await horsies("recovery", "ls", "--json")).json["findings"] == []
+    (finding,) = (await horsies("recovery", "ls", "--doctor", "--json")).json["findings"]
+    assert (finding["kind"], finding["target_kind"], finding["name"]) == ("database", "database", "retention")
+    assert "horsies db prune" in (await horsies("recovery", "ls", "--doctor", "--why")).out
+
+
 async def test_what_the_recovery_list_says_can_be_typed(connection: asyncpg.Connection) -> None:
     await stuck(connection)
     commands = [

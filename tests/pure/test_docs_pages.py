@@ -30,6 +30,7 @@ from doc_pages import (
 from doc_tables import LANGUAGES, SETTINGS, made, made_pages
 
 import horsies
+from horsies.doctor.findings import DATABASE
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode, StopCode
 from horsies.domain.errors import ErrorCode
 from horsies.handle import BrokerErrorCode, TaskSendErrorCode
@@ -216,7 +217,7 @@ def test_each_numbered_error_has_its_name() -> None:
 def test_each_finding_of_the_recovery_report_is_explained() -> None:
     section = PAGES["docs/console/recovery.md"].partition("|---|---|---|\n")[2].partition("\n\n")[0]
     explained = re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)
-    kinds = sorted((kind for search in searches() for kind in search.kinds), key=attrgetter("place"))
+    kinds = sorted((DATABASE, *(kind for search in searches() for kind in search.kinds)), key=attrgetter("place"))
     assert explained == [kind.name for kind in kinds]
 
 

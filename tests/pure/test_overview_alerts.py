@@ -11,6 +11,7 @@ import pytest
 from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
 from hypothesis import given, strategies as st
 
+from horsies.doctor.findings import DATABASE
 from horsies.operations.cluster import SweepState
 from horsies.operations.diagnose import searches
 from horsies.operations.findings import FindingKind, Severity
@@ -24,7 +25,7 @@ from horsies_tui.health.alerts import NO_WORKER, Alert, Level, alerts
 from horsies_tui.health.alerts.failures import surges
 from horsies_tui.health.glance import Glance
 
-ALL_KINDS = [kind for search in searches() for kind in search.kinds]
+ALL_KINDS = [DATABASE, *(kind for search in searches() for kind in search.kinds)]
 
 
 def only(glance: Glance) -> Alert:

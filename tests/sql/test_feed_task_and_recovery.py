@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 from feed_steps import QUICK, Published, linked, send
 
+from horsies.doctor.findings import DATABASE
+from horsies.operations.findings import Finding, Severity
 from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.why import ReasonKind
 from horsies_tui.feed.link import Link
@@ -87,6 +89,38 @@ async def test_the_desk_counts_what_needs_a_person(database: str, connection: as
         snapshot = await published.until(lambda snapshot: snapshot.need_action == 2)
         assert snapshot.report is not None
         assert INTERRUPTED in {finding.kind for finding in snapshot.report.findings}
+        feed.stop()
+
+
+async def test_the_desk_shows_what_the_doctor_finds_while_reports_go_on(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " VALUES ('old', 'w-1', 'runner', now() - interval '3 days')"
+    )
+
+    def of_database(snapshot: RecoverySnapshot) -> list[Finding]:
+        return [] if snapshot.report is None else [one for one in snapshot.report.findings if one.kind is DATABASE]
+
+    async with linked(database) as (link, _):
+        published: Published[RecoverySnapshot] = Published()
+        feed = RecoveryFeed(link, published, every_s=0.05, examined_after_s=0.0)
+        feed.start()
+        (found,) = of_database(await published.until(of_database))
+        assert (found.name, found.prediction.severity) == ("retention", Severity.NEEDS_ACTION)
+        assert "heartbeats: the oldest was to be deleted" in found.evidence
+        assert any("horsies db prune" in sentence for sentence in found.why)
+        assert "`horsies doctor`" in found.why[-1]
+        # A report that is read later keeps it, until an examination finds nothing any more.
+        await connection.execute(
+            "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)"
+            " VALUES ('b', 'demo.add', 'default', 'FAILED', 'TASK_INTERRUPTED', now())"
+        )
+        assert of_database(await published.until(lambda snapshot: snapshot.need_action == 2)) == [found]
+        await connection.execute("DELETE FROM horsies_heartbeats")
+        await feed._begin_examination()
+        await published.until(lambda snapshot: not of_database(snapshot))
         feed.stop()
 
 

@@ -65,7 +65,7 @@ def doctor(
     named = module if module is not None else module_option
     choice = choose_existing(database_url, context, named)
     config = None if named is None else locate_app(named).config
-    label, found = asyncio.run(_examine(choice, config))
+    label, found = asyncio.run(examined(choice, config))
     counts = {verdict.value: found.count(verdict) for verdict in Verdict}
     if as_json:
         print_json({"database": label, "now": found.now, "counts": counts, "lines": plain(found.lines)})
@@ -76,7 +76,7 @@ def doctor(
     raise typer.Exit(1 if counts["fail"] else 0)
 
 
-async def _examine(choice: DatabaseChoice, config: AppConfig | None) -> tuple[str, Examination]:
+async def examined(choice: DatabaseChoice, config: AppConfig | None) -> tuple[str, Examination]:
     from horsies.doctor.examine import examine
     from horsies.store.connect import open_database
 

@@ -29,6 +29,10 @@ def ls(
     why: Annotated[
         bool, typer.Option("--why", help="Also explain each finding, with the commands that help.", show_default=False)
     ] = False,
+    doctor: Annotated[
+        bool,
+        typer.Option("--doctor", help="Also list what `horsies doctor` warns of or fails on.", show_default=False),
+    ] = False,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
@@ -43,7 +47,7 @@ def ls(
     """
     from horsies.cli.recovery_report import list_findings
 
-    list_findings(choose_existing(database_url, context, module), why=why, as_json=as_json)
+    list_findings(choose_existing(database_url, context, module), why=why, doctor=doctor, as_json=as_json)
 
 
 @app.command("run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from dataclasses import replace
@@ -49,11 +50,18 @@ _MARKS: Final = {
 }
 
 
-def list_findings(choice: DatabaseChoice, *, why: bool, as_json: bool) -> None:
+def list_findings(choice: DatabaseChoice, *, why: bool, doctor: bool, as_json: bool) -> None:
+    """`doctor`: with what an examination of the database finds, which takes some tenths of a second."""
+
     async def work(session: Session) -> tuple[str, Report]:
         return session.label, await diagnose(session.connection)
 
     label, report = read(choice, "recovery ls", work)
+    if doctor:
+        from horsies.cli.doctor import examined
+        from horsies.doctor.findings import database_findings
+
+        report = report.with_more(database_findings(asyncio.run(examined(choice, None))[1]))
     if as_json:
         print_json(plain(report) | {"database": label, "findings": [_as_json(finding) for finding in report.findings]})
         return

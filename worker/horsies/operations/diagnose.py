@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -12,6 +12,7 @@ from horsies.operations import findings
 from horsies.operations.cluster import read_cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     import asyncpg
@@ -37,6 +38,11 @@ class Report:
 
     def count(self, severity: Severity) -> int:
         return sum(finding.prediction.severity is severity for finding in self.findings)
+
+    def with_more(self, found: Iterable[Finding]) -> Report:
+        """The report with further findings in their places."""
+        findings = sorted((*self.findings, *found), key=lambda finding: _worst_first(finding, self.now))
+        return replace(self, findings=tuple(findings))
 
 
 @cache
@@ -68,8 +74,8 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
         sweeps=cluster.sweeps,
         spared=cluster.spared,
         workers_alive=cluster.alive,
-        findings=tuple(sorted(found, key=lambda finding: _worst_first(finding, cluster.now))),
-    )
+        findings=(),
+    ).with_more(found)
 
 
 def _worst_first(finding: Finding, now: datetime) -> tuple[int, int, datetime, str]:

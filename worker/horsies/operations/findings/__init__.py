@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -97,8 +97,8 @@ class Finding:
     """Rows of one kind, name, queue and worker, with the same prediction."""
 
     kind: FindingKind
-    target_kind: TargetKind
-    name: str  # of the task or workflow, the worker's id, or the queue
+    target_kind: TargetKind | Literal["database"]
+    name: str  # of the task or workflow, the worker's id, the queue, or the doctor's check
     ids: tuple[str, ...]  # as many as were read
     count: int
     since: datetime | None  # of the oldest one

@@ -1,0 +1,62 @@
+"""What the doctor warns of, as findings of the recovery report: one for each check.
+
+The report itself does not examine the database: an examination opens further connections and takes 0.1 to 0.3 s, ten
+times as long as a report. The console makes one every few minutes, `horsies recovery ls` one where it is asked to.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from horsies.doctor import Verdict
+from horsies.operations.findings import Finding, FindingKind, PredictedAction, Severity
+from horsies.operations.formatting import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from horsies.doctor.examine import Examination, Examined
+
+DATABASE = FindingKind(
+    "database", 250, alert="horsies doctor: {name}", alerts="horsies doctor: {findings} checks, with {count} lines"
+)
+_SHOWN_OTHERWISE: Final = frozenset({"locks", "clocks", "recovery settings"})
+"""The console names who holds a lock at once, and has alerts of its own about clocks and settings."""
+
+
+def database_findings(found: Examination) -> list[Finding]:
+    """The checks with a line that warns or fails."""
+    bad = [line for line in found.lines if line.verdict in (Verdict.WARN, Verdict.FAIL)]
+    by_check = groupby((line for line in bad if line.check not in _SHOWN_OTHERWISE), attrgetter("check"))
+    return [_finding(check, list(lines), found.now) for check, lines in by_check]
+
+
+def _finding(check: str, lines: Sequence[Examined], now: datetime) -> Finding:
+    first = next((line for line in lines if line.verdict is Verdict.FAIL), lines[0])
+    fails = first.verdict is Verdict.FAIL
+    more = f" (and {len(lines) - 1} more)" if lines[1:] else ""
+    severity = Severity.NEEDS_ACTION if fails else Severity.NOTE
+    return Finding(
+        kind=DATABASE,
+        target_kind="database",
+        name=check,
+        ids=(),
+        count=len(lines),
+        since=None,
+        evidence=f"{first.evidence}{more}",
+        prediction=PredictedAction(f"nothing: `horsies doctor` {'fails' if fails else 'warns'}", severity),
+        remedies=(),
+        why=tuple(_why(lines, now)),
+        alert_severity=None if fails else Severity.HANDLED,
+    )
+
+
+def _why(lines: Sequence[Examined], now: datetime) -> Iterator[str]:
+    for line in lines:
+        yield f"{line.verdict.value}: {line.evidence}"
+        if line.remedy:
+            yield f"To mend it: {line.remedy}"
+    yield f"Examined at {clock(now)}; `horsies doctor` examines it again."
