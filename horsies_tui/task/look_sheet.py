@@ -14,7 +14,7 @@ from textual.containers import Vertical
 from horsies.cli.formatting import lasting
 from horsies.domain.errors import HorsiesError
 from horsies.operations.formatting import counted
-from horsies.operations.looking import answer_to, ask_again, close, look_at, why_no_more
+from horsies.operations.looking import answer_to, ask_again, close, look_at, look_behind, why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 from horsies_tui.actions import Scope, bindings
@@ -120,8 +120,13 @@ class LookSheet(Sheet[None]):
         try:
             actor = self._link.actor
             look = await self._link.act(lambda conn: look_at(conn, actor, self._task_id, self._kind))
+            self._entitle(look)
             while True:
                 answer = await self._ask(look)
+                if self._kind == "stack" and (behind := await self._behind(look, answer)) is not None:
+                    look = behind
+                    self._entitle(look)
+                    continue
                 self._show(look, answer)
                 if answer.is_last:
                     break
@@ -133,6 +138,17 @@ class LookSheet(Sheet[None]):
         finally:
             if look is not None:
                 await asyncio.shield(self._close(look))
+
+    def _entitle(self, look: Look) -> None:
+        """Name the task whose stack it is, if that is another one than was asked about."""
+        if look.starved is not None:
+            title = f"{look.task_name} {look.task_id}, which has the place of {look.starved}"
+            entitle(self.query_one("#sheet"), self._glyphs, f"{self._kind} of {title}")
+
+    async def _behind(self, look: Look, answer: Answer) -> Look | None:
+        if answer.found is None or "behind" not in answer.found:
+            return None
+        return await self._link.act(lambda conn: look_behind(conn, self._link.actor, look, answer))
 
     async def _ask(self, look: Look) -> Answer:
         return await self._link.act(lambda conn: answer_to(conn, look))

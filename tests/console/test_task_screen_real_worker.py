@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 from forked_commands import Command
 from task_screen_steps import opened
+from until import until
 
 from horsies.domain.ids import new_task_id
 
@@ -76,12 +77,12 @@ async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
     assert tuple(done) == ("requeue", "applied", task_id)
 
 
-@pytest.fixture
-def hanging(database: str) -> Iterator[None]:
+@pytest.fixture(params=[{"processes": "2", "prefetch": "0"}], ids=[""])
+def hanging(request: pytest.FixtureRequest, database: str) -> Iterator[None]:
     """A worker for tasks that hang."""
     process = Command(
-        ["worker", "hang_app:app", "--processes", "2"],
-        env={**os.environ, "HORSIES_DATABASE_URL": database},
+        ["worker", "hang_app:app", "--processes", request.param["processes"]],
+        env={**os.environ, "HORSIES_DATABASE_URL": database, "HANG_APP_PREFETCH": request.param["prefetch"]},
         cwd=APPS,
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -127,6 +128,23 @@ async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_
         "SELECT verb, after_state ->> 'kind' AS kind FROM horsies_operator_actions ORDER BY id"
     )
     assert [tuple(row) for row in verbs] == [("look", "stack"), ("look", "output"), ("look", "stack")]
+
+
+@pytest.mark.parametrize("hanging", [{"processes": "1", "prefetch": "4"}], ids=[""], indirect=True)
+async def test_the_stack_of_a_task_that_waits_in_its_worker_is_that_of_the_one_that_runs_there(
+    database: str, connection: asyncpg.Connection, hanging: None
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, enqueue_sha, priority)"
+        " VALUES ('culprit', 'wait_for_a_lock', 'default', '[\"s3cret\"]', 'by-hand', 1),"
+        " ('starved', 'nothing', 'default', '[]', 'by-hand', 2)"
+    )
+    await until(connection, "(SELECT count(*) = 2 FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING'))")
+    async with opened(database, "starved") as detail:
+        await detail.sees("CLAIMED")
+        await detail.press("S")
+        await detail.sees("stack of wait_for_a_lock culprit, which has the place of starved", "with lock:")
+        await detail.sees("wait_for_a_lock runs for", ", in settle")
 
 
 async def test_only_a_running_task_can_be_looked_into(database: str, connection: asyncpg.Connection) -> None:

@@ -18,6 +18,8 @@ app = Horsies(
         broker=PostgresConfig(database_url=URL),
         allow_looks=os.environ.get("HANG_APP_LOOKS") != "forbidden",
         failed_output_bytes=int(os.environ.get("HANG_APP_KEPT", "4096")),
+        prefetch_buffer=int(os.environ.get("HANG_APP_PREFETCH", "0")),
+        claim_lease_ms=60_000,
     )
 )
 Out = TaskResult[None, TaskError]

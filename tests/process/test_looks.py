@@ -16,6 +16,7 @@ import pytest
 import test_worker
 from cli_steps import Said, horsies
 from test_worker import PATIENCE_S, Table, Worker
+from until import until
 
 from horsies.operations.actor import Actor
 from horsies.operations.looking import answer_to, ask_again, look_at
@@ -29,9 +30,9 @@ def start(database: str) -> Iterator[Callable[..., Worker]]:
     """Start a worker for the tasks that hang; its children are killed with it."""
     workers: list[Worker] = []
 
-    def start(**environ: str) -> Worker:
+    def start(processes: int = 2, **environ: str) -> Worker:
         given = {"HORSIES_DATABASE_URL": database, **environ}
-        worker = Worker("--processes", "2", app="hang_app:app", **given)
+        worker = Worker("--processes", str(processes), app="hang_app:app", **given)
         workers.append(worker)
         worker.wait_for("ready")
         return worker
@@ -87,6 +88,36 @@ async def test_an_operator_sees_the_line_in_which_a_task_hangs(
     _, note, innermost, *_ = (await stack(database, task_id)).out.splitlines()
     assert note == "C code seems to hold the GIL: only the thread of the task is shown"
     assert innermost.endswith("ctypes.PyDLL(None).sleep(3_600)")
+
+
+async def test_the_stack_of_a_task_that_starves_in_its_child_or_its_worker_is_that_of_the_one_before_it(
+    database: str, table: Table, start: Callable[..., Worker]
+) -> None:
+    """A child that finishes its tasks in no time gets some ahead: they are RUNNING, and wait behind one that hangs."""
+    start(1, HANG_APP_PREFETCH="48")
+    quick = "INSERT INTO horsies_tasks (id, task_name, queue_name, args, enqueue_sha, priority)"
+    await table.connection.execute(
+        f"{quick} SELECT 'quick-' || n, 'nothing', 'default', '[]', 'by-hand', 1 FROM generate_series(1, 150) n"
+    )
+    await until(table.connection, "(SELECT count(*) = 150 FROM horsies_tasks WHERE status = 'COMPLETED')")
+    await table.connection.execute(
+        f"{quick} SELECT CASE n WHEN 0 THEN 'the-one-that-hangs' ELSE 'starved-' || n END,"
+        " CASE n WHEN 0 THEN 'wait_for_a_lock' ELSE 'nothing' END, 'default',"
+        " CASE n WHEN 0 THEN '[\"s3cret\"]' ELSE '[]' END, 'by-hand', 1 + n FROM generate_series(0, 48) n"
+    )
+    starved = "SELECT min(id) FROM horsies_tasks WHERE task_name = 'nothing' AND status = "
+    for status in ("RUNNING", "CLAIMED"):
+        await until(table.connection, f"({starved}'{status}') IS NOT NULL")
+        task_id = await table.connection.fetchval(f"{starved}'{status}'")
+        said = await stack(database, task_id)
+        assert said.code == 0, said.err
+        head, note, innermost, *_ = said.out.splitlines()
+        assert head.startswith("wait_for_a_lock runs for ")
+        assert note == f"{task_id} has not begun: the-one-that-hangs has its place"
+        assert innermost.endswith("with lock:")
+        told = (await stack(database, task_id, "--json")).json
+        assert (told["task_id"], told["starved"]) == ("the-one-that-hangs", task_id)
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_looks") == 0, "all looks are closed"
 
 
 async def test_two_look_at_once_and_again_and_again(

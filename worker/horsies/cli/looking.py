@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
@@ -13,7 +14,7 @@ from horsies.cli.tables import say
 from horsies.cli.targets import ambiguous
 from horsies.cli.verb_report import INTERRUPTED, NOTHING_MATCHED
 from horsies.operations.actor import Actor
-from horsies.operations.looking import Answer, Look, answer_to, ask_again, close, look_at
+from horsies.operations.looking import Answer, Look, answer_to, ask_again, close, look_at, look_behind
 from horsies.store.connect import open_database, with_settings
 from horsies.views import READER_SETTINGS, Ambiguous, find_task
 
@@ -55,13 +56,10 @@ def watch(
             if task_id is None:
                 say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
                 return NOTHING_MATCHED
+            given = _Given(Actor.current(), variables, reason)
             async with with_settings(connection):
-                look = await look_at(connection, Actor.current(), task_id, kind, with_locals=variables, reason=reason)
-            try:
-                return await _watch(connection, look, show, every_s)
-            finally:
-                async with with_settings(connection):
-                    await close(connection, look)
+                look = await look_at(connection, given.actor, task_id, kind, with_locals=variables, reason=reason)
+            return await _watch(connection, look, given, show, every_s)
 
     try:
         raise typer.Exit(asyncio.run(work()))
@@ -75,6 +73,7 @@ def report(look: Look, answer: Answer, name: str, found: Mapping[str, Any] | Non
         "now": answer.now,
         "task_id": look.task_id,
         "task_name": look.task_name,
+        "starved": look.starved,
         "worker_id": look.worker_id,
         "claimed_at": look.claimed_at,
         "started_at": look.started_at,
@@ -94,14 +93,35 @@ async def _whole_id(connection: Connection, text: str) -> str | None:
     return found
 
 
-async def _watch(connection: Connection, look: Look, show: Callable[[Look, Answer], int], every_s: float | None) -> int:
-    while True:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Who looks, and how: for a second look, at the task that has the place of the first one."""
+
+    actor: Actor
+    variables: bool
+    reason: str | None
+
+
+async def _watch(
+    connection: Connection, look: Look, given: _Given, show: Callable[[Look, Answer], int], every_s: float | None
+) -> int:
+    try:
+        while True:
+            async with with_settings(connection):
+                answer = await answer_to(connection, look)
+                behind = await look_behind(
+                    connection, given.actor, look, answer, with_locals=given.variables, reason=given.reason
+                )
+            if behind is not None:
+                look = behind
+                continue
+            code = show(look, answer)
+            if every_s is None or answer.is_last:
+                return code
+            await asyncio.sleep(every_s)
+            known = answer.found["last"] if answer.found is not None and "last" in answer.found else 0
+            async with with_settings(connection):
+                await ask_again(connection, look, after=known)
+    finally:
         async with with_settings(connection):
-            answer = await answer_to(connection, look)
-        code = show(look, answer)
-        if every_s is None or answer.is_last:
-            return code
-        await asyncio.sleep(every_s)
-        known = answer.found["last"] if answer.found is not None and "last" in answer.found else 0
-        async with with_settings(connection):
-            await ask_again(connection, look, after=known)
+            await close(connection, look)

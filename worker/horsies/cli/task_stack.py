@@ -73,6 +73,8 @@ class Shown:
     def _print(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> None:
         self._end_line()
         notes = [clean(stack["note"])] if "note" in stack else []
+        if look.starved is not None:
+            notes.insert(0, clean(f"{look.starved} has not begun: {look.task_id} has its place"))
         say(*(_head(look, answer, stack), *notes, *self._lines(stack)))
         self._last, self._since = stack, answer.now
 

@@ -212,6 +212,9 @@ def stack(
     The worker that runs it answers, within a second; nothing is installed, and the task goes on. Lines of libraries are
     dim. The audit trail says who looked. `allow_looks=False` in the application's AppConfig forbids it.
 
+    Of a task that has not begun, because another one has its place in its child or its worker, the stack of that one is
+    shown. `--json` then names the first one as `starved`.
+
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
     from horsies.cli.task_stack import show_stack

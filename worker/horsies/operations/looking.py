@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.domain.damage import json_map
@@ -29,7 +29,10 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An open question: this task, as this worker has claimed it."""
+    """An open question: this task, as this worker has claimed it.
+
+    `starved` is the task that was asked about, if that has not begun because this one has its place.
+    """
 
     look_id: uuid.UUID
     task_id: str
@@ -37,6 +40,7 @@ class Look:
     worker_id: str
     claimed_at: datetime
     started_at: datetime | None
+    starved: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +83,44 @@ async def look_at(
     with_locals: bool = False,
     reason: str | None = None,
 ) -> Look:
-    """Open a look, with an audit row. OperationError for a task that is not running."""
+    """Open a look, with an audit row. OperationError for a task that is not running.
+
+    The stack of a task that its worker has claimed is that of the task that has run longest there, if any runs.
+    """
     await require_writable(conn, "horsies_looks")
     action = OperatorAction(uuid.uuid4(), VERB, actor, reason, None)
     row = await conn.fetchrow(with_audit(__name__, "look_begin"), *action.values, task_id, kind, with_locals)
     if row is None:
         raise OperationError(f"no task has the id {task_id}", help_text="`horsies tasks ls status:running` lists them")
+    if row["status"] == "CLAIMED" and kind == "stack":
+        occupant = await conn.fetchval(statement(__name__, "look_occupant"), row["worker_id"])
+        if occupant is not None:
+            look = await look_at(conn, actor, occupant, kind, with_locals=with_locals, reason=reason)
+            return replace(look, starved=task_id)
     if row["status"] != "RUNNING":
         raise OperationError(
             f"task {task_id} is {row['status']}: only a task that runs can be looked at",
             help_text=f"`horsies tasks show {task_id}` shows its history",
         )
     return Look(action.operation_id, task_id, row["task_name"], row["worker_id"], row["claimed_at"], row["started_at"])
+
+
+async def look_behind(
+    conn: asyncpg.Connection,
+    actor: Actor,
+    look: Look,
+    answer: Answer,
+    *,
+    with_locals: bool = False,
+    reason: str | None = None,
+) -> Look | None:
+    """Close the look at a task that waits in its child, and open one at the task that has its place there."""
+    behind = None if answer.found is None else answer.found.get("behind")
+    if not isinstance(behind, str):
+        return None
+    await close(conn, look)
+    found = await look_at(conn, actor, behind, "stack", with_locals=with_locals, reason=reason)
+    return replace(found, starved=look.starved or look.task_id)
 
 
 async def ask_again(conn: asyncpg.Connection, look: Look, *, after: int = 0) -> None:

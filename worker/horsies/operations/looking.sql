@@ -21,6 +21,14 @@ WITH /* operation */, task AS (
 )
 SELECT task_name, status, worker_id, claimed_at, started_at FROM task WHERE (SELECT count(*) FROM notified) >= 0
 
+-- name: look_occupant
+-- operations/looking.py; reads only: what has run longest on this worker; of those that were started together the first
+-- in the order of the claim ($1 worker)
+SELECT id FROM horsies_tasks
+ WHERE status = 'RUNNING' AND claimed_by_worker_id = $1
+ ORDER BY started_at, claimed_at, priority, enqueued_at, id
+ LIMIT 1
+
 -- name: look_again
 -- operations/looking.py; its last question is answered ($1 look, $2 the last line that is known)
 WITH asked AS (

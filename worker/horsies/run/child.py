@@ -195,6 +195,10 @@ class Child:
                 return await self._stacks.read(kind, track.number(key), runs, with_locals=with_locals)
         return None
 
+    def before(self, key: str) -> Job | None:
+        """The job that keeps this one from beginning; None if it has begun, has ended, or is the next."""
+        return next((track.before(key) for track in self._tracks if key in track), None)
+
     def read_progress(self) -> None:
         """Call on_progress with the key and the last report of each job that has reported anything."""
         if self._progress.used:

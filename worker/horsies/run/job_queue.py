@@ -110,6 +110,12 @@ class JobQueue:
         submitted = self._by_key.get(key)
         return submitted is not None and self._table.has_begun(submitted.slot, submitted.number)
 
+    def before(self, key: str) -> Job | None:
+        """The job that keeps this one from beginning: of those that have begun, the one that was submitted first."""
+        if self.has_begun(key):
+            return None
+        return next((one.job for one in self._submitted.values() if self.has_begun(one.job.key)), None)
+
     def submit(self, job: Job, confirmed_at: int) -> None:
         self._last_number = number = self._last_number + 1
         slot = self._free.pop()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from horsies.config.app import AppConfig
+    from horsies.run.contract import Job
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
@@ -78,7 +79,7 @@ class Looks:
         if entry is None or entry.stage is not Stage.RUNNING or entry.child is None or entry.job is None:
             return to_json({"problem": "it has ended"}, "answer")
         stack = await entry.child.stack(entry.job.key, with_locals=look["with_locals"])
-        found = {"problem": "its code has not begun, or has ended"} if stack is None else stack
+        found = _not_begun(entry.child.before(entry.job.key)) if stack is None else stack
         return to_json({"pid": entry.child.pid} | found, "answer")
 
     def _output(self, token: Token, after: int) -> dict[str, Any]:
@@ -87,3 +88,11 @@ class Looks:
         if ring is None:
             return {"lines": [], "last": 0, "left_out": 0, "runs": True} if runs else {"problem": "it has ended"}
         return ring.since(after, _MOST_OUTPUT) | {"runs": runs}
+
+
+def _not_begun(before: Job | None) -> dict[str, Any]:
+    """Why there is no stack; with the id of the task that has its place in the child, if there is one."""
+    if before is None:
+        return {"problem": "its code has not begun, or has ended"}
+    task_id = before.key.partition("/")[0]
+    return {"problem": f"its code has not begun: {before.task_name} {task_id} runs before it", "behind": task_id}

@@ -5,7 +5,7 @@ Nothing is broken yet: such tasks give signs of life. What gives none is found b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from horsies.lifecycle.recovering import with_beats
@@ -27,7 +27,7 @@ from horsies.views.usual import usual_durations
 from horsies.views.workers import name_of, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from typing import Any
 
     import asyncpg
@@ -115,13 +115,13 @@ async def _long_runs(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding
         [limit.wanted_after_s for limit in limits.values()],
         workers,
         queues,
+        WAITS_S,
         BEATS_MISSED * cluster.settings.runner_heartbeat_interval_ms,
         MOST_IDS,
     )
-    return [
-        _long(row, limits[row["task_name"]].known, cluster) if row["first_id"] is None else _behind(row, cluster)
-        for row in rows
-    ]
+    long = [_long(row, limits[row["task_name"]].known, cluster) for row in rows if row["first_id"] is None]
+    blamed = {task_id for finding in long for task_id in finding.ids}
+    return long + [_behind(row, blamed, cluster) for row in rows if row["first_id"] is not None]
 
 
 async def _wanted_places(conn: asyncpg.Connection, cluster: Cluster) -> tuple[list[str], list[str]]:
@@ -147,7 +147,11 @@ def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Find
         )
     else:
         on = f" on {place_of(row['worker_id'], None, row['worker_pid'])}" if row["worker_id"] else ""
-        waits = "others wait for its place; " if row["wanted"] else ""
+        waits = ""
+        if row["wanted"]:
+            waits = "others wait for its place; "
+        elif row["others"]:
+            waits = f"{counted(row['others'], 'other', 'others')} in its child may wait for it; "
         evidence = f"{which} {runs}{on}; {waits}its usual duration is not known"
         because = (
             f"Fewer than {LEAST_RUNS} runs of it completed in the last day: it is long after {span(WANTED_S)} while"
@@ -164,10 +168,13 @@ def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Find
     )
 
 
-def _behind(row: Mapping[str, Any], cluster: Cluster) -> Finding:
-    """A child starts the next job when the one before has ended, unless both are `async def`: which, no row says."""
+def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) -> Finding:
+    """A child starts the next job when the one before has ended, unless both are `async def`: which, no row says.
+
+    It is only a note where the alert is about the run before it.
+    """
     place = place_of(row["worker_id"], None, row["worker_pid"])
-    return about_tasks(
+    finding = about_tasks(
         BEHIND_RUN,
         row,
         PredictedAction("start when the other run has ended", Severity.NOTE),
@@ -182,6 +189,7 @@ def _behind(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         ),
         at_least=False,
     )
+    return finding if row["first_id"] in blamed else replace(finding, alert_severity=Severity.HANDLED)
 
 
 def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:

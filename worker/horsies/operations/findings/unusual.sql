@@ -50,36 +50,45 @@ SELECT held.worker_id
 -- name: diagnose_long_runs
 -- findings/unusual.py; reads only: tasks that have run for longer than is usual
 -- ($1 names, $2 from which time on each is unusual, in s; $3 the same where others wait for its place: on one of the
--- workers $4 or in one of the queues $5; $6 how old its newest beat may be, in ms; $7 ids of each)
+-- workers $4, in one of the queues $5, or in its child for $6 s; $7 how old its newest beat may be, in ms; $8 ids of
+-- each)
 -- A run without a recent beat is left to `diagnose_in_flight`, which says what a sweep will do. A child starts its jobs
--- in their order: the one that has run longest in it may be what keeps the others from beginning.
-WITH far AS MATERIALIZED (
-    SELECT id, task_name, queue_name, started_at, claimed_by_worker_id AS worker_id, worker_pid,
+-- in their order, which is that of the claim: the first may be what keeps the others from beginning.
+WITH candidate AS MATERIALIZED (
+    SELECT id, task_name, queue_name, started_at, claimed_by_worker_id AS worker_id, worker_pid, after_s, wanted_after_s,
            COALESCE(claimed_by_worker_id = ANY ($4::text[]) OR queue_name = ANY ($5::text[]), false) AS wanted
-      FROM horsies_tasks task
-      JOIN unnest($1::text[], $2::float8[], $3::float8[]) AS far (name, after_s, wanted_after_s) ON name = task_name
-      LEFT JOIN LATERAL /* run_beat */ beat ON true
-     WHERE status = 'RUNNING'
-       AND date_part('epoch', now()) - date_part('epoch', started_at)
-           > CASE WHEN claimed_by_worker_id = ANY ($4::text[]) OR queue_name = ANY ($5::text[]) THEN wanted_after_s
-                  ELSE after_s END
-       AND COALESCE(beat.sent_at, started_at) >= now() - $6 * interval '1 ms'
-), first_of_child AS MATERIALIZED (
-    SELECT DISTINCT ON (claimed_by_worker_id, worker_pid) claimed_by_worker_id AS worker_id, worker_pid, id, task_name,
-           started_at
       FROM horsies_tasks
-     WHERE status = 'RUNNING' AND worker_pid IS NOT NULL AND claimed_by_worker_id IN (SELECT worker_id FROM far)
-     ORDER BY claimed_by_worker_id, worker_pid, started_at, id
+      JOIN unnest($1::text[], $2::float8[], $3::float8[]) AS far (name, after_s, wanted_after_s) ON name = task_name
+     WHERE status = 'RUNNING' AND date_part('epoch', now()) - date_part('epoch', started_at) > wanted_after_s
+), child AS MATERIALIZED (
+    SELECT DISTINCT ON (claimed_by_worker_id, worker_pid) claimed_by_worker_id AS worker_id, worker_pid, id, task_name,
+           started_at, count(*) FILTER (WHERE started_at < now() - $6::float8 * interval '1 s')
+                       OVER (PARTITION BY claimed_by_worker_id, worker_pid) - 1 AS others
+      FROM horsies_tasks
+     WHERE status = 'RUNNING' AND worker_pid IS NOT NULL
+       AND claimed_by_worker_id IN (SELECT worker_id FROM candidate)
+     ORDER BY claimed_by_worker_id, worker_pid, started_at, claimed_at, priority, enqueued_at, id
+), far AS (
+    SELECT task.*, child.others, child.id AS first_id, child.task_name AS first_name, child.started_at AS first_since
+      FROM candidate task
+      LEFT JOIN child ON child.worker_id = task.worker_id AND child.worker_pid = task.worker_pid
+      LEFT JOIN LATERAL /* run_beat */ beat ON true
+     WHERE date_part('epoch', now()) - date_part('epoch', task.started_at)
+           > CASE WHEN wanted OR child.id = task.id AND child.others > 0 THEN wanted_after_s ELSE after_s END
+       AND COALESCE(beat.sent_at, task.started_at) >= now() - $7 * interval '1 ms'
 )
-SELECT far.task_name, far.queue_name, count(*) AS count, min(far.started_at)::timestamptz AS since,
-       (array_agg(far.id ORDER BY far.started_at, far.id))[1:$7::integer] AS ids,
-       (array_agg(far.worker_id ORDER BY far.started_at, far.id))[1] AS worker_id,
-       (array_agg(far.worker_pid ORDER BY far.started_at, far.id))[1] AS worker_pid, bool_or(far.wanted) AS wanted,
-       first.id AS first_id, first.task_name AS first_name, first.started_at::timestamptz AS first_since
-  FROM far
-  LEFT JOIN first_of_child first
-         ON first.worker_id = far.worker_id AND first.worker_pid = far.worker_pid AND first.id <> far.id
- GROUP BY far.task_name, far.queue_name, first.id, first.task_name, first.started_at
+SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS since,
+       (array_agg(id ORDER BY started_at, id))[1:$8::integer] AS ids,
+       (array_agg(worker_id ORDER BY started_at, id))[1] AS worker_id,
+       (array_agg(worker_pid ORDER BY started_at, id))[1] AS worker_pid, bool_or(wanted) AS wanted,
+       (array_agg(others ORDER BY started_at, id))[1] AS others, first_id, first_name,
+       first_since::timestamptz AS first_since
+  FROM (SELECT task_name, queue_name, id, started_at, worker_id, worker_pid, wanted, others,
+               CASE WHEN first_id <> id THEN first_id END AS first_id,
+               CASE WHEN first_id <> id THEN first_name END AS first_name,
+               CASE WHEN first_id <> id THEN first_since END AS first_since
+          FROM far) judged
+ GROUP BY task_name, queue_name, first_id, first_name, first_since
 
 -- name: diagnose_behind_busy
 -- findings/unusual.py; reads only: claims that wait while all processes of their worker run, and another worker that
@@ -99,7 +108,8 @@ WITH held AS MATERIALIZED (
      ORDER BY worker_id, snapshot_at DESC
 ), longest AS MATERIALIZED (
     SELECT DISTINCT ON (claimed_by_worker_id) claimed_by_worker_id AS worker_id, id, task_name, started_at
-      FROM horsies_tasks WHERE status = 'RUNNING' ORDER BY claimed_by_worker_id, started_at, id
+      FROM horsies_tasks WHERE status = 'RUNNING'
+     ORDER BY claimed_by_worker_id, started_at, claimed_at, priority, enqueued_at, id
 ), idle AS MATERIALIZED (
     SELECT fleet.worker_id, queues, reported.names,
            LEAST(lately.free, fleet.processes - COALESCE(load.running + load.claimed, 0)) AS free
