@@ -118,7 +118,7 @@ def progress(context: StoryContext, width: int) -> Section | None:
 
 
 def why(context: StoryContext, width: int) -> Section | None:
-    if context.why is None or not context.why.reasons or context.detail.row.status != "PENDING":
+    if context.why is None or not context.why.reasons or context.detail.row.status != context.why.status:
         return None
     lines: list[Line] = []
     for number, reason in enumerate(context.why.reasons):

@@ -96,7 +96,7 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
 
     async def _story(self, conn: Connection, text: str) -> _Story:
         found = await task_detail(conn, text, exact=self._exact)
-        waits = isinstance(found, TaskDetail) and found.row.status == "PENDING"
+        waits = isinstance(found, TaskDetail) and found.row.status in ("PENDING", "CLAIMED")
         why = await why_pending(conn, found.row.id) if isinstance(found, TaskDetail) and waits else None
         if self._settings is None or self._now() - self._settings_at > _SETTINGS_EVERY_S:
             async with conn.transaction(readonly=True):

@@ -88,6 +88,7 @@ READS = {
     "view_usual_attempts": ("('{demo.add,demo.old}', '1 day', 10000)", 20_000),
     "look_occupant": ("('w-1')", 10_000),
     "diagnose_task": ("('wait-3')", 1),
+    "diagnose_claim": ("('held-1', 5)", 11_000),
     "diagnose_ahead": ("('q3', 3, now(), 'wait-3', 10000)", 10_000),
     "diagnose_used": ("('q1')", 10_000),
 }

@@ -230,7 +230,9 @@ async def test_claims_wait_behind_a_busy_worker_while_another_has_room(busy: asy
     assert found.evidence == (
         "claimed 40s ago by w-1, all 4 of whose processes run: demo.add r1 has run for 20s; w-2 has 3 free"
     )
-    assert "`horsies tasks stack r1` shows what demo.add does now" in found.why[0]
+    assert "`horsies tasks stack c1` shows what has its place there" in found.why[0]
+    await busy.execute("UPDATE horsies_tasks SET started_at = NULL")
+    assert "what has run longest is not known; w-2 has 3 free" in (await behind(busy))[0].evidence
     assert found.prediction.severity is Severity.NOTE
     assert [remedy.verb for remedy in found.remedies] == ["release", "cancel"]
 

@@ -1,4 +1,4 @@
-"""Why a PENDING task does not run: every reason alone, and several together."""
+"""Why a task does not run: every reason alone, and several together."""
 
 from __future__ import annotations
 
@@ -39,6 +39,22 @@ async def test_a_task_that_does_not_wait_has_its_status_and_no_reasons(
     why = await why_pending(connection, "t-1")
     assert why is not None
     assert (why.status, why.reasons) == (status, ())
+
+
+async def test_a_claim_that_waits_in_its_worker_names_what_has_run_longest_there(
+    connection: asyncpg.Connection,
+) -> None:
+    await claimed(connection, "t-1", seconds=20)
+    await running(connection, "r-1", seconds=460, task_name="'shop.hangs'")
+    await running(connection, "r-2", seconds=30)
+    await running(connection, "r-3", seconds=900, worker="w-2")
+    reason = await the_reason(connection, "t-1")
+    assert (reason.kind, reason.text) == (
+        ReasonKind.OCCUPIED,
+        "it was claimed 20s ago by w-1, where shop.hangs r-1 has run for 7m40s",
+    )
+    await connection.execute("UPDATE horsies_tasks SET claimed_at = now() - interval '2 s' WHERE id = 't-1'")
+    assert await reasons(connection, "t-1") == ()
 
 
 async def test_it_is_not_due(connection: asyncpg.Connection) -> None:

@@ -55,7 +55,7 @@ def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: b
         found = await task_detail(session.connection, text, most_characters=_ALL if as_json else _SHOWN)
         if isinstance(found, Ambiguous):
             raise ambiguous(found)
-        waits = found is not None and found.row.status == "PENDING"
+        waits = found is not None and found.row.status in ("PENDING", "CLAIMED")
         return found, await why_pending(session.connection, found.row.id) if found and waits else None
 
     found, why = read(choice, "tasks show", work)

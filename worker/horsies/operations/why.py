@@ -1,4 +1,4 @@
-"""Why a PENDING task does not run."""
+"""Why a task does not run: one that is PENDING, or waits as a claim in its worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from horsies.domain.states import TaskStatus
 from horsies.operations.cluster import read_cluster
 from horsies.operations.formatting import counted, span
 from horsies.store.statements import statement
+from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from horsies.operations.cluster import Cluster
 
 _MOST_COUNTED = 10_000
+_CLAIM_WAITS_S = 5.0
+"""A claim usually starts within milliseconds."""
 
 
 class ReasonKind(StrEnum):
@@ -33,6 +36,7 @@ class ReasonKind(StrEnum):
     UNKNOWN_NAME = "unknown name"
     CAP_REACHED = "cap reached"
     BEHIND = "behind others"
+    OCCUPIED = "worker occupied"
     NEXT = "next"  # no other reason: it waits for the next free place
 
 
@@ -48,7 +52,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """All reasons, the strongest first. A task that is not PENDING has its status and no reasons."""
+    """All reasons, the strongest first. A task that neither is PENDING nor waits in its worker has no reasons."""
 
     task_id: str
     status: str
@@ -89,11 +93,24 @@ async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
             return None
         task = _Waiting(*row)
         if task.status != TaskStatus.PENDING.value:
-            return Why(task.task_id, task.status, cluster.now, ())
+            return Why(task.task_id, task.status, cluster.now, tuple(await _claim(conn, task, cluster.now)))
         reasons = [*_time(task, cluster), *_workflow(task), *_queue(task, cluster), *_name(task, cluster)]
         if not reasons:
             reasons = [*await _caps(conn, task, cluster), *await _ahead(conn, task)]
     return Why(task.task_id, task.status, cluster.now, tuple(reasons) or (_next(task, cluster),))
+
+
+async def _claim(conn: asyncpg.Connection, task: _Waiting, now: datetime) -> list[Reason]:
+    """What runs on the worker that has claimed it, once it has waited there for some seconds."""
+    rows = await conn.fetch(statement(__name__, "diagnose_claim"), task.task_id, _CLAIM_WAITS_S)
+    return [
+        Reason(
+            ReasonKind.OCCUPIED,
+            f"it was claimed {span((now - row['claimed_at']).total_seconds())} ago by {name_of(row['worker_id'])},"
+            f" where {row['task_name']} {row['id']} has run for {span((now - row['started_at']).total_seconds())}",
+        )
+        for row in rows
+    ]
 
 
 def _time(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:

@@ -11,6 +11,19 @@ SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, tas
                       LIMIT 1) paused ON true
  WHERE task.id = $1
 
+-- name: diagnose_claim
+-- operations/why.py; reads only: where a claim waits, and what has run longest there; of runs that were started together
+-- the first in the order of the claim ($1 task, $2 for how long it has waited at least, in s)
+SELECT task.claimed_by_worker_id AS worker_id, task.claimed_at::timestamptz, longest.*
+  FROM horsies_tasks task
+ CROSS JOIN LATERAL (
+        SELECT id, task_name, started_at::timestamptz
+          FROM horsies_tasks
+         WHERE status = 'RUNNING' AND started_at IS NOT NULL AND claimed_by_worker_id = task.claimed_by_worker_id
+         ORDER BY horsies_tasks.started_at, claimed_at, priority, enqueued_at, id
+         LIMIT 1) longest
+ WHERE task.id = $1 AND task.status = 'CLAIMED' AND task.claimed_at < now() - $2::float8 * interval '1 s'
+
 -- name: diagnose_used
 -- operations/why.py; reads only: the tasks under a cap, as the next claim counts them, which first releases expired
 -- claims ($1 queue)

@@ -194,6 +194,8 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
 
 def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:
     """The task that has the place: its name, the end of its id, and for how long it has run."""
+    if row["first_id"] is None:  # rows without the time of their start
+        return "what has run longest is not known"
     runs = span((cluster.now - row["first_since"]).total_seconds())
     return f"{row['first_name']} {row['first_id'][-_ID_END:]} has run for {runs}"
 
@@ -239,7 +241,7 @@ def _claims(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         prediction=PredictedAction(f"start when a process of {busy} is free", Severity.NOTE),
         remedies=remedies("task", row["ids"], "release", "cancel"),
         why=(
-            f"`horsies tasks stack {row['first_id']}` shows what {row['first_name']} does now, as does S in its story.",
+            f"`horsies tasks stack {row['ids'][0]}` shows what has its place there, as does S in its story.",
             f"{idle} serves {row['queue_name']} and has had room for {WAITS_S:.0f}s. A claim stays with its worker.",
             "Released, it is claimed by a worker that has room. User code has not begun, so nothing can happen twice.",
             "If it happens often, a smaller prefetch_buffer leaves tasks in the queue until a process is free.",

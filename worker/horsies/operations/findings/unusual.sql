@@ -108,7 +108,7 @@ WITH held AS MATERIALIZED (
      ORDER BY worker_id, snapshot_at DESC
 ), longest AS MATERIALIZED (
     SELECT DISTINCT ON (claimed_by_worker_id) claimed_by_worker_id AS worker_id, id, task_name, started_at
-      FROM horsies_tasks WHERE status = 'RUNNING'
+      FROM horsies_tasks WHERE status = 'RUNNING' AND started_at IS NOT NULL
      ORDER BY claimed_by_worker_id, started_at, claimed_at, priority, enqueued_at, id
 ), idle AS MATERIALIZED (
     SELECT fleet.worker_id, queues, reported.names,
