@@ -34,11 +34,12 @@ SELECT 'old-' || n, 'demo.old', 'q' || n % 4, status, 'w-' || n % 500, at, at, a
  CROSS JOIN LATERAL (SELECT now() - n * interval '10 s' AS at,
                             CASE WHEN n % 8 = 0 THEN 'FAILED' ELSE 'COMPLETED' END AS status) AS row;
 
--- All began long ago: each needs a look at its beats. Those of worker w-7 have none.
+-- All began long ago: each needs a look at its beats. Those of worker w-7 have none. A child has two or three.
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at, started_at,
-                           claim_expires_at)
+                           claim_expires_at, worker_pid)
 SELECT 'held-' || n, 'demo.add', 'q' || n % 4, status, status = 'CLAIMED', 'w-' || n % 500, now() - interval '1 h',
-       CASE status WHEN 'RUNNING' THEN now() - interval '1 h' END, now() + interval '1 min'
+       CASE status WHEN 'RUNNING' THEN now() - interval '1 h' END, now() + interval '1 min',
+       CASE status WHEN 'RUNNING' THEN n % 4000 END
   FROM generate_series(1, 10000) n
  CROSS JOIN LATERAL (SELECT CASE WHEN n % 1000 < 100 THEN 'CLAIMED' ELSE 'RUNNING' END AS status) AS row;
 

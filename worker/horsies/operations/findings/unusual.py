@@ -119,9 +119,9 @@ async def _long_runs(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding
         BEATS_MISSED * cluster.settings.runner_heartbeat_interval_ms,
         MOST_IDS,
     )
-    long = [_long(row, limits[row["task_name"]].known, cluster) for row in rows if row["first_id"] is None]
+    long = [_long(row, limits[row["task_name"]].known, cluster) for row in rows if not row["behind"]]
     blamed = {task_id for finding in long for task_id in finding.ids}
-    return long + [_behind(row, blamed, cluster) for row in rows if row["first_id"] is not None]
+    return long + [_behind(row, blamed, cluster) for row in rows if row["behind"]]
 
 
 async def _wanted_places(conn: asyncpg.Connection, cluster: Cluster) -> tuple[list[str], list[str]]:
@@ -174,12 +174,15 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
     It is only a note where the alert is about the run before it.
     """
     place = place_of(row["worker_id"], None, row["worker_pid"])
+    more = (
+        f"; the same in {counted(row['children'] - 1, 'other child', 'other children')}" if row["children"] > 1 else ""
+    )
     finding = about_tasks(
         BEHIND_RUN,
         row,
         PredictedAction("start when the other run has ended", Severity.NOTE),
         evidence=f"RUNNING for {span((cluster.now - row['since']).total_seconds())} in {place},"
-        f" where {_occupant(row, cluster)}",
+        f" where {_occupant(row, cluster)}{more}",
         verbs=("requeue",),
         why=(
             f"Its child began {row['first_name']} {row['first_id']} before it. Unless both are `async def`, its own"

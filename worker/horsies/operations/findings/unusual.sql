@@ -66,7 +66,8 @@ WITH candidate AS MATERIALIZED (
                        OVER (PARTITION BY claimed_by_worker_id, worker_pid) - 1 AS others
       FROM horsies_tasks
      WHERE status = 'RUNNING' AND worker_pid IS NOT NULL
-       AND claimed_by_worker_id IN (SELECT worker_id FROM candidate)
+           -- In a CASE it is a subquery that is hashed once, however it is planned; a join might loop over them.
+       AND CASE WHEN claimed_by_worker_id IN (SELECT worker_id FROM candidate) THEN true END
      ORDER BY claimed_by_worker_id, worker_pid, started_at, claimed_at, priority, enqueued_at, id
 ), far AS (
     SELECT task.*, child.others, child.id AS first_id, child.task_name AS first_name, child.started_at AS first_since
@@ -81,14 +82,13 @@ SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS
        (array_agg(id ORDER BY started_at, id))[1:$8::integer] AS ids,
        (array_agg(worker_id ORDER BY started_at, id))[1] AS worker_id,
        (array_agg(worker_pid ORDER BY started_at, id))[1] AS worker_pid, bool_or(wanted) AS wanted,
-       (array_agg(others ORDER BY started_at, id))[1] AS others, first_id, first_name,
-       first_since::timestamptz AS first_since
-  FROM (SELECT task_name, queue_name, id, started_at, worker_id, worker_pid, wanted, others,
-               CASE WHEN first_id <> id THEN first_id END AS first_id,
-               CASE WHEN first_id <> id THEN first_name END AS first_name,
-               CASE WHEN first_id <> id THEN first_since END AS first_since
-          FROM far) judged
- GROUP BY task_name, queue_name, first_id, first_name, first_since
+       (array_agg(others ORDER BY started_at, id))[1] AS others, behind,
+       (array_agg(first_id ORDER BY started_at, id))[1] AS first_id,
+       (array_agg(first_name ORDER BY started_at, id))[1] AS first_name,
+       (array_agg(first_since ORDER BY started_at, id))[1]::timestamptz AS first_since,
+       count(DISTINCT first_id) AS children
+  FROM (SELECT far.*, COALESCE(first_id <> id, false) AS behind FROM far) judged
+ GROUP BY task_name, queue_name, behind
 
 -- name: diagnose_behind_busy
 -- findings/unusual.py; reads only: claims that wait while all processes of their worker run, and another worker that
