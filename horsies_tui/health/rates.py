@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
+from math import sqrt
 from typing import TYPE_CHECKING, Final
 
-from horsies.views import QueueRate, QueueRow
+from horsies.views import RATES_OVER, Flow, QueueRate, QueueRow
 from horsies.views.figures import total
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ each second."""
 LEAST_TO_GROW: Final = 20
 """A queue with fewer due tasks is never called growing."""
 LONGEST: Final = timedelta(days=30)
+_LEAST_MOVES: Final = 8
+"""From so many expected tasks on their absence in a shorter time is no accident."""
+_ENDED: Final = 0.25
+"""A burst of arrivals has ended if so little of its rate is left."""
 
 
 class Course(Enum):
@@ -37,28 +42,47 @@ class Course(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`left` is the time until no task is due; only for DRAINS."""
+    """`left` is the time until no task is due; only for DRAINS. `paused`: of several queues, how many of how many."""
 
     course: Course
     left: timedelta | None = None
     growth_per_s: float = 0.0
+    paused: tuple[int, int] | None = None
+
+
+def flow_now(rate: QueueRate) -> Flow:
+    """The arrivals and departures that decide the trend.
+
+    They are those of the last minute, if its difference is no accident. Where a burst of arrivals has ended, its tasks
+    do not arrive any more, and what the workers do in the last seconds says when it is done.
+    """
+    long, minute, moment = Flow(rate.in_per_s, rate.out_per_s, RATES_OVER.total_seconds()), rate.minute, rate.moment
+    if minute is None:
+        return long
+    expected = 0.0 if moment is None else minute.in_per_s * moment.over_s
+    if moment is not None and expected >= _LEAST_MOVES and moment.in_per_s <= _ENDED * minute.in_per_s:
+        works = moment.out_per_s * moment.over_s >= _LEAST_MOVES
+        return moment if works else minute._replace(in_per_s=moment.in_per_s)
+    came, went = minute.in_per_s * minute.over_s, minute.out_per_s * minute.over_s
+    return minute if abs(came - went) >= 2 * sqrt(came + went) else long
 
 
 def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
-    """The trend, from the tasks that are due now and the rates of the last minutes."""
-    net = rate.out_per_s - rate.in_per_s
+    """The trend, from the tasks that are due now and the rates of the last minute."""
+    flow = flow_now(rate)
+    net = flow.out_per_s - flow.in_per_s
     if row.due.number == 0:
         return Outlook(Course.EMPTY)
     if row.paused_at is not None:
-        return Outlook(Course.PAUSED, growth_per_s=rate.in_per_s)
+        return Outlook(Course.PAUSED, growth_per_s=flow.in_per_s)
     # No worker claims from the queue, whatever its rate in the last minutes was.
     if not row.claiming:
         return Outlook(Course.STANDS)
-    if row.due.number >= LEAST_TO_GROW and rate.in_per_s > 0 and rate.in_per_s > GROWS_BY * rate.out_per_s:
+    if row.due.number >= LEAST_TO_GROW and flow.in_per_s > 0 and flow.in_per_s > GROWS_BY * flow.out_per_s:
         return Outlook(Course.GROWS, growth_per_s=-net)
-    if rate.out_per_s <= 0:
+    if rate.out_per_s <= 0 or (flow.out_per_s <= 0 and rate.out_per_s * flow.over_s >= _LEAST_MOVES):
         return Outlook(Course.STANDS)
-    if rate.out_per_s > GROWS_BY * rate.in_per_s and row.due.number / net < LONGEST.total_seconds():
+    if flow.out_per_s > GROWS_BY * flow.in_per_s and row.due.number / net < LONGEST.total_seconds():
         return Outlook(Course.DRAINS, timedelta(seconds=row.due.number / net))
     # Fewer tasks are due than arrive in a second or a minute: they are run as they arrive.
     return Outlook(Course.HOLDS)
@@ -77,7 +101,8 @@ def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
         these = [outlook for outlook in outlooks if outlook.course is course]
         if these:
             left = max((outlook.left for outlook in these if outlook.left is not None), default=None)
-            return Outlook(course, left, sum(outlook.growth_per_s for outlook in these))
+            growth = sum(outlook.growth_per_s for outlook in these)
+            return Outlook(course, left, growth, (len(these), len(outlooks)) if course is Course.PAUSED else None)
     return Outlook(Course.EMPTY)
 
 
@@ -102,4 +127,10 @@ def all_queues(rows: Iterable[QueueRow]) -> QueueRow:
 
 
 def all_rates(rates: Mapping[str, QueueRate]) -> QueueRate:
-    return QueueRate(sum(rate.in_per_s for rate in rates.values()), sum(rate.out_per_s for rate in rates.values()))
+    """The sums, without a trend: that of all queues is not that of their sum."""
+    minutes = [rate.minute for rate in rates.values() if rate.minute is not None]
+    minute = None
+    if minutes:
+        minute = Flow(sum(one.in_per_s for one in minutes), sum(one.out_per_s for one in minutes), minutes[0].over_s)
+    found = rates.values()
+    return QueueRate(sum(rate.in_per_s for rate in found), sum(rate.out_per_s for rate in found), minute)

@@ -6,7 +6,7 @@ import re
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from horsies.views import RATES_OVER
+from horsies.views import MINUTE, RATES_OVER
 from horsies.views.losses import MOST_IDS
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ NUMBERS: Final = {
     "oldest": "status:pending,retry has:due",
     "in": "since:{start} until:{end}",
     "out": "status:done ended:{start}..{end}",
+    "in1m": "since:{minute} until:{end}",
+    "out1m": "status:done ended:{minute}..{end}",
     "drains": "status:pending,retry has:due",
 }
 """By column of the queue table."""
@@ -44,7 +46,8 @@ def rows_of_number(column: str, queue: str, now: datetime) -> str:
 
     The times of a rate are fixed, so that the filter shows the same tasks an hour later.
     """
-    words = NUMBERS.get(column, "status:live").format(start=at(now - RATES_OVER), end=at(now))
+    times = {"start": at(now - RATES_OVER), "minute": at(now - MINUTE), "end": at(now)}
+    words = NUMBERS.get(column, "status:live").format(**times)
     return f"{words} queue:{quoted(queue)}" if queue else words
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies_tui.health.alerts import Alert, Level
 from horsies_tui.health.history import last_known
-from horsies_tui.health.rates import Course, all_queues, all_rates, outlook_of_all
+from horsies_tui.health.rates import Course, all_queues, all_rates, flow_now, outlook_of_all
 from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from horsies.views import Count, QueueRate, QueueRow
+    from horsies.views import Count, Flow, QueueRate, QueueRow
     from horsies_tui.health.glance import Glance
     from horsies_tui.health.history import Series
     from horsies_tui.health.rates import Outlook
@@ -98,18 +98,23 @@ def _rate(value: float) -> Cell:
     return Cell(per_second(value), None if value else Tone.MUTED)
 
 
+def _minute(line: QueueLine) -> QueueRate | Flow:
+    return line.rate.minute or line.rate
+
+
 def _drains(line: QueueLine, look: Look) -> Cell:
     match line.outlook.course:
         case Course.EMPTY:
             return Cell(look.glyphs.dash, Tone.MUTED)
         case Course.PAUSED:
-            return _paused(line.queue, look)
+            paused = line.outlook.paused
+            return _paused(line.queue, look) if paused is None else Cell("{} of {} paused".format(*paused), Tone.MUTED)
         case Course.GROWS:
             return Cell(f"growing {per_second(line.outlook.growth_per_s)}/s", Tone.BAD, "growing")
         case Course.STANDS:
             return Cell("stalled", Tone.WARNING)
         case Course.HOLDS:
-            soon = line.queue.due.number <= line.rate.out_per_s * _AT_ONCE_S and not _waits_long(line, look)
+            soon = line.queue.due.number <= flow_now(line.rate).out_per_s * _AT_ONCE_S and not _waits_long(line, look)
             return Cell("at once" if soon else "steady", Tone.MUTED)
         case Course.DRAINS:
             left = line.outlook.left or timedelta()
@@ -143,6 +148,8 @@ QUEUE_COLUMNS: Final[ColumnSet[QueueLine]] = ColumnSet(
         Column("oldest", "OLDEST", _oldest, 6, right=True),
         Column("in", "IN/S", lambda line, _look: _rate(line.rate.in_per_s), 5, right=True),
         Column("out", "OUT/S", lambda line, _look: _rate(line.rate.out_per_s), 5, right=True),
+        Column("in1m", "IN 1M", lambda line, _look: _rate(_minute(line).in_per_s), 5, priority=2, right=True),
+        Column("out1m", "OUT 1M", lambda line, _look: _rate(_minute(line).out_per_s), 6, priority=2, right=True),
         Column("drains", "TREND", _drains, 8, 11, grow=1),
     )
 )

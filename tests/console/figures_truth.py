@@ -23,7 +23,7 @@ SELECT queue_name AS queue, count(*) FILTER (WHERE status = 'PENDING') AS pendin
        count(*) FILTER (WHERE status = 'CLAIMED') AS claimed, count(*) FILTER (WHERE status = 'RUNNING') AS running,
        extract(epoch FROM {NOW} - min(enqueued_at) FILTER (
            WHERE status = 'CLAIMED' OR status = 'PENDING' AND enqueued_at <= {NOW}))::float8 AS oldest,
-       count(*) FILTER (WHERE created_at > {NOW} - interval '5 min') / 300.0::float8 AS "in",
+       count(*) FILTER (WHERE enqueued_at > {NOW} - interval '5 min' AND enqueued_at <= {NOW}) / 300.0::float8 AS "in",
        count(*) FILTER (WHERE COALESCE(completed_at, failed_at) > {NOW} - interval '5 min') / 300.0::float8 AS "out"
   FROM horsies_tasks GROUP BY ROLLUP (queue_name) HAVING bool_or(status IN ('PENDING', 'CLAIMED', 'RUNNING'))
 """

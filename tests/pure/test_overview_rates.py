@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
-from health_scene import NOON, a_queue, ago
+from health_scene import NOON, a_glance, a_queue, ago
 from hypothesis import given, strategies as st
 
-from horsies.views import Count, QueueRate
+from horsies.views import Count, Flow, QueueRate
 from horsies_tui.health.rates import Course, Outlook, all_queues, all_rates, outlook
 from horsies_tui.look.cells import Look
-from horsies_tui.overview.rows import QUEUE_COLUMNS, QueueLine
+from horsies_tui.overview.rows import QUEUE_COLUMNS, QueueLine, queue_lines
 
 RATES = st.floats(0, 1000, allow_subnormal=False)
 
@@ -31,6 +33,31 @@ def test_each_course_has_its_reason() -> None:
         Course.DRAINS: outlook(a_queue(due=5), QueueRate(4, 5)),
     }
     assert [found.course for found in courses.values()] == list(courses)
+
+
+@pytest.mark.parametrize("passed_s", [3, 8, 15, 26])
+def test_a_queue_that_drains_after_a_burst_does_not_grow(passed_s: float) -> None:
+    """1,377 tasks sent within a second, 50 a second done: it was called growing until the queue was empty."""
+    due = 1377 - round(50 * passed_s)
+    lately_s = min(passed_s, 5)
+    burst = 1377 if passed_s < 5 else 0
+    flows = Flow(1377 / 60, 50 * passed_s / 60, 60), Flow(burst / 5, 50 * lately_s / 5, 5)
+    found = outlook(a_queue(due=due), QueueRate(1377 / 300, 50 * passed_s / 300, *flows))
+    if burst:
+        assert found.course is Course.GROWS  # it does arrive, in these five seconds
+    else:
+        assert (found.course, found.left) == (Course.DRAINS, timedelta(seconds=due / 50))
+
+
+def test_the_last_minute_decides_the_trend_unless_its_difference_is_chance() -> None:
+    queue = a_queue(due=200)
+    starts = QueueRate(0.5, 0.2, Flow(2.45, 0.63, 60), Flow(2.4, 0.6, 5))
+    assert (outlook(queue, starts).course, outlook(queue, starts).growth_per_s) == (Course.GROWS, pytest.approx(1.82))
+    over = QueueRate(5, 2, Flow(0, 2, 60), Flow(0, 2, 5))
+    assert outlook(queue, over) == Outlook(Course.DRAINS, timedelta(seconds=100))
+    chance = QueueRate(1, 1, Flow(7 / 60, 5 / 60, 60), Flow(0.2, 0, 5))
+    assert outlook(queue, chance).course is Course.HOLDS
+    assert outlook(queue, QueueRate(0, 5, Flow(0, 0, 60), Flow(0, 0, 5))).course is Course.STANDS
 
 
 @given(st.integers(0, 1_000_000), RATES, RATES)
@@ -57,6 +84,14 @@ def test_all_queues_are_the_sum_of_them() -> None:
     assert (total.oldest_due_at, total.cap, total.name) == (ago(90), None, "")
     assert all_rates({"a": QueueRate(1, 2), "b": QueueRate(3, 4)}) == QueueRate(4, 6)
     assert all_queues(()).due == Count(0)
+
+
+def test_all_queues_together_are_not_paused_when_one_is() -> None:
+    rows = (a_queue("a", due=3, paused_at=ago(9)), a_queue("b"), a_queue("c", due=2, paused_at=ago(5)))
+    sums, *each = queue_lines(a_glance(queues=rows))
+    trend = next(column for column in QUEUE_COLUMNS.columns if column.key == "drains")
+    assert trend.cell(sums, Look(NOON)).text == "2 of 3 paused"
+    assert [trend.cell(line, Look(NOON)).text.split()[0] for line in each] == ["paused", "–", "paused"]
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,11 @@ async def read(conn: asyncpg.Connection) -> Read:
                 "SELECT claimed_by_worker_id, count(*) FILTER (WHERE status = 'RUNNING') FROM horsies_tasks"
                 " WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL GROUP BY 1")),
             {row[0]: (row[1], row[2]) for row in await conn.fetch(
-                "SELECT queue_name, count(*) FILTER (WHERE created_at > statement_timestamp() - interval '5 min'),"
+                "SELECT queue_name, count(*) FILTER (WHERE enqueued_at > statement_timestamp() - interval '5 min'"
+                "                                      AND enqueued_at <= statement_timestamp()"
+                # Some of the rows ended before they were due.
+                "                                      AND COALESCE(completed_at, failed_at, 'infinity')"
+                "                                          > statement_timestamp() - interval '5 min'),"
                 " count(*) FILTER (WHERE COALESCE(completed_at, failed_at) > statement_timestamp() - interval '5 min')"
                 "  FROM horsies_tasks GROUP BY 1")},
             await conn.fetchval(
@@ -316,7 +320,7 @@ def a_queue_without_a_worker_is_not_said_to_be_empty_soon(seen: Read) -> None:
         assert shown[""]["drains"] == "stalled"
     due = [queue for queue in seen.glance.queues if queue.due.number]
     if due and all(queue.paused_at is not None for queue in due) and len(shown) > 1:
-        assert shown[""]["drains"] == "paused"
+        assert re.fullmatch(rf"\d+ of {len(shown) - 1} paused", shown[""]["drains"])
 
 
 def workers_are_counted_by_what_they_own(seen: Read) -> None:

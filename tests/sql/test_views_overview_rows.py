@@ -28,18 +28,19 @@ async def rows(conn: asyncpg.Connection) -> None:
     for number, queue in enumerate((QUEUE, "other")):
 
         async def add(task_id: str, **columns: str) -> None:
-            given = {"queue_name": f"'{queue}'", "created_at": "now() - interval '1 h'", **columns}  # noqa: B023
+            long_ago = dict.fromkeys(("created_at", "enqueued_at"), "now() - interval '1 h'")
+            given = {"queue_name": f"'{queue}'", **long_ago, **columns}  # noqa: B023
             await insert(conn, f"{task_id}{number}", **given)  # noqa: B023
 
-        await add("due", enqueued_at="now() - interval '9 s'")
+        await add("due", enqueued_at="now() - interval '9 min'")
         await add("new", enqueued_at="now() - interval '2 s'", created_at="now() - interval '2 s'")
         await add("later", enqueued_at="now() + interval '9 min'")
         await add("retry", enqueued_at="now() + interval '9 min'", next_retry_at="now() + interval '9 min'")
         await add("claimed", status="'CLAIMED'", claimed="true")
         await add("running", status="'RUNNING'", started_at="now()")
-        await add("done", status="'COMPLETED'", completed_at="now() - interval '1 min'")
-        await add("failed", status="'FAILED'", failed_at="now() - interval '1 min'", error_code="'TIMEOUT'")
-        await add("bare", status="'FAILED'", failed_at="now() - interval '1 min'")
+        await add("done", status="'COMPLETED'", completed_at="now() - interval '30 s'")
+        await add("failed", status="'FAILED'", failed_at="now() - interval '2 min'", error_code="'TIMEOUT'")
+        await add("bare", status="'FAILED'", failed_at="now() - interval '2 min'")
         await add("early", status="'FAILED'", failed_at="now() - interval '11 min'", error_code="'TIMEOUT'")
         await add("old", status="'COMPLETED'", completed_at="now() - interval '40 min'")
 
@@ -54,6 +55,8 @@ SHOWN = {
     "oldest": {"due", "new"},
     "in": {"new"},
     "out": {"done", "failed", "bare"},
+    "in1m": {"new"},
+    "out1m": {"done"},
     "drains": {"due", "new"},
 }
 

@@ -16,7 +16,6 @@ from view_steps import insert, reader
 from horsies.views import (
     Buckets,
     Clock,
-    QueueRate,
     cluster_series,
     failures,
     queue_rates,
@@ -39,8 +38,12 @@ SELECT 't' || n, 'shop.task', 'q' || n % 6, status, at, at, at + interval '1 s',
  CROSS JOIN LATERAL (SELECT now() - n * CASE WHEN n < 100000 THEN interval '36 ms' ELSE interval '4 s' END AS at,
                             CASE WHEN n % 50 = 0 THEN 'FAILED' ELSE 'COMPLETED' END AS status) row;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at)
-SELECT 'p' || n, 'shop.task', 'q' || n % 6, 'PENDING', now() - interval '5 min', now() - interval '5 min'
+SELECT 'p' || n, 'shop.task', 'q' || n % 6, 'PENDING', now() - interval '5 min', now() - interval '1 min'
   FROM generate_series(1, 60000) n;
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)
+SELECT task.id, attempt, CASE WHEN status = 'COMPLETED' AND attempt = 2 THEN 'COMPLETED' ELSE 'FAILED' END, attempt = 1,
+       started_at, started_at + interval '2 s' * attempt / 2, 'CODE_' || length(task.id)
+  FROM horsies_tasks task CROSS JOIN generate_series(1, 2) attempt WHERE status IN ('COMPLETED', 'FAILED');
 INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
                                    max_claim_per_worker, queues, worker_started_at, tasks_running)
 SELECT 'web-' || w, at + w * interval '9 ms', 'host', 1, 8, 8, 8, '{q0}', now(), 4
@@ -82,6 +85,15 @@ async def ended(
         "started_at": f"{when} - interval '2 s'", end: when, **columns,
     }  # fmt: skip
     await insert(conn, task_id, **given)
+
+
+async def attempt(conn: asyncpg.Connection, task_id: str, at: str, *, number: int = 1, **columns: str) -> None:
+    """An attempt that failed after 2 s."""
+    given = {
+        "task_id": f"'{task_id}'", "attempt": str(number), "outcome": "'FAILED'",
+        "started_at": f"{at} - interval '2 s'", "finished_at": at, "error_code": "'GATEWAY_DOWN'", **columns,
+    }  # fmt: skip
+    await conn.execute(f"INSERT INTO horsies_task_attempts ({', '.join(given)}) VALUES ({', '.join(given.values())})")
 
 
 async def snapshot(conn: asyncpg.Connection, worker_id: str, at: datetime, **columns: str) -> None:
@@ -224,9 +236,32 @@ async def test_rates_are_those_of_the_last_minutes_and_of_as_long_as_there_was_a
     await insert(conn, "new", queue_name="'pay'", created_at="now() - interval '100 s'")
     rates = await queue_rates(conn)
     assert rates["mail"].out_per_s == pytest.approx(0.3, rel=0.05)
-    assert rates["pay"] == QueueRate(pytest.approx(0.01, rel=0.05), 0)
+    pay = rates["pay"]
+    assert (pay.in_per_s, pay.out_per_s) == (pytest.approx(0.01, rel=0.05), 0)
     await ended(conn, "old", now - timedelta(hours=2))
     assert (await queue_rates(conn))["mail"].out_per_s == pytest.approx(0.1, rel=0.05)
+
+
+async def test_what_is_retried_requeued_or_due_later_arrives_when_it_is_due_and_a_retried_attempt_leaves(
+    conn: asyncpg.Connection,
+) -> None:
+    """A storm of retries was no movement at all: neither was its first attempt an end, nor its return an arrival."""
+    long_ago = "now() - interval '2 h'"
+    old = {"created_at": long_ago, "queue_name": "'mail'"}
+    await insert(conn, "planned", **old, enqueued_at="now() - interval '90 s'")
+    await insert(conn, "requeued", **old, enqueued_at="now() - interval '30 s'", status="'RUNNING'", started_at="now()")
+    await insert(conn, "done", **old, enqueued_at="now() - interval '2 s'", status="'COMPLETED'", completed_at="now()")
+    await insert(conn, "again", **old, enqueued_at="now() + interval '1 h'")
+    await insert(conn, "later", queue_name="'mail'", enqueued_at="now() + interval '1 h'")
+    for number, ago_s in ((1, 200), (2, 100), (3, 2)):
+        await attempt(conn, "again", f"now() - interval '{ago_s} s'", number=number, will_retry="true")
+    rate = (await queue_rates(conn))["mail"]
+    # planned, requeued, done, and the second and third attempt of `again`; done, and three attempts.
+    assert (round(rate.in_per_s * 300), round(rate.out_per_s * 300)) == (5, 4)
+    assert rate.minute is not None
+    assert rate.moment is not None
+    assert [round(number * 60) for number in rate.minute[:2]] == [2, 2]
+    assert [round(number * 5) for number in rate.moment[:2]] == [1, 2]
 
 
 async def test_failures_of_late_are_set_against_what_is_usual(conn: asyncpg.Connection) -> None:
@@ -265,7 +300,7 @@ def test_buckets_have_edges_that_stay_where_they_are() -> None:
     assert early.newest(99) == early
 
 
-# The cost, with 210,000 tasks and a week of 200 workers.
+# The cost, with 210,000 tasks, 300,000 attempts and a week of 200 workers.
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +347,8 @@ async def test_a_series_reads_a_bounded_part_of_what_there_is(
 
 
 async def test_rates_failures_and_clocks_read_a_bounded_part(full: asyncpg.Connection) -> None:
-    for read, most in ((queue_rates, 21_000), (failures, 10_500), (worker_clocks, 1_200)):
+    # 50,000 that wait, 10,000 that ended, 10,000 attempts, and of those that are retried the task and the one before.
+    for read, most in ((queue_rates, 105_000), (failures, 10_500), (worker_clocks, 1_200)):
         seq, entries = await cost(full, lambda: read(full))  # noqa: B023
         assert (seq, entries <= most) == (0, True), f"{read.__name__}: {entries}"
 

@@ -9,9 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.formatting import span
-from horsies.views import RATES_OVER
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
-from horsies_tui.health.rates import Course, outlook_of_all
+from horsies_tui.health.rates import Course, flow_now, outlook_of_all
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_number
 from horsies_tui.health.times import lasting
 from horsies_tui.look.units import number, per_second
@@ -126,14 +125,14 @@ def _due_in(queues: Iterable[str]) -> str:
 
 
 def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
-    rate = glance.rate(row.name)
     if glance.outlook(row).course is Course.GROWS:
-        rates = f"{per_second(rate.in_per_s)}/s in, {per_second(rate.out_per_s)}/s out"
+        flow = flow_now(glance.rate(row.name))
+        rates = f"{per_second(flow.in_per_s)}/s in, {per_second(flow.out_per_s)}/s out"
         yield Alert(
             f"grows\t{row.name}",
             Level.DEGRADED,
             f"{row.name} is growing, {number(row.due.number)} due",
-            f"{rates} in the last {lasting(RATES_OVER.total_seconds())}",
+            f"{rates} in the last {lasting(round(flow.over_s))}",
             rows=rows_of_number("due", row.name, glance.now),
         )
 

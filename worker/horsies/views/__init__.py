@@ -52,8 +52,10 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     from horsies.views.flow import (
         BEFORE as BEFORE,
         LATELY as LATELY,
+        MINUTE as MINUTE,
         RATES_OVER as RATES_OVER,
         Failures as Failures,
+        Flow as Flow,
         QueueRate as QueueRate,
         TaskPoint as TaskPoint,
         failures as failures,
@@ -136,7 +138,7 @@ _MODULES = {
     "detail": (
         "Ambiguous Attempt BriefArguments Execution NodeLink Stored TaskDetail brief_arguments find_task task_detail"
     ),
-    "flow": "BEFORE LATELY RATES_OVER Failures QueueRate TaskPoint failures queue_rates task_series",
+    "flow": "BEFORE LATELY MINUTE RATES_OVER Failures Flow QueueRate TaskPoint failures queue_rates task_series",
     "pages": "Sort TaskPage TaskRow cursor_of",
     "progress": "Progress",
     "queues": "QueueRow queue_rows",

@@ -8,7 +8,9 @@ running   RUNNING (`QueueRow.running`)
 cap       running, and the limit of the queue; never exceeded, however many are claimed ahead (`QueueRow.cap`)
 oldest    the earliest enqueued_at of the waiting tasks (`QueueRow.oldest_due_at`)
 busy      the share of live workers' processes that run a task, by the rows that the workers own (`busy_share`)
-in, out   tasks that became due, and that ended, in the last RATES_OVER (`views.flow.queue_rates`)
+in, out   tasks that became due (sent, retried, requeued), and that ended or failed an attempt that is retried, per
+          second in the last RATES_OVER; beside it in the last MINUTE, by which the trend is judged
+          (`views.flow.queue_rates`)
 usual     median and 95th percentile of the runs of a name: its newest 500 ended tasks of the last day
           (`views.usual.usual_durations`)
 by name   of the tasks that ended within a window: ended, failed and their share, retries, waits, runs, and the part of

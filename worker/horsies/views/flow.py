@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.store.statements import statement
 from horsies.views.buckets import by_bucket
@@ -23,6 +23,9 @@ MOST_ENDED: Final = 60_000
 """Ended tasks that one series reads, an equal share for each bucket."""
 RATES_OVER: Final = timedelta(minutes=5)
 """Rates of queues are measured over this time, or over the newest 10 000 tasks."""
+MINUTE: Final = timedelta(minutes=1)
+MOMENT: Final = timedelta(seconds=5)
+"""Shorter times, whose rates show a trend: in five minutes an end of a burst or a stop of workers is not seen."""
 LATELY: Final = timedelta(minutes=10)
 BEFORE: Final = timedelta(hours=2)
 """Recent failures are compared with those in this time before."""
@@ -63,12 +66,25 @@ class TaskPoint:
         return None if self.failed is None or self.seconds <= 0 else self.failed / self.seconds
 
 
+class Flow(NamedTuple):
+    """Arrivals and departures per second, over the last `over_s` seconds."""
+
+    in_per_s: float
+    out_per_s: float
+    over_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class QueueRate:
-    """Tasks sent to a queue, and tasks that ended in it, per second."""
+    """Tasks that became due in a queue (sent, retried, requeued), and tasks that left it, per second.
+
+    The averages of RATES_OVER are the figures. The trend is that of the last MINUTE and MOMENT; None: not known.
+    """
 
     in_per_s: float = 0.0
     out_per_s: float = 0.0
+    minute: Flow | None = None
+    moment: Flow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +130,17 @@ def _point(
 
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
     """By queue; queues in which nothing arrived or ended are left out."""
-    rows = await conn.fetch(statement(__name__, "view_queue_rates"), RATES_OVER.total_seconds(), _MOST_FOR_RATES)
-    return {row["queue_name"]: QueueRate(row["in_per_s"], row["out_per_s"]) for row in rows}
+    over_s, *shorter = (time.total_seconds() for time in (RATES_OVER, MINUTE, MOMENT))
+    rows = await conn.fetch(statement(__name__, "view_queue_rates"), over_s, _MOST_FOR_RATES, *shorter, MOST_WAITING)
+    return {name: _rate(*map(_flow, *counts)) for name, *counts in rows}
+
+
+def _flow(arrived: int, left: int, over_s: float) -> Flow:
+    return Flow(arrived / over_s, left / over_s, over_s)
+
+
+def _rate(long: Flow, minute: Flow, moment: Flow) -> QueueRate:
+    return QueueRate(long.in_per_s, long.out_per_s, minute, moment)
 
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:

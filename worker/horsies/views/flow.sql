@@ -75,35 +75,84 @@ SELECT number, completed::float8, failed::float8, other::float8, COALESCE(partly
  ORDER BY number
 
 -- name: view_queue_rates
--- views/flow.py; reads only ($1 how long ago at most, in s; $2 tasks read at most, of each kind)
--- Tasks that were sent and are due, and tasks that ended, by queue; if more than $2 did, only the newest, over a
--- shorter time.
-WITH sent AS (
-    SELECT queue_name, created_at AS at FROM horsies_tasks
-     WHERE created_at > statement_timestamp() - $1::float8 * interval '1 s' AND created_at <= statement_timestamp()
-     ORDER BY created_at DESC, id DESC LIMIT $2::integer
-), ended AS (
-    SELECT queue_name, COALESCE(completed_at, failed_at) AS at FROM horsies_tasks
+-- views/flow.py; reads only
+-- ($1 how long ago at most, in s; $2 ended tasks and attempts read at most; $3 and $4 shorter times, in s; $5 waiting
+-- tasks read at most, from ix_horsies_tasks_ready alone, an equal share for each level)
+-- Arrivals are tasks that became due, by enqueued_at: sent, retried, requeued. Departures are ends, and attempts that
+-- are retried. If there are more than are read, only the newest count, over a shorter time.
+WITH RECURSIVE level AS (
+    (SELECT queue_name, priority FROM horsies_tasks
+      WHERE status = 'PENDING' ORDER BY queue_name, priority, enqueued_at LIMIT 1)
+     UNION ALL
+    SELECT next.queue_name, next.priority
+      FROM level
+     CROSS JOIN LATERAL (SELECT queue_name, priority FROM horsies_tasks
+                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
+                          ORDER BY queue_name, priority, enqueued_at LIMIT 1) next
+), share AS (
+    SELECT $5::integer / GREATEST(count(*), 1) + 1 AS most FROM level
+), waits AS MATERIALIZED (
+    SELECT level.queue_name, level.priority, lately.enqueued_at
+      FROM level
+     CROSS JOIN LATERAL (
+            SELECT enqueued_at FROM horsies_tasks
+             WHERE status = 'PENDING' AND queue_name = level.queue_name AND priority = level.priority
+               AND enqueued_at > statement_timestamp() - $1::float8 * interval '1 s'
+               AND enqueued_at <= statement_timestamp()
+             ORDER BY queue_name, priority, enqueued_at DESC LIMIT (SELECT most FROM share)) lately
+), ended AS MATERIALIZED (
+    SELECT queue_name, COALESCE(completed_at, failed_at) AS at, enqueued_at FROM horsies_tasks
      WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
        AND COALESCE(completed_at, failed_at) > statement_timestamp() - $1::float8 * interval '1 s'
        AND COALESCE(completed_at, failed_at) <= statement_timestamp()
      ORDER BY COALESCE(completed_at, failed_at) DESC LIMIT $2::integer
-), moves AS (
-    SELECT queue_name, count(*) AS sent, 0 AS ended FROM sent GROUP BY queue_name
-     UNION ALL
-    SELECT queue_name, 0, count(*) FROM ended GROUP BY queue_name
-), age AS (
-    -- A table that was empty a minute ago has no rates over five minutes.
-    SELECT LEAST($1::float8, GREATEST(date_part('epoch', statement_timestamp()) - date_part('epoch', (
-               SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1)), 1)) AS over_s
+), attempts AS MATERIALIZED (
+    SELECT task_id, attempt, will_retry, finished_at FROM horsies_task_attempts
+     WHERE finished_at > statement_timestamp() - $1::float8 * interval '1 s' AND finished_at <= statement_timestamp()
+     ORDER BY finished_at DESC LIMIT $2::integer
+), retried AS MATERIALIZED (
+    -- The row of its task has the time of its next arrival; the earlier one is not known better than by this.
+    SELECT task.queue_name, attempts.finished_at AS at, COALESCE(before.finished_at, task.created_at) AS enqueued_at
+      FROM attempts
+     CROSS JOIN LATERAL (SELECT queue_name, created_at FROM horsies_tasks WHERE id = attempts.task_id LIMIT 1) task
+      LEFT JOIN LATERAL (
+            SELECT finished_at FROM horsies_task_attempts
+             WHERE task_id = attempts.task_id AND attempt < attempts.attempt ORDER BY attempt DESC LIMIT 1) before ON true
+     WHERE attempts.will_retry
 ), reach AS (
-    SELECT (SELECT CASE WHEN count(*) < $2::integer THEN (SELECT over_s FROM age)
-                        ELSE GREATEST(extract(epoch FROM statement_timestamp() - min(at)), 0.1) END FROM sent) AS sent_s,
-           (SELECT CASE WHEN count(*) < $2::integer THEN (SELECT over_s FROM age)
-                        ELSE GREATEST(extract(epoch FROM statement_timestamp() - min(at)), 0.1) END FROM ended) AS ended_s
+    -- A table that was empty a minute ago has no rates over five minutes.
+    SELECT GREATEST(statement_timestamp() - $1::float8 * interval '1 s',
+                    LEAST((SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1)::timestamptz,
+                          statement_timestamp() - interval '1 s'),
+                    (SELECT max(first_at) FROM (SELECT min(enqueued_at)::timestamptz AS first_at FROM waits
+                                                 GROUP BY queue_name, priority
+                                                HAVING count(*) >= (SELECT most FROM share)) full_ones),
+                    (SELECT min(at)::timestamptz FROM ended HAVING count(*) >= $2::integer),
+                    (SELECT min(finished_at)::timestamptz FROM attempts HAVING count(*) >= $2::integer)) AS since
+), span AS (
+    SELECT ARRAY(SELECT GREATEST(since, statement_timestamp() - seconds * interval '1 s')
+                   FROM reach CROSS JOIN unnest(ARRAY[$1::float8, $3::float8, $4::float8]) WITH ORDINALITY AS wanted (seconds, number)
+                  ORDER BY number) AS since
+), moves AS (
+    SELECT queue_name, enqueued_at::timestamptz AS at, 1 AS arrives, NULL::integer AS leaves FROM waits
+     UNION ALL
+    SELECT queue_name, enqueued_at, 1, NULL FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')
+     UNION ALL
+    SELECT queue_name, enqueued_at, 1, NULL FROM ended
+     UNION ALL
+    SELECT queue_name, enqueued_at, 1, NULL FROM retried
+     UNION ALL
+    SELECT queue_name, at, NULL, 1 FROM ended
+     UNION ALL
+    SELECT queue_name, at, NULL, 1 FROM retried
 )
-SELECT queue_name, (sum(sent) / max(sent_s))::float8 AS in_per_s, (sum(ended) / max(ended_s))::float8 AS out_per_s
-  FROM moves CROSS JOIN reach
+SELECT queue_name,
+       ARRAY[count(arrives), count(arrives) FILTER (WHERE at > since[2]), count(arrives) FILTER (WHERE at > since[3])] AS arrived,
+       ARRAY[count(leaves), count(leaves) FILTER (WHERE at > since[2]), count(leaves) FILTER (WHERE at > since[3])] AS left,
+       ARRAY(SELECT GREATEST(date_part('epoch', statement_timestamp()) - date_part('epoch', each), 0.1)
+               FROM unnest(max(since)) AS each) AS over_s
+  FROM moves CROSS JOIN span
+ WHERE at > since[1] AND at <= statement_timestamp()
  GROUP BY queue_name
 
 -- name: view_failures
