@@ -85,6 +85,11 @@ def rows_of_error(error_code: str | None, since: datetime) -> str:
     return f"status:failed {code} ended:>={at(since)}"
 
 
+def rows_of_retries() -> str:
+    """The tasks of a storm of retries: they wait or run again, and have no error while they do."""
+    return "status:live tries:>1"
+
+
 def rows_that_failed(since: datetime, until: datetime | None = None) -> str:
     return f"status:failed {_ended(since, until)}"
 

@@ -277,6 +277,17 @@ def test_the_rows_of_a_surge_are_all_since_its_beginning_and_none_slides_out() -
     assert (again.rows, again.failing_since) == (first.rows, first.failing_since)
 
 
+def test_a_surge_counts_retries_says_since_when_and_ends_when_it_has_ended() -> None:
+    storm = Failures("GATEWAY_DOWN", 249, 0, 7200, recent=90, retried=249, since=ago(200))
+    alert = only(a_glance(failures=(storm,)))
+    assert (alert.what, alert.evidence) == ("GATEWAY_DOWN surges", "249 in 10m, usually 0, 249 retried")
+    assert (alert.since, alert.lasts) == (ago(200), "3m")
+    assert shows(alert, "status:live tries:>1")
+    assert alerts(a_glance(failures=(replace(storm, recent=2),))) == ()
+    many = tuple(replace(storm, error_code=f"CODE_{n}", lately=9, recent=0) for n in range(5))
+    assert alerts(a_glance(failures=many)) == ()
+
+
 def test_failures_of_many_codes_surge_together() -> None:
     many = tuple(Failures(f"CODE_{n}", 9, 4, 7200) for n in range(5))
     alert = only(a_glance(failures=many))

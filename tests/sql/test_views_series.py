@@ -133,6 +133,54 @@ async def test_tasks_that_never_began_have_not_waited(conn: asyncpg.Connection) 
     assert (points[1].other, points[1].wait_p50, points[1].wait_p95) == (4, 1, 1)
 
 
+async def test_attempts_are_counted_when_they_failed_whatever_became_of_their_tasks(conn: asyncpg.Connection) -> None:
+    """A storm of 249 retries failed nothing per second, and a surge was gone from the charts when it was requeued."""
+    whole = await buckets(conn)
+    when = [f"'{start + timedelta(seconds=5)}'::timestamptz" for start in whole.starts]
+    for number in range(3):
+        await insert(conn, f"t{number}")
+        await attempt(conn, f"t{number}", when[1], will_retry="true")
+        await attempt(conn, f"t{number}", when[2], number=2)
+        await attempt(conn, f"t{number}", when[3], number=3, outcome="'COMPLETED'", error_code="NULL")
+    await insert(conn, "by-hand", status="'FAILED'", failed_at=when[3], error_code="'OPERATOR_FAILED'")
+    await attempt(conn, "by-hand", when[3], error_code="'OPERATOR_FAILED'", outcome="'WORKER_FAILURE'")
+    await insert(conn, "stopped")
+    await attempt(
+        conn, "stopped", when[3], error_code="'TASK_INTERRUPTED'", outcome="'WORKER_FAILURE'", will_retry="true"
+    )
+    await insert(conn, "x", status="'EXPIRED'", failed_at=when[2])
+    points = await task_series(conn, whole)
+    counts = [(point.completed, point.failed, point.other) for point in points]
+    assert counts == [(None, None, None), (0, 3, 0), (0, 3, 1), (3, 0, 1), (0, 0, 0)]
+    assert points[1].run_p50 == 2
+    assert [(one.error_code, one.lately, one.retried) for one in await failures(conn)] == [("GATEWAY_DOWN", 6, 3)]
+    # As before the engine kept attempts.
+    await conn.execute("DELETE FROM horsies_task_attempts")
+    await ended(conn, "old", whole.starts[2] + timedelta(seconds=30), "FAILED", error_code="'BAD'")
+    assert (await task_series(conn, whole))[2].failed == 1
+
+
+async def test_two_consoles_draw_the_same_past_whenever_they_were_opened(conn: asyncpg.Connection) -> None:
+    """One read an hour at once, a small share of each minute; the other one minute after the other, in full."""
+    whole = await buckets(conn, 60)
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status) VALUES ('t', 'shop.task', 'q', 'PENDING')"
+    )
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at, error_code)"
+        " SELECT 't', n, CASE WHEN n % 3 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, at, at, 'BAD'"
+        "   FROM generate_series(1, 3000) n"
+        "  CROSS JOIN LATERAL (SELECT $1::timestamptz + LEAST(n, 2000) * interval '1 ms'"
+        "                             + GREATEST(n - 2000, 0) * interval '50 ms' AS at) AS made",
+        whole.starts[-2],
+    )
+    points = await task_series(conn, whole)
+    assert points[-2:] == await task_series(conn, whole.newest(2))
+    assert points[-2].partly
+    # What is read of the 2,000 of the first 2 s does not stand for 30 s: that were 10,000.
+    assert points[-2].failed == pytest.approx(1_000, rel=0.01)
+
+
 async def test_before_the_first_end_that_is_known_there_is_a_gap_and_no_nought(conn: asyncpg.Connection) -> None:
     whole = await buckets(conn)
     assert {point.completed for point in await task_series(conn, whole)} == {None}
@@ -191,7 +239,7 @@ async def test_where_more_ended_than_is_read_the_rate_is_that_of_a_part(
         " CROSS JOIN LATERAL (SELECT $1::timestamptz + n * interval '10 ms' AS at) AS made",
         whole.first,
     )
-    monkeypatch.setattr("horsies.views.flow.MOST_ENDED", 800)
+    monkeypatch.setattr("horsies.views.flow.MOST_OF_A_SLICE", 100)
     point = (await task_series(conn, whole))[0]
     assert point.partly
     assert point.completed == pytest.approx(6000, rel=0.02)
@@ -335,9 +383,10 @@ async def test_a_series_reads_a_bounded_part_of_what_there_is(
     full: asyncpg.Connection, length: timedelta, step: timedelta
 ) -> None:
     whole = Buckets.until(await full.fetchval("SELECT now()"), length, step)
-    # 60,000 that ended and 50,000 that wait; of workers 150 snapshots a bucket; of one worker a probe a bucket.
+    # 60,000 that ended and as many attempts, which are also counted, and 50,000 that wait; of workers 150 snapshots a
+    # bucket; of one worker a probe a bucket.
     for read, most in (
-        (lambda: task_series(full, whole), 115_000),
+        (lambda: task_series(full, whole), 320_000),
         (lambda: cluster_series(full, whole), 160 * whole.count),
         (lambda: worker_series(full, "web-7", whole), 2 * whole.count),
         (lambda: worker_series(full, "gone", whole), 2 * whole.count),
@@ -378,6 +427,7 @@ async def test_a_database_made_by_upstream_has_series_too(empty_database: str) -
         "UPDATE horsies_tasks SET completed_at = now() AT TIME ZONE 'UTC' - interval '1 min'"
         " WHERE id = (SELECT id FROM horsies_tasks WHERE status = 'COMPLETED' LIMIT 1) RETURNING id"
     )
+    await maker.execute("DELETE FROM horsies_task_attempts WHERE task_id = $1 OR outcome = 'COMPLETED'", ended)
     await maker.close()
     assert ended is not None
     conn = await reader(empty_database)

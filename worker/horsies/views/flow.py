@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
     from horsies.views.buckets import Buckets
 
-MOST_ENDED: Final = 60_000
-"""Ended tasks that one series reads, an equal share for each bucket."""
+_SLICES: Final = 4
+MOST_OF_A_SLICE: Final = 150
+"""Ended tasks, and attempts, that a series reads of a quarter of a bucket. The same for every read: of two consoles one
+would draw what it read of 60 buckets beside what the other read of two."""
+_MOST_COUNTED: Final = 5_000
+"""Attempts of such a quarter that are counted, if there are more than are read."""
 RATES_OVER: Final = timedelta(minutes=5)
 """Rates of queues are measured over this time, or over the newest 10 000 tasks."""
 MINUTE: Final = timedelta(minutes=1)
@@ -31,15 +35,21 @@ BEFORE: Final = timedelta(hours=2)
 """Recent failures are compared with those in this time before."""
 _MOST_FOR_RATES: Final = 10_000
 _MOST_FAILURES: Final = 10_000
+RECENTLY: Final = timedelta(minutes=2)
+"""A surge without failures in this time has ended."""
+_FAILURE_SLICES: Final = 20
+_MOST_LATELY: Final = 250
+_MOST_BEFORE: Final = 100
+"""Attempts that are read of a slice: of LATELY all up to 8 in a second; of BEFORE fewer, it only says what is usual."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPoint:
     """One bucket, in the column order of the statement. All numbers None: unknown, or no task existed yet: a gap.
 
-    `completed`, `failed` and `other` ended in it; with `partly` they are extrapolated from the first ones of each half.
-    Waits and runs are those of tasks that ended in it, in seconds: the median and the 95th percentile. `waiting` tasks
-    were due and had not begun at its end.
+    `completed` and `failed` are attempts, retried ones as well; `other` tasks were cancelled, expired, failed by hand.
+    With `partly` they are extrapolated from the first ones of each slice. Waits and runs are those that ended in it, in
+    seconds: the median and the 95th percentile. `waiting` tasks were due and had not begun at its end.
     """
 
     start: datetime
@@ -89,12 +99,27 @@ class QueueRate:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Tasks that FAILED with one code (None: without one) within LATELY, and in the `before_s` seconds before that."""
+    """Failed attempts with one code (None: without one) within LATELY, and in the `before_s` seconds before that.
+
+    What an operator has failed is not counted. An attempt counts whether it is retried or not.
+    """
 
     error_code: str | None
     lately: int
     before: int
     before_s: float
+    recent: int | None = None
+    """Those within RECENTLY; None: not known."""
+    retried: int = 0
+    """Those of LATELY after which the task runs again."""
+    since: datetime | None = None
+    """The first one of LATELY."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it failed so seldom of late that a surge has ended."""
+        share = RECENTLY / LATELY
+        return self.recent is not None and self.recent < 0.2 * share * self.lately
 
     @property
     def usual(self) -> float | None:
@@ -105,10 +130,10 @@ class Failures:
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
     """One point per bucket, oldest first. The last ones, read alone, are the same as those of a longer series."""
     horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
-    share = max(MOST_ENDED // (2 * buckets.count), 1)
+    text = statement(__name__, "view_task_series", failed_attempt=failed_attempt())
     rows = by_bucket(
         await conn.fetch(
-            statement(__name__, "view_task_series"), buckets.first, buckets.step, buckets.count, share, MOST_WAITING
+            text, buckets.first, buckets.step, buckets.count, MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MOST_COUNTED
         )
     )
     return tuple(
@@ -145,7 +170,13 @@ def _rate(long: Flow, minute: Flow, moment: Flow) -> QueueRate:
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
     """By error code, the most frequent recent one first."""
-    rows = await conn.fetch(
-        statement(__name__, "view_failures"), LATELY.total_seconds(), BEFORE.total_seconds(), _MOST_FAILURES
-    )
+    text = statement(__name__, "view_failures", failed_attempt=failed_attempt())
+    times = [time.total_seconds() for time in (LATELY, BEFORE, RECENTLY)]
+    sizes = (_FAILURE_SLICES, _MOST_LATELY, _MOST_BEFORE)
+    rows = await conn.fetch(text, *times[:2], _MOST_FAILURES, times[2], *sizes)
     return tuple(Failures(row["error_code"] or None, *tuple(row)[1:]) for row in rows)
+
+
+def failed_attempt() -> str:
+    """The condition on an attempt that failed by itself."""
+    return statement(__name__, "failed_attempt")

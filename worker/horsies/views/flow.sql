@@ -1,51 +1,97 @@
 -- name: view_horizon
 -- views/flow.py; reads only: since when there is data, by one probe of an index each
-SELECT COALESCE(
+SELECT LEAST((SELECT finished_at::timestamptz FROM horsies_task_attempts ORDER BY finished_at LIMIT 1), COALESCE(
     (SELECT COALESCE(completed_at, failed_at) FROM horsies_tasks
       WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
         AND COALESCE(completed_at, failed_at) >= '-infinity'
       ORDER BY COALESCE(completed_at, failed_at) LIMIT 1),
-    (SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1)) AS since,
+    (SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1))::timestamptz) AS since,
     statement_timestamp() AS now
+
+-- name: failed_attempt
+-- fragment of `view_task_series`, `view_failures` and `activity_attempts`: an attempt that failed by itself. What an
+-- operator or a workflow has ended is no failure, nor an attempt that a shutdown has interrupted and that runs again.
+(outcome <> 'COMPLETED' AND NOT (will_retry AND COALESCE(error_code, '') = 'TASK_INTERRUPTED')
+ AND COALESCE(error_code, '') NOT IN ('OPERATOR_FAILED', 'OPERATOR_CANCELLED', 'OPERATOR_REQUEUED', 'TASK_CANCELLED'))
 
 -- name: view_task_series
 -- views/flow.py; reads only
--- ($1 first bucket, $2 length of a bucket, $3 how many, $4 ended tasks read of each half of a bucket at most, $5
--- waiting tasks read at most)
--- Ended tasks are in ix_horsies_tasks_finished. In a half with more than $4 of them the first ones stand for all: each
--- is weighted as if the rest of the half were like them.
-WITH half AS (
-    SELECT number / 2 AS number, $1::timestamptz + number * $2::interval / 2 AS since,
-           LEAST($1::timestamptz + (number + 1) * $2::interval / 2, statement_timestamp()) AS until
-      FROM generate_series(0, 2 * $3::integer - 1) AS number
+-- ($1 first bucket, $2 length of a bucket, $3 how many, $4 rows read of each slice at most, $5 waiting tasks read at
+-- most, $6 slices of a bucket, $7 attempts counted of each at most)
+-- Attempts are never changed: what they count is the same whenever it is read. Tasks only add what never ran, and
+-- slices without attempts, as older versions left them. In a slice with more than $4 rows the first ones stand for
+-- all: each is weighted as if the rest of the slice were like them.
+WITH slice AS (
+    SELECT number / $6::integer AS number, $1::timestamptz + number * $2::interval / $6::integer AS since,
+           LEAST($1::timestamptz + (number + 1) * $2::interval / $6::integer, statement_timestamp()) AS until
+      FROM generate_series(0, $6::integer * $3::integer - 1) AS number
 ), ended AS MATERIALIZED (
-    SELECT half.number, lately.*,
+    SELECT slice.number, slice.since, lately.*,
            CASE WHEN count(*) OVER one < $4::integer THEN 1
-                ELSE LEAST(extract(epoch FROM half.until - half.since)
-                           / GREATEST(extract(epoch FROM max(ended_at) OVER one - half.since), 0.001), 100000) END AS weight
-      FROM half
+                ELSE GREATEST(LEAST(extract(epoch FROM slice.until - slice.since) * ($4::integer - 1) / $4::integer
+                           / GREATEST(extract(epoch FROM max(ended_at) OVER one - slice.since), 0.001), 100000), 1) END AS weight
+      FROM slice
      CROSS JOIN LATERAL (
-            SELECT status, COALESCE(completed_at, failed_at) AS ended_at, enqueued_at,
+            SELECT status, error_code, COALESCE(completed_at, failed_at) AS ended_at, enqueued_at,
                    CASE WHEN started_at <= COALESCE(completed_at, failed_at) THEN started_at END AS started_at
               FROM horsies_tasks
              WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
-               AND COALESCE(completed_at, failed_at) >= half.since AND COALESCE(completed_at, failed_at) < half.until
+               AND COALESCE(completed_at, failed_at) >= slice.since AND COALESCE(completed_at, failed_at) < slice.until
              ORDER BY COALESCE(completed_at, failed_at)
              LIMIT $4::integer) AS lately
-    WINDOW one AS (PARTITION BY half.since)
+    WINDOW one AS (PARTITION BY slice.since)
+), sample AS MATERIALIZED (
+    SELECT slice.number, slice.since, slice.until, lately.*
+      FROM slice
+     CROSS JOIN LATERAL (
+            SELECT outcome, /* failed_attempt */ AS failed, finished_at AS ended_at,
+                   CASE WHEN started_at <= finished_at THEN started_at END AS started_at
+              FROM horsies_task_attempts
+             WHERE finished_at >= slice.since AND finished_at < slice.until
+             ORDER BY finished_at
+             LIMIT $4::integer) AS lately
+), weights AS (
+    -- All of a full slice are counted, in the index alone: batches end in the same microsecond, so that the first ones
+    -- of a slice say little of the rest.
+    SELECT part.since,
+           CASE WHEN part.rows < $4::integer THEN 1
+                WHEN counted.rows < $7::integer THEN counted.rows::float8 / part.rows
+                ELSE GREATEST(date_part('epoch', part.until) - date_part('epoch', part.since), 0.001) * counted.rows / part.rows
+                     / GREATEST(date_part('epoch', counted.last) - date_part('epoch', part.since), 0.001) END AS weight
+      FROM (SELECT since, until, count(*) AS rows FROM sample GROUP BY since, until) part
+      LEFT JOIN LATERAL (
+            SELECT count(*) AS rows, max(finished_at) AS last
+              FROM (SELECT finished_at FROM horsies_task_attempts
+                     WHERE finished_at >= part.since AND finished_at < part.until
+                     ORDER BY finished_at LIMIT $7::integer) AS each) AS counted ON part.rows >= $4::integer
+), tried AS MATERIALIZED (
+    SELECT sample.*, weight FROM sample JOIN weights USING (since)
+), outcome AS (
+    SELECT number, weight, outcome = 'COMPLETED' AS completed, failed, false AS other, started_at, ended_at
+      FROM tried WHERE failed OR outcome = 'COMPLETED'
+     UNION ALL
+    SELECT number, weight, status = 'COMPLETED', status = 'FAILED' AND NOT by_hand, status IN ('CANCELLED', 'EXPIRED') OR by_hand,
+           started_at, ended_at
+      FROM ended
+      LEFT JOIN (SELECT DISTINCT since, true AS yes FROM tried) has USING (since)
+     CROSS JOIN LATERAL (SELECT status = 'FAILED' AND COALESCE(error_code, '') = 'OPERATOR_FAILED' AS by_hand) ends
+     WHERE status IN ('CANCELLED', 'EXPIRED') OR by_hand OR has.yes IS NULL
+), done AS (
+    SELECT number,
+           COALESCE(sum(weight) FILTER (WHERE completed), 0) AS completed,
+           COALESCE(sum(weight) FILTER (WHERE failed), 0) AS failed,
+           COALESCE(sum(weight) FILTER (WHERE other), 0) AS other,
+           max(weight) > 1 AS partly,
+           percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
+                ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s
+      FROM outcome GROUP BY number
 ), flow AS (
     SELECT number,
-           sum(weight) FILTER (WHERE status = 'COMPLETED') AS completed,
-           sum(weight) FILTER (WHERE status = 'FAILED') AS failed,
-           sum(weight) FILTER (WHERE status IN ('CANCELLED', 'EXPIRED')) AS other,
-           max(weight) > 1 AS partly,
            -- A task waits only from when it is due; after a retry, from when it was due last. One that never began has
            -- no such wait: GREATEST would make it one of 0 s.
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
                 ORDER BY GREATEST(extract(epoch FROM started_at) - extract(epoch FROM enqueued_at), 0)::float8)
-                FILTER (WHERE started_at IS NOT NULL) AS wait_s,
-           percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s
+                FILTER (WHERE started_at IS NOT NULL) AS wait_s
       FROM ended GROUP BY number
 ), moves AS (
     SELECT GREATEST(floor((date_part('epoch', moment) - date_part('epoch', $1::timestamptz)) / date_part('epoch', $2::interval)),
@@ -70,6 +116,7 @@ SELECT number, completed::float8, failed::float8, other::float8, COALESCE(partly
        wait_s[1], wait_s[2], run_s[1], run_s[2],
        GREATEST(sum(moves.weight) OVER (ORDER BY number), 0)::float8 AS waiting
   FROM generate_series(-1, $3::integer - 1) AS number
+  LEFT JOIN done USING (number)
   LEFT JOIN flow USING (number)
   LEFT JOIN moves USING (number)
  ORDER BY number
@@ -157,9 +204,12 @@ SELECT queue_name,
 
 -- name: view_failures
 -- views/flow.py; reads only
--- ($1 length of the time that just passed, in s; $2 of that before it; $3 failures read at most)
--- By ix_horsies_tasks_unsuccessful, newest first; `before_s` is shorter if more failed than were read.
-WITH failed AS MATERIALIZED (
+-- ($1 length of the time that just passed, in s; $2 of that before it; $3 failed tasks read at most; $4 of the first;
+-- a part at its end, in s; $5 slices of either, $6 and $7 attempts read of a slice at most)
+-- Failed tasks by ix_horsies_tasks_unsuccessful, newest first; `before_s` is shorter if more failed than were read.
+-- Failed attempts, retried or not, by their time: their index has the completed ones as well, so that among many only
+-- the first ones of each slice are read, and weighted. A handful is not weighted: one of ten thousand is no storm.
+WITH final AS MATERIALIZED (
     SELECT COALESCE(error_code, '') AS error_code, COALESCE(completed_at, failed_at) AS at
       FROM horsies_tasks
      WHERE status = 'FAILED'
@@ -170,12 +220,55 @@ WITH failed AS MATERIALIZED (
 ), reach AS (
     SELECT CASE WHEN count(*) < $3::integer THEN $2::float8
                 ELSE GREATEST(extract(epoch FROM statement_timestamp() - min(at)) - $1::float8, 0) END AS before_s
-      FROM failed
+      FROM final
+), slice AS (
+    SELECT $6::integer AS most, statement_timestamp() - $1::float8 * interval '1 s' * number / $5::integer AS since,
+           statement_timestamp() - $1::float8 * interval '1 s' * (number - 1) / $5::integer AS until
+      FROM generate_series(1, $5::integer) AS number
+     UNION ALL
+    SELECT $7::integer, statement_timestamp() - ($1::float8 + $2::float8 * number / $5::integer) * interval '1 s',
+           statement_timestamp() - ($1::float8 + $2::float8 * (number - 1) / $5::integer) * interval '1 s'
+      FROM generate_series(1, $5::integer) AS number
+), tried AS MATERIALIZED (
+    SELECT read.*,
+           CASE WHEN count(*) OVER one < most THEN 1
+                ELSE GREATEST(extract(epoch FROM until - since)
+                              / GREATEST(extract(epoch FROM max(at) OVER one - since), 0.001), 1) END AS weight
+      FROM slice
+     CROSS JOIN LATERAL (
+            SELECT /* failed_attempt */ AS failed, will_retry, COALESCE(error_code, '') AS error_code, finished_at AS at
+              FROM horsies_task_attempts
+             WHERE finished_at > slice.since AND finished_at <= slice.until
+             ORDER BY finished_at LIMIT slice.most) read
+    WINDOW one AS (PARTITION BY since)
+), counted AS (
+    SELECT error_code, false AS is_attempt, false AS will_retry, at, 1 AS weight FROM final
+     WHERE error_code <> 'OPERATOR_FAILED'
+     UNION ALL
+    SELECT error_code, true, will_retry, at, weight FROM tried WHERE failed
+), sums AS (
+    SELECT error_code, part.number, min(at) AS since,
+           count(*) FILTER (WHERE NOT is_attempt) AS ended,
+           count(*) FILTER (WHERE is_attempt) AS tried, sum(weight) FILTER (WHERE is_attempt) AS tries,
+           count(*) FILTER (WHERE will_retry) AS retried, sum(weight) FILTER (WHERE will_retry) AS retries
+      FROM counted
+     CROSS JOIN LATERAL (
+            SELECT 1 AS number WHERE at > statement_timestamp() - $1::float8 * interval '1 s'
+             UNION ALL SELECT 2 WHERE at <= statement_timestamp() - $1::float8 * interval '1 s'
+             UNION ALL SELECT 3 WHERE at > statement_timestamp() - $4::float8 * interval '1 s') part
+     GROUP BY error_code, part.number
+), found AS (
+    -- A task that failed at last and was requeued is in no list of failed tasks; its attempts are.
+    SELECT error_code, number, since, again::integer AS again,
+           GREATEST(ended + again, CASE WHEN tried < 10 THEN tried ELSE round(tries) END)::integer AS failed
+      FROM sums
+     CROSS JOIN LATERAL (SELECT CASE WHEN retried < 10 THEN retried ELSE round(retries) END AS again) weighted
 )
-SELECT error_code,
-       count(*) FILTER (WHERE at > statement_timestamp() - $1::float8 * interval '1 s') AS lately,
-       count(*) FILTER (WHERE at <= statement_timestamp() - $1::float8 * interval '1 s') AS before,
-       max(before_s) AS before_s
-  FROM failed CROSS JOIN reach
+SELECT error_code, COALESCE(max(failed) FILTER (WHERE number = 1), 0) AS lately,
+       COALESCE(max(failed) FILTER (WHERE number = 2), 0) AS before, max(before_s) AS before_s,
+       COALESCE(max(failed) FILTER (WHERE number = 3), 0) AS recent,
+       COALESCE(max(again) FILTER (WHERE number = 1), 0) AS retried,
+       (min(since) FILTER (WHERE number = 1))::timestamptz AS since
+  FROM found CROSS JOIN reach
  GROUP BY error_code
  ORDER BY lately DESC, error_code
