@@ -85,7 +85,7 @@ def _what(entry: Entry, look: Look) -> Cell:
     what = entry.change.what
     if (state := _STATES.get(what)) is not None:
         return Cell(look.glyphs.state_text(state), state_tone(state))
-    tone = {"lost": Tone.BAD, "died": Tone.BAD, "recovered": Tone.WARNING}.get(what, Tone.MUTED)
+    tone = {"lost": Tone.BAD, "died": Tone.BAD, "outage": Tone.BAD, "recovered": Tone.WARNING}.get(what, Tone.MUTED)
     sign = look.glyphs.dot if tone is Tone.MUTED else look.glyphs.alarm
     return Cell(f"{sign} {what}", tone)
 

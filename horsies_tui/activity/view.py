@@ -219,7 +219,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         if self._operation is not None:
             command = command_of(self._operation, self._one)
             copy(self, command, command)
-        elif entry is not None and entry.change is not None:
+        elif entry is not None and entry.change is not None and entry.change.target_id:
             copy(self, entry.change.target_id, entry.change.target_id)
 
     # Messages from widgets.
@@ -243,6 +243,8 @@ class ActivityView(FilteredView[ActivitySnapshot]):
                 self._show_worker(change.target_id)
             elif change.kind == "workflow":
                 self.console.show_workflow(change.target_id)
+            elif change.kind != "task":
+                self.console.say(f"a {change.kind} has no page of its own")
             elif change.count == 1:
                 self.console.open_task(change.target_id)
             else:

@@ -283,6 +283,40 @@ async def test_workflows_workers_and_recoveries_are_told(
     assert {row[1] for row in await happened(conn, "since:25m -web-2")} == {"failed", "stopped"}
 
 
+async def test_what_failed_stays_after_its_requeue_and_outages_schedulers_and_deployments_are_told(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    """A surge of 2,159 failed attempts was gone after its requeue; an outage and a lost scheduler never were here."""
+    noon = "date_trunc('hour', now()) - interval '55 min'"
+    await connection.execute(
+        f"INSERT INTO horsies_tasks (id, task_name, queue_name, status) SELECT 't' || n, 'shop.pay', 'q', 'PENDING'"
+        f"   FROM generate_series(1, 400) n;"
+        f" INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at,"
+        f"                                    error_code)"
+        f" SELECT 't' || n % 400 + 1, n, 'FAILED', n < 2000, at, at, 'GATEWAY_DOWN' FROM generate_series(1, 2159) n"
+        f"  CROSS JOIN LATERAL (SELECT {noon} + n * interval '100 ms' AS at) made;"
+        f" INSERT INTO horsies_pulse (beaten_at, gaps) VALUES (now(), tstzmultirange("
+        f"     tstzrange({noon} - interval '4 h', {noon} - interval '1 h'),"
+        f"     tstzrange({noon}, {noon} + interval '90 s')))"
+        f" ON CONFLICT (only_row) DO UPDATE SET gaps = excluded.gaps;"
+        f" INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, started_at,"
+        f"                                 seen_at)"
+        f" VALUES ('s1', 'cron-1', 5, '{{nightly}}', '1.2', now() - interval '2 d', {noon} + interval '1 s');"
+        f" INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        f"     max_claim_per_worker, queues, worker_started_at, horsies_version)"
+        f" SELECT 'w' || n, now(), 'web', n, 8, 8, 8, '{{q}}', {noon} + n * interval '1 min', '1.' || n / 2"
+        f"   FROM generate_series(0, 3) n"
+    )
+    told = await happened(conn, "-started")
+    assert [row for row in told if row[0] == "task"] == [("task", "failed", "shop.pay", "GATEWAY_DOWN", 2159)]
+    assert [row[:3] for row in told if row[0] != "task" and row[1] != "started"] == [
+        ("worker", "deployed", "web:2"),
+        ("database", "outage", "no heartbeats"),
+        ("scheduler", "lost", "cron-1:5"),
+    ]
+    assert {row[0] for row in await happened(conn, "kind:database,scheduler")} == {"database", "scheduler"}
+
+
 async def test_it_says_since_when_all_ends_were_read(conn: asyncpg.Connection, connection: asyncpg.Connection) -> None:
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, failed_at)"

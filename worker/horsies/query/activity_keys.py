@@ -9,7 +9,19 @@ from horsies.query.language import Key, Kind, Language, keyed
 
 OPERATION: Final = "operation"
 CHANGE: Final = "change"
-_KINDS: Final = (OPERATION, CHANGE, "task", "workflow", "node", "worker", "queue", "schedule", "session")
+_KINDS: Final = (
+    OPERATION,
+    CHANGE,
+    "task",
+    "workflow",
+    "node",
+    "worker",
+    "queue",
+    "schedule",
+    "scheduler",
+    "database",
+    "session",
+)
 
 _KEYS: Final = keyed(
     Key(

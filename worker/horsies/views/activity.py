@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -10,7 +10,9 @@ from horsies.query.activity_keys import CHANGE, OPERATION
 from horsies.query.language import BARE
 from horsies.query.values import Choice, Glob, Moment
 from horsies.store.statements import statement
+from horsies.views.flow import failed_attempt
 from horsies.views.reading import aware
+from horsies.views.schedules import scheduler_rows
 from horsies.views.tables import tables
 from horsies.views.workers import Liveness, name_of, worker_rows
 
@@ -30,6 +32,10 @@ _MOST_ENDS: Final = 1_000
 _MOST_GROUPS: Final = 300
 _MOST_WORKFLOWS: Final = 200
 _MOST_RECOVERIES: Final = 200
+_SLICES: Final = 720
+_MOST_OF_A_SLICE: Final = 20
+_MOST_COUNTED: Final = 2_000
+"""Attempts that are read, and counted, of a part of the time: of a day all up to 10 in a minute."""
 LOOKS_BACK: Final = timedelta(days=1)
 """How far back changes are read where the filter does not say."""
 _A_MICROSECOND: Final = timedelta(microseconds=1)
@@ -83,14 +89,16 @@ class OperationPage:
     recorded: bool
 
 
-What: TypeAlias = Literal["failed", "cancelled", "expired", "started", "stopped", "lost", "died", "recovered"]
+What: TypeAlias = Literal[
+    "failed", "cancelled", "expired", "started", "stopped", "lost", "died", "recovered", "outage", "deployed"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """Something that was not done by an operator. Ends of tasks alike, within ten minutes, are one with a `count`."""
 
-    kind: Literal["task", "workflow", "worker"]
+    kind: Literal["task", "workflow", "worker", "scheduler", "database"]
     what: What
     name: str
     target_id: str
@@ -161,7 +169,7 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
     if _wants_changes(wanted, "task"):
         text = _by_itself("activity_task_ends", "activity_task_by_itself", audited=here.actions)
         ends = await conn.fetch(text, _MOST_ENDS, since, until, _MOST_GROUPS)
-        found += map(_task_end, ends)
+        found += _merged([*map(_task_end, ends), *await _attempts(conn, since, until)])
         reached = aware(ends[0]["reached"]) if ends else None
     if _wants_changes(wanted, "workflow"):
         text = _by_itself("activity_workflow_ends", "activity_workflow_by_itself", audited=here.actions)
@@ -172,17 +180,65 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
         if here.worker_losses:
             rows = await conn.fetch(statement(__name__, "activity_recoveries"), _MOST_RECOVERIES, since, until)
             found += map(_recovery, rows)
+    if _wants_changes(wanted, "scheduler") and here.schedules:
+        found += await _of_schedulers(conn, since, until, here.now)
+    if _wants_changes(wanted, "database") and here.pulse:
+        found += [_gap(row) for row in await conn.fetch(statement(__name__, "activity_gaps"), since, until)]
     shown = [change for change in found if _has_words(wanted, change)]
     return Changes(tuple(sorted(shown, key=lambda change: change.at, reverse=True)), reached)
 
 
-async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime) -> list[Change]:
+async def _attempts(conn: asyncpg.Connection, since: datetime, until: datetime | None) -> list[Change]:
+    text = statement(__name__, "activity_attempts", failed_attempt=failed_attempt())
+    limits = (_SLICES, _MOST_OF_A_SLICE, _MOST_COUNTED, _MOST_GROUPS)
+    return [_task_end(row) for row in await conn.fetch(text, since, until, *limits)]
+
+
+def _merged(ends: list[Change]) -> list[Change]:
+    """One change for the tasks that failed and for their attempts: those of a requeued task are in the latter only."""
+    found: dict[str, Change] = {}
+    for end in ends:
+        part = end.began_at.timestamp() // 600
+        key = "\t".join((end.what, end.name, end.detail, str(part)))
+        other = found.get(key)
+        if other is None:
+            found[key] = end
+        else:
+            began, at = min(other.began_at, end.began_at), max(other.at, end.at)
+            found[key] = replace(other, began_at=began, at=at, count=max(other.count, end.count))
+    return list(found.values())
+
+
+async def _of_schedulers(
+    conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime
+) -> list[Change]:
+    """Starts, and ends without a word; one that was stopped has no row."""
     found = []
+    for one in await scheduler_rows(conn, there=True):
+        version = f"horsies {one.version}"
+        found.append(Change("scheduler", "started", one.name, one.id, one.started_at, one.started_at, version))
+        if not one.lives(now):
+            served = f"served {len(one.schedules):,} schedule{'' if len(one.schedules) == 1 else 's'}"
+            found.append(Change("scheduler", "lost", one.name, one.id, one.seen_at, one.seen_at, served))
+    return [change for change in found if change.at >= since and (until is None or change.at < until)]
+
+
+def _gap(row: Any) -> Change:
+    seconds = (row["at"] - row["began_at"]).total_seconds()
+    detail = f"no heartbeat was stored for {seconds:,.0f}s: no server, no network, a lock, or no worker"
+    return Change("database", "outage", "no heartbeats", "", row["began_at"], row["at"], detail)
+
+
+async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime) -> list[Change]:
+    found: list[Change] = []
+    versions: dict[str, list[Change]] = {}
     for row in await worker_rows(conn, gone_within=now - since):
         started = None if row.snapshot is None else row.snapshot.started_at
         if started is not None:
             version = f"horsies {row.snapshot.version}" if row.snapshot and row.snapshot.version else ""
             found.append(Change("worker", "started", row.name, row.id, started, started, version))
+            if version:
+                versions.setdefault(version, []).append(found[-1])
         ends: dict[Liveness, What] = {
             Liveness.LOST: "lost",
             Liveness.DIED: "died",
@@ -191,6 +247,9 @@ async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime
         if (what := ends.get(row.liveness)) is not None:
             held = f"still has {row.in_flight:,} task{'' if row.in_flight == 1 else 's'}" if row.in_flight else ""
             found.append(Change("worker", what, row.name, row.id, row.seen_at, row.seen_at, held))
+    # The first worker of each version but the oldest.
+    firsts = sorted((min(starts, key=lambda start: start.at) for starts in versions.values()), key=lambda one: one.at)
+    found += [replace(one, what="deployed", detail=f"{one.detail}, a new version") for one in firsts[1:]]
     return [change for change in found if change.at >= since and (until is None or change.at < until)]
 
 

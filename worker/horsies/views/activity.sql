@@ -89,6 +89,53 @@ SELECT status, task_name, error_code, min(at) AS began_at, max(at) AS at, count(
  ORDER BY max(at) DESC
  LIMIT $4::integer
 
+-- name: activity_attempts
+-- views/activity.py; reads only: attempts that failed, counted by name and error code within ten minutes. They stay as
+-- they are when their tasks are retried or requeued.
+-- ($1 not before, $2 before, $3 slices, $4 attempts read of each at most, $5 attempts counted of each at most, $6 groups
+-- at most)
+-- By idx_horsies_task_attempts_finished_at_desc, which has the completed ones as well: of a full slice the first ones
+-- stand for all, if some of them failed. A handful in a group is not weighted.
+WITH slice AS (
+    SELECT $1::timestamptz + number * whole / $3::integer AS since, $1::timestamptz + (number + 1) * whole / $3::integer AS until
+      FROM generate_series(0, $3::integer - 1) AS number
+     CROSS JOIN (SELECT LEAST(COALESCE($2::timestamptz, statement_timestamp()), statement_timestamp()) - $1::timestamptz) range (whole)
+), read AS MATERIALIZED (
+    SELECT slice.since, slice.until, first.*
+      FROM slice
+     CROSS JOIN LATERAL (
+            SELECT task_id, /* failed_attempt */ AS failed, error_code, finished_at AS at
+              FROM horsies_task_attempts
+             WHERE finished_at >= slice.since AND finished_at < slice.until
+             ORDER BY finished_at LIMIT $4::integer) first
+), weights AS (
+    SELECT part.since, GREATEST(COALESCE(counted.rows, part.rows)::float8 / part.rows, 1) AS weight
+      FROM (SELECT since, until, count(*) AS rows, bool_or(failed) AS failed FROM read GROUP BY since, until) part
+      LEFT JOIN LATERAL (
+            SELECT count(*) AS rows
+              FROM (SELECT FROM horsies_task_attempts
+                     WHERE finished_at >= part.since AND finished_at < part.until LIMIT $5::integer) each
+           ) counted ON part.failed AND part.rows >= $4::integer
+)
+SELECT 'FAILED' AS status, task.task_name, error_code, min(at) AS began_at, max(at) AS at,
+       CASE WHEN count(*) < 5 THEN count(*) ELSE round(sum(weight)) END::bigint AS count, max(read.task_id) AS id
+  FROM read
+  JOIN weights USING (since)
+ CROSS JOIN LATERAL (SELECT task_name FROM horsies_tasks WHERE id = read.task_id LIMIT 1) task
+ WHERE failed
+ GROUP BY task.task_name, error_code, floor(extract(epoch FROM at) / 600)
+ ORDER BY max(at) DESC
+ LIMIT $6::integer
+
+-- name: activity_gaps
+-- views/activity.py; reads only: times in which no heartbeat could be stored ($1 not before, $2 before)
+-- The first pulse of all stores a gap of exactly three hours, because nothing is known of the time before it.
+SELECT lower(gap) AS began_at, upper(gap) AS at
+  FROM horsies_pulse, unnest(gaps) AS gap
+ WHERE upper(gap) >= $1::timestamptz AND lower(gap) < COALESCE($2::timestamptz, 'infinity')
+   AND upper(gap) - lower(gap) <> interval '3 h'
+ ORDER BY upper(gap) DESC
+
 -- name: activity_task_by_itself
 -- fragment of `activity_task_ends`; reads only: an operator's statement writes the end and the audit row at one time
    AND NOT EXISTS (SELECT FROM horsies_operator_actions

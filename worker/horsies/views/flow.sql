@@ -78,9 +78,10 @@ WITH slice AS (
      WHERE status IN ('CANCELLED', 'EXPIRED') OR by_hand OR has.yes IS NULL
 ), done AS (
     SELECT number,
-           COALESCE(sum(weight) FILTER (WHERE completed), 0) AS completed,
-           COALESCE(sum(weight) FILTER (WHERE failed), 0) AS failed,
-           COALESCE(sum(weight) FILTER (WHERE other), 0) AS other,
+           -- Rounded, as a sum in another order has other last digits.
+           round(COALESCE(sum(weight) FILTER (WHERE completed), 0)::numeric, 3) AS completed,
+           round(COALESCE(sum(weight) FILTER (WHERE failed), 0)::numeric, 3) AS failed,
+           round(COALESCE(sum(weight) FILTER (WHERE other), 0)::numeric, 3) AS other,
            max(weight) > 1 AS partly,
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
                 ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s

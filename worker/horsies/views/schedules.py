@@ -216,7 +216,7 @@ class NextRun(NamedTuple):
 async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
     """On a database of upstream: what its schedulers have stored."""
     here = await tables(conn)
-    schedulers = await _schedulers(conn, there=here.schedules)
+    schedulers = await scheduler_rows(conn, there=here.schedules)
     rows = await _rows(conn, None, MOST_SCHEDULES + 1, STRIP_RUNS, here.schedules, _living(schedulers, here.now))
     return Schedules(here.now, rows[:MOST_SCHEDULES], schedulers, len(rows) > MOST_SCHEDULES)
 
@@ -224,7 +224,7 @@ async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
 async def schedule_story(conn: asyncpg.Connection, name: str) -> ScheduleStory | None:
     """None if there is no schedule of this name."""
     here = await tables(conn)
-    schedulers = await _schedulers(conn, there=here.schedules)
+    schedulers = await scheduler_rows(conn, there=here.schedules)
     rows = await _rows(conn, name, 1, STORY_RUNS, here.schedules, _living(schedulers, here.now))
     if not rows:
         return None
@@ -293,7 +293,7 @@ def _row(columns: tuple[Any, ...], serving: dict[str, list[str]]) -> ScheduleRow
     return ScheduleRow(*(name, known, *map(aware, stored), tuple(runs), tuple(serving.get(name, ()))))
 
 
-async def _schedulers(conn: asyncpg.Connection, *, there: bool) -> tuple[SchedulerRow, ...]:
+async def scheduler_rows(conn: asyncpg.Connection, *, there: bool) -> tuple[SchedulerRow, ...]:
     rows = await conn.fetch(statement(__name__, "view_schedulers"), _MOST_SCHEDULERS) if there else []
     return tuple(SchedulerRow(*(*row[:3], frozenset(texts(row[3])), *row[4:])) for row in map(tuple, rows))
 
