@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.query.language import Filter
+    from horsies.query.values import Present
 
 PLACEHOLDER: Final = "filter, as in status:failed queue:mail name:send_* since:1h"
 MOST_REMEMBERED: Final = 50
@@ -66,13 +67,15 @@ class FilterBar(TypedLine):
     def __init__(
         self,
         *,
-        read: Callable[[str], Filter] = parse,
+        read: Callable[[str, Present | None], Filter] = parse,
         placeholder: str = PLACEHOLDER,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
         """`read` parses a filter in the language of the list."""
         super().__init__(id=id)
-        self.read, self._language = read, read("").language
+        self._read, self._language = read, read("", None).language
+        self.present: Callable[[], Present | None] = lambda: None
+        """What a time of day means: the last one in the zone in which times are shown."""
         self._placeholder = placeholder
         self.values: Mapping[str, Sequence[str]] = {}
         """Known values by key; new ones are used from the next keystroke on."""
@@ -89,6 +92,10 @@ class FilterBar(TypedLine):
         prompt.put("/")
         yield Horizontal(prompt, self._field)
         yield self._suggestions
+
+    def read(self, text: str) -> Filter:
+        """The filter of `text`. FilterError if it is none."""
+        return self._read(text, self.present())
 
     @property
     def editing(self) -> bool:

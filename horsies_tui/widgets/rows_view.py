@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from textual import on
 
 from horsies.query import FilterError
+from horsies.query.values import Present
 from horsies_tui.clipboard import copy
-from horsies_tui.look.units import number
+from horsies_tui.look.units import number, zone_of
 from horsies_tui.view import ConsoleView, SnapshotT
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.menus import Item, PickSome
@@ -81,6 +82,11 @@ class FilteredView(RowsView[SnapshotT]):
     """By column, the orders that clicks on its title choose, one after the other."""
 
     _filter_bar: FilterBar
+
+    def on_mount(self) -> None:
+        console = self.console
+        self._filter_bar.present = lambda: Present(console.link.clock.now(), zone_of(utc=console.utc))
+
     _sort: str
 
     @property

@@ -201,6 +201,35 @@ async def test_what_happened_last_night_takes_two_keys(database: str, connection
         await screen.loses("NOON")
 
 
+async def test_what_happened_between_two_and_three_is_told_though_all_of_it_was_requeued(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    now = await connection.fetchval("SELECT now()")
+    night = now.replace(minute=30, second=0, microsecond=0) - timedelta(hours=3)
+    for number in range(12):
+        await send(connection, f"f{number}", status="'FAILED'", failed_at=f"'{night}'", error_code="'GATEWAY_DOWN'")
+        await connection.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at, error_code)"
+            " VALUES ($1, 1, 'FAILED', $2, $2, 'GATEWAY_DOWN')",
+            f"f{number}",
+            night,
+        )
+    await did(connection, "task", "requeue", *(f"f{number}" for number in range(12)))
+    await connection.execute(
+        "INSERT INTO horsies_pulse (beaten_at, gaps) VALUES (now(), tstzmultirange(tstzrange($1, $2)))"
+        " ON CONFLICT (only_row) DO UPDATE SET gaps = excluded.gaps",
+        night,
+        night + timedelta(seconds=90),
+    )
+    hour = night.replace(minute=0)
+    async with console(database, **ACTIVITY) as screen:
+        await screen.filter(f"since:{hour:%H:%M} until:{hour + timedelta(hours=1):%H:%M}")
+        text = await screen.sees("GATEWAY_DOWN", "outage", f"since:{hour:%Y-%m-%dT%H}:00:00Z")
+        assert "×12" in line_with(text, "GATEWAY_DOWN")
+        assert "requeue" not in text.split("GATEWAY_DOWN")[0].split("WHEN")[1]
+        assert "database no heartbeats" in line_with(text, "outage")
+
+
 async def test_its_command_is_copied_and_a_key_shows_operations_only_then_changes_only_then_both(
     database: str, connection: asyncpg.Connection
 ) -> None:

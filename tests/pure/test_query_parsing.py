@@ -5,14 +5,15 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import assume, given, settings
 from query_texts import any_text, filters, quoted, storable
 
-from horsies.query import KEYS, TASKS, FilterError, Problem, TaskFilter, parse
+from horsies.query import KEYS, TASKS, FilterError, Problem, TaskFilter, parse, parse_activity, parse_workflows
 from horsies.query.parser import LONGEST_TEXT
-from horsies.query.values import Glob
+from horsies.query.values import Glob, Present
 
 
 def problems_of(text: str) -> list[Problem]:
@@ -157,14 +158,14 @@ def test_a_mistake_is_pointed_at_and_what_is_suggested_in_its_place_is_right(
         ("a -", "", "missing"),
         ('args:"order 42', '"order 42', "never closed"),
         ("name:'x", "'x", "never closed"),
-        ("since:14:05", "14:05", "of which day"),
+        ("since:24:05", "24:05", "no such time"),
         ("since:2026-13-01", "2026-13-01", "no such time"),
         ("since:2026-11-18T1405", "2026-11-18T1405", "not a time"),
         ("since:0001-01-01T00:00+02:00", "0001-01-01T00:00+02:00", "no such time"),
         ("until:whenever", "whenever", "not a duration"),
         ("since:99999999w", "99999999w", "hundred years"),
         ("run:..", "..", "between what"),
-        ("ended:>=14:05", ">=14:05", "of which day"),
+        ("ended:14:05", "14:05", "from then on or before"),
         ("ended:>=2026-13-01", ">=2026-13-01", "no such time"),
         ("ended:2026-11-18..10m", "2026-11-18..10m", "half a time"),
         ("tries:>", ">", "not a number"),
@@ -252,3 +253,20 @@ def test_the_language_is_loaded_without_pydantic_or_a_database_driver() -> None:
     code = "import sys, horsies.query; print(sorted({'pydantic', 'asyncpg', 'asyncio', 'typer'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("since:02:00 until:03:00", "since:2026-11-18T00:00:00Z until:2026-11-18T01:00:00Z"),
+        ("since:13:30 until:2:00:05", "since:2026-11-17T11:30:00Z until:2026-11-18T00:00:05Z"),
+        ("since:02:00z", "since:2026-11-18T02:00:00Z"),
+        ("ended:02:00..03:00", "ended:2026-11-18T00:00:00Z..2026-11-18T01:00:00Z"),
+        ("ended:>=02:00", "ended:>=2026-11-18T00:00:00Z"),
+    ],
+)
+def test_a_time_of_day_is_the_last_one_in_the_zone_that_is_shown(text: str, meant: str) -> None:
+    present = Present(datetime(2026, 11, 18, 11, 0, tzinfo=UTC), timezone(timedelta(hours=2)))
+    assert parse(text, present).text == meant
+    if "ended" not in text:
+        assert parse_activity(text, present).text == parse_workflows(text, present).text == meant

@@ -43,7 +43,7 @@ _KEYS: Final = keyed(
     Key(
         "since",
         Kind.MOMENT,
-        "at most so long ago; or since a day or time, in UTC",
+        "at most so long ago; or since a day or time, in UTC, or a time of day",
         "since:12h",
         KEYS["since"].values,
         KEYS["since"].also,
@@ -51,7 +51,7 @@ _KEYS: Final = keyed(
     Key(
         "until",
         Kind.MOMENT,
-        "at least so long ago; or until a day or time, in UTC",
+        "at least so long ago; or until a day or time, in UTC, or a time of day",
         "until:1h",
         KEYS["until"].values,
         KEYS["until"].also,

@@ -123,7 +123,7 @@ KEYS: Final = keyed(
     Key(
         "since",
         Kind.MOMENT,
-        "sent at most so long ago; or since a day or time, in UTC",
+        "sent at most so long ago; or since a day or time, in UTC, or a time of day",
         "since:1h",
         ("10m", "1h", "6h", "24h", "7d"),
         ("after", "from", "age", "newer"),
@@ -132,7 +132,7 @@ KEYS: Final = keyed(
     Key(
         "until",
         Kind.MOMENT,
-        "sent at least so long ago; or until a day or time, in UTC",
+        "sent at least so long ago; or until a day or time, in UTC, or a time of day",
         "until:10m",
         ("10m", "1h", "6h", "24h", "7d"),
         ("before", "to", "older"),
@@ -168,7 +168,7 @@ KEYS: Final = keyed(
     Key(
         "ended",
         Kind.PAST,
-        "how long ago it ended; or since or until a day or time, in UTC: ended:>=2026-11-18T14:05",
+        "how long ago it ended; or since or until a day or time, in UTC, or a time of day: ended:>=2026-11-18T14:05",
         "ended:<10m",
         ("<5m", "<10m", "<1h", "<24h"),
         ("finished", "done_since"),

@@ -18,39 +18,42 @@ if TYPE_CHECKING:
 
     from horsies.query.language import Language
     from horsies.query.scanner import Item, Word
-    from horsies.query.values import Value
+    from horsies.query.values import Present, Value
 
 LONGEST_TEXT: Final = 10_000
 
 FilterT = TypeVar("FilterT", bound=Filter)
 
 
-def parse(text: str) -> TaskFilter:
-    """The filter of `text`; empty text matches everything. FilterError names each problem and its place."""
-    return _parse(text, TaskFilter)
+def parse(text: str, present: Present | None = None) -> TaskFilter:
+    """The filter of `text`; empty text matches everything. FilterError names each problem and its place.
+
+    `present` says what a time of day means; without it, the last one in UTC.
+    """
+    return _parse(text, TaskFilter, present)
 
 
-def parse_workflows(text: str) -> WorkflowFilter:
+def parse_workflows(text: str, present: Present | None = None) -> WorkflowFilter:
     """The same for workflows."""
-    return _parse(text, WorkflowFilter)
+    return _parse(text, WorkflowFilter, present)
 
 
-def parse_workers(text: str) -> WorkerFilter:
+def parse_workers(text: str, present: Present | None = None) -> WorkerFilter:
     """The same for workers."""
-    return _parse(text, WorkerFilter)
+    return _parse(text, WorkerFilter, present)
 
 
-def parse_schedules(text: str) -> ScheduleFilter:
+def parse_schedules(text: str, present: Present | None = None) -> ScheduleFilter:
     """The same for schedules."""
-    return _parse(text, ScheduleFilter)
+    return _parse(text, ScheduleFilter, present)
 
 
-def parse_activity(text: str) -> ActivityFilter:
+def parse_activity(text: str, present: Present | None = None) -> ActivityFilter:
     """The same for operations and what changed."""
-    return _parse(text, ActivityFilter)
+    return _parse(text, ActivityFilter, present)
 
 
-def _parse(text: str, kind: type[FilterT]) -> FilterT:
+def _parse(text: str, kind: type[FilterT], present: Present | None) -> FilterT:
     language = kind.language
     if problem := _unstorable(text, language.thing):
         raise FilterError([problem], text, language.example)
@@ -62,7 +65,7 @@ def _parse(text: str, kind: type[FilterT]) -> FilterT:
         if not found:
             key = _key_of(word)
             places[key] = word.start, word.end
-            values.setdefault((key, word.negated), []).extend(_values(word, key, language, found))
+            values.setdefault((key, word.negated), []).extend(_values(word, key, language, found, present))
         problems += found
     understood = kind(tuple(Term(key, tuple(dict.fromkeys(each)), negated) for (key, negated), each in values.items()))
     if not problems:
@@ -122,14 +125,16 @@ def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
     return f"{key}:{_TURNED[sign[0]]}{value[sign.end() :]}" if sign else None
 
 
-def _values(word: Word, key: str, language: Language, problems: list[Problem]) -> Iterator[Value]:
+def _values(
+    word: Word, key: str, language: Language, problems: list[Problem], present: Present | None
+) -> Iterator[Value]:
     """Each valid value of the word; the problems of the others are added to `problems`."""
     for item in word.items:
         if problem := _broken(item):
             problems.append(problem)
             continue
         try:
-            yield read(key, item.glob, language)
+            yield read(key, item.glob, language, present)
         except Unreadable as error:
             problems.append(Problem(item.start, item.end, error.message, error.suggestion))
 

@@ -11,7 +11,7 @@ from horsies.query.values import Choice, Glob, read_count, read_moment, read_pas
 
 if TYPE_CHECKING:
     from horsies.query.language import Language
-    from horsies.query.values import Value
+    from horsies.query.values import Present, Value
 
 LONGEST_ID: Final = 36
 
@@ -19,7 +19,7 @@ _CUT: Final = ("…", "...")
 """How screens shorten an id, and so how it is copied from them."""
 
 
-def read(key: str, glob: Glob, language: Language) -> Value:
+def read(key: str, glob: Glob, language: Language, present: Present | None = None) -> Value:
     """The value of `glob` under `key`. Unreadable says what the key accepts instead."""
     if key == BARE:
         return uncut(glob)
@@ -32,7 +32,7 @@ def read(key: str, glob: Glob, language: Language) -> Value:
             plain = glob.plain.lower()
             return Choice(plain) if plain in language.keys[key].values else read_id(glob)
         case Kind.MOMENT:
-            return read_moment(glob.plain.lower())
+            return read_moment(glob.plain.lower(), present)
         case Kind.TRIES:
             return read_count(glob.plain, least=1)
         case Kind.COUNT:
@@ -40,7 +40,7 @@ def read(key: str, glob: Glob, language: Language) -> Value:
         case Kind.SPAN:
             return read_span(glob.plain.lower())
         case Kind.PAST:
-            return read_past(glob.plain.lower())
+            return read_past(glob.plain.lower(), present)
         case _:
             return glob
 

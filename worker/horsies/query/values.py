@@ -11,6 +11,7 @@ from horsies.query.problems import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import tzinfo
 
 WILD: Final = "*?"
 
@@ -238,10 +239,27 @@ _CLOCK: Final = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 _TIME: Final = re.compile(rf"{_DAY}(?:[t ]{_CLOCK}(?:z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?")
 
 
-def read_moment(text: str) -> Moment:
-    """A duration before now, or a day or time, in UTC if no zone is given."""
-    if re.fullmatch(_CLOCK, text):
-        raise Unreadable(f"{text} of which day? write 2026-11-18T{text} (UTC), or how long ago: 90m")
+_TIME_OF_DAY: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The moment at which a filter is read, and the zone (None: this machine's) of its times of day."""
+
+    now: datetime
+    zone: tzinfo | None = UTC
+
+    def last(self, hour: int, minute: int, second: int, zone: tzinfo | None) -> datetime:
+        """Today at this time, or yesterday, if that is still to come. ValueError if there is no such time."""
+        here = self.now.astimezone(zone)
+        at = here.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return (at if at <= here else at - timedelta(days=1)).astimezone(UTC)
+
+
+def read_moment(text: str, present: Present | None = None) -> Moment:
+    """A duration before now, or a day or time, in UTC if no zone is given; or a time of day, which has just been."""
+    if clock := _TIME_OF_DAY.fullmatch(text):
+        return _read_time_of_day(clock, present or Present(datetime.now(UTC)))
     if _TIME.fullmatch(text):
         return _read_time(text)
     if re.match("[0-9]{4}-", text):
@@ -249,6 +267,15 @@ def read_moment(text: str) -> Moment:
             f"{text.upper()!r} is not a time; write 2026-11-18 or 2026-11-18T14:05 (UTC) or 2026-11-18T14:05+02:00"
         )
     return Moment(text, ago=timedelta(microseconds=read_duration(text)))
+
+
+def _read_time_of_day(clock: re.Match[str], present: Present) -> Moment:
+    hour, minute, second, utc = clock.groups()
+    try:
+        at = present.last(int(hour), int(minute), int(second or 0), UTC if utc else present.zone)
+    except ValueError as error:
+        raise Unreadable(f"there is no such time: {error}") from error
+    return Moment(at.isoformat().replace("+00:00", "Z"), at=at)
 
 
 def _read_time(text: str) -> Moment:
@@ -263,18 +290,18 @@ def _read_time(text: str) -> Moment:
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def read_past(text: str) -> Range | Times:
+def read_past(text: str, present: Present | None = None) -> Range | Times:
     """How long ago, or between which times: `<10m`, `>=2026-11-18T14:05`, `2026-11-18..2026-11-19T06:00`."""
     if ".." in text:
         first, _, last = text.partition("..")
-        return _read_times_between(first, last) if _is_time(first) or _is_time(last) else read_span(text)
+        return _read_times_between(first, last, present) if _is_time(first) or _is_time(last) else read_span(text)
     match = _COMPARISON.fullmatch(text)
-    if match is None or not (_is_time(match["amount"]) or re.fullmatch(_CLOCK, match["amount"])):
+    if match is None or not _is_time(match["amount"]):
         return read_span(text)
     sign, written = match.groups()
     if sign in ("", "="):
         raise Unreadable(f"{written.upper()} alone says little: from then on or before?", f">={written.upper()}")
-    moment = read_moment(written)
+    moment = read_moment(written, present)
     assert moment.at is not None
     match sign:
         case ">":
@@ -287,8 +314,8 @@ def read_past(text: str) -> Range | Times:
             return Times(f"<={moment}", high=moment.at)
 
 
-def _read_times_between(first: str, last: str) -> Times:
-    low, high = (read_moment(each) if each else None for each in (first, last))
+def _read_times_between(first: str, last: str, present: Present | None) -> Times:
+    low, high = (read_moment(each, present) if each else None for each in (first, last))
     from_, until = (None if each is None else each.at for each in (low, high))
     if (low is not None and from_ is None) or (high is not None and until is None):
         raise Unreadable(f"{first}..{last} is half a time and half a length of time; write two times, or >=A")
@@ -298,4 +325,4 @@ def _read_times_between(first: str, last: str) -> Times:
 
 
 def _is_time(text: str) -> bool:
-    return re.match("[0-9]{4}-", text) is not None
+    return re.match("[0-9]{4}-", text) is not None or _TIME_OF_DAY.fullmatch(text) is not None
