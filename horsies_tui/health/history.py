@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.views import Buckets, ClusterPoint, TaskPoint
+from horsies.views import Buckets, ChartMarks, ClusterPoint, TaskPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LEAST: Final = 2
 """Buckets that each read repeats: the newest is not complete, and the one before was not at the last read."""
+NO_MARKS: Final = ChartMarks()
 _ENOUGH: Final = 0.5
 """The part of an incomplete bucket that must have passed before its rates are meaningful."""
 
@@ -33,6 +34,7 @@ class Series:
     ended_lately: float | None = None
     failed_lately: float | None = None
     """Per second until now, over at least half a bucket, so that new failures show without a delay of half a minute."""
+    marks: ChartMarks = NO_MARKS
     about: bool = False
     """Some bucket has more ended tasks than were read; its rates are those of a part."""
 
@@ -67,11 +69,17 @@ class History:
         self._tasks = {start: point for start, point in self._tasks.items() if start >= buckets.first}
         self._cluster = {start: point for start, point in self._cluster.items() if start >= buckets.first}
 
-    def series(self, buckets: Buckets) -> Series:
-        """The data of these buckets; one without data is a gap."""
+    def series(self, buckets: Buckets, marks: ChartMarks = NO_MARKS) -> Series:
+        """The data of these buckets; one without data, or in an outage, is a gap: nothing ended there that is known."""
         step_s = buckets.step.total_seconds()
-        tasks = [self._tasks.get(start, TaskPoint(start, 0.0)) for start in buckets.starts]
-        cluster = [self._cluster.get(start, ClusterPoint(start)) for start in buckets.starts]
+        dark = {buckets.starts[number] for number in marks.dark}
+        starts = [(start, start not in dark) for start in buckets.starts]
+        tasks = [
+            self._tasks.get(start, TaskPoint(start, 0.0)) if lit else TaskPoint(start, 0.0) for start, lit in starts
+        ]
+        cluster = [
+            self._cluster.get(start, ClusterPoint(start)) if lit else ClusterPoint(start) for start, lit in starts
+        ]
 
         def rates(of: Callable[[TaskPoint], float | None]) -> tuple[float | None, ...]:
             return tuple(of(point) if point.seconds >= _ENOUGH * step_s else None for point in tasks)
@@ -88,6 +96,7 @@ class History:
             busy=tuple(point.busy for point in cluster),
             ended_lately=_lately(tasks, _ENOUGH * step_s, lambda point: point.ended_per_s),
             failed_lately=_lately(tasks, _ENOUGH * step_s, lambda point: point.failed_per_s),
+            marks=marks,
             about=any(point.partly for point in tasks),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from horsies_tui.look.text import cut
 from horsies_tui.look.tones import AREA, Tone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from horsies_tui.look.glyphs import Glyphs
@@ -38,6 +38,11 @@ _MOST: Final = 1e12
 """As seconds, the longest time that can be written; larger values are drawn as this."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-:=+*#"
+OUTAGE: Final = "x"
+DEPLOYED: Final = "+"
+OPERATED: Final = "*"
+"""On the time axis: an outage of the database, a new version, what an operator did; also in ASCII."""
+_DARK: Final = "no data"
 _PEAK_FROM: Final = 4
 """The least height of curves beside whose highest point stands its value."""
 
@@ -90,6 +95,10 @@ class Chart:
     """The time of the newest value: now, or the last minutes."""
     nothing: str = "nothing is known of this time"
     """Shown if no curve has a value."""
+    dark: tuple[int, ...] = ()
+    """The numbers of the values of which nothing is known, as the database took no heartbeat: a band."""
+    signs: Mapping[int, str] = field(default_factory=dict)
+    """Signs on the time axis, by the number of the value."""
 
     @property
     def is_empty(self) -> bool:
@@ -158,6 +167,7 @@ def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs, reading: Read
     top = chart.height
     curves = [(curve.values, curve.fill) for curve in chart.curves]
     grid = plot(curves, inner, height, top=top, ascii_only=glyphs.ascii)
+    _darken(grid, chart, glyphs)
     _label_peak(grid, chart, glyphs)
     labels = {0: chart.write(top), height - 1: "0"}
     half, written = height // 2, chart.write(top / 2)
@@ -170,6 +180,26 @@ def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs, reading: Read
         label = cut(glyphs.text(labels.get(number, "")), SCALE - 1, glyphs).rjust(SCALE - 1)
         lines.append((Piece(f"{label} ", SCALE, (Tone.MUTED,)), *_pieces(marks, chart, at, glyphs)))
     return lines
+
+
+def _darken(grid: list[list[Mark]], chart: Chart, glyphs: Glyphs) -> None:
+    """Draw the band of an outage, with its words where it is wide enough."""
+    width, count = len(grid[0]), len(chart.curves[0].values)
+    columns = sorted({at for number in chart.dark for at in _columns(number, count, width)})
+    for row in grid:
+        for at in columns:
+            if row[at] is NOTHING:
+                row[at] = Mark("/" if glyphs.ascii else "░")
+    middle = grid[len(grid) // 2]
+    for first in columns:
+        if all(first + at in columns for at in range(-1, len(_DARK) + 1)):
+            middle[first : first + len(_DARK)] = [Mark(char) for char in _DARK]
+            break
+
+
+def _columns(number: int, count: int, width: int) -> range:
+    """The characters of one value."""
+    return range(number * width // count, max((number + 1) * width // count, number * width // count + 1))
 
 
 def _rule(marks: list[Mark], glyphs: Glyphs, dot: str) -> None:
@@ -232,6 +262,10 @@ def _foot(chart: Chart, width: int, glyphs: Glyphs, reading: Reading | None) -> 
     first, last = f"{' ' * SCALE}{chart.span} ago ", f" {chart.newest}"
     rule = glyphs.rule * max(width - len(first) - len(last), 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
+    for number, sign in chart.signs.items():
+        at = SCALE + place_of(number, len(chart.curves[0].values), max(width - SCALE, 1))
+        if at < width and text[at] == glyphs.rule:
+            text = text[:at] + sign + text[at + 1 :]
     if reading is None or chart.is_empty or len(reading.time) > width - SCALE:
         return (Piece(text, width, (Tone.MUTED,)),)
     at = SCALE + place_of(reading.number, len(chart.curves[0].values), width - SCALE)

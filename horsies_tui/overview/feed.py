@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.views import cluster_series, task_series
+from horsies.views import chart_marks, cluster_series, task_series
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
 from horsies_tui.feed.recorded import Part
@@ -87,7 +87,7 @@ class OverviewFeed(Feed[OverviewSnapshot]):
         buckets = window.buckets(self._link.clock.now())
         missing = history.missing(buckets)
         history.put(buckets, await task_series(conn, missing), await cluster_series(conn, missing))
-        return history.series(buckets)
+        return history.series(buckets, await chart_marks(conn, buckets))
 
     def _publish(self, **changes: Any) -> None:
         known = {"glance": self.snapshot.glance, "series": self.snapshot.series, **changes}

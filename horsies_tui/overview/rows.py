@@ -12,7 +12,7 @@ from horsies_tui.health.rates import Course, all_queues, all_rates, flow_now, ou
 from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
-from horsies_tui.look.charts import Chart, Curve, drawable, round_up_time
+from horsies_tui.look.charts import DEPLOYED, OPERATED, OUTAGE, Chart, Curve, drawable, round_up_time
 from horsies_tui.look.plot import Fill
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, count, length, per_second
@@ -252,7 +252,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
     waiting = curve("", series.waiting, Tone.CLAIMED, _whole, waits)
     share = curve("", series.busy, Tone.RUNNING, _percent, busy)
     silent = f"no worker reported in the last {window.name}"
-    return (
+    charts = (
         rate(f"{about}finished/s", series.ended, series.ended_lately, Tone.GOOD, rows_that_ended),
         rate(f"{about}failed/s", series.failed, series.failed_lately, Tone.BAD, rows_that_failed),
         Chart("waiting", (waiting,), _whole, window.name, rows=WAITING, nothing="no task yet"),
@@ -260,3 +260,10 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
         times("run", series.run_p95, series.run_p50),
         Chart("busy", (share,), _percent, window.name, top=1.0, rows=NUMBERS["running"], nothing=silent),
     )
+    marks = series.marks
+    signs = {
+        **dict.fromkeys(marks.operated, OPERATED),
+        **dict.fromkeys(marks.deployed, DEPLOYED),
+        **dict.fromkeys(marks.outages, OUTAGE),
+    }
+    return tuple(replace(one, dark=marks.dark, signs=signs) for one in charts)

@@ -38,6 +38,7 @@ _MODULES: Final = (
     "horsies.views.duplicates",
     "horsies.views.flow",
     "horsies.views.losses",
+    "horsies.views.marks",
     "horsies.views.pages",
     "horsies.views.progress",
     "horsies.views.queues",

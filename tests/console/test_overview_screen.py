@@ -251,6 +251,31 @@ async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, c
         assert "⣿⣿⣿" in text
 
 
+async def test_an_outage_is_a_band_without_data_and_what_operators_did_is_marked(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """An outage was a time in which nothing ended, as if there had been nothing to do."""
+    await alive(connection, "web-1")
+    await ended(connection, 1200, within_s=7200)
+    await connection.execute(
+        "INSERT INTO horsies_pulse (beaten_at, gaps)"
+        " VALUES (now(), tstzmultirange(tstzrange(now() - interval '34 min', now() - interval '10 min')))"
+        " ON CONFLICT (only_row) DO UPDATE SET gaps = excluded.gaps"
+    )
+    await connection.execute(
+        "SET session_replication_role = replica;"  # a trigger gives each action its true time
+        "INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)"
+        " VALUES (gen_random_uuid(), now() - interval '42 min', 'pause', 'queue', 'mail', 'applied');"
+        "RESET session_replication_role"
+    )
+    async with console(database, **OVERVIEW) as screen:
+        text = await screen.sees("no data", "░░░", "finished/s 0.", "1h ago")
+        axis = next(line for line in text.splitlines() if "1h ago" in line)
+        assert "*" in axis
+        assert "xxxxx" in axis
+        assert "⣿⣿" in text
+
+
 async def test_without_tasks_it_does_not_pretend_and_its_window_is_one_that_the_data_fill_until_one_is_chosen(
     database: str, connection: asyncpg.Connection
 ) -> None:

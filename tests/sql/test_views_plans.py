@@ -15,10 +15,12 @@ from view_steps import cost, every_id, reader, wanted
 from horsies.query import parse_activity
 from horsies.views import (
     GROUPINGS,
+    Buckets,
     Cursor,
     Sort,
     audit_page,
     changes,
+    chart_marks,
     cluster_status,
     matching,
     newest_action,
@@ -261,6 +263,12 @@ async def test_queues_and_status_are_bounded(conn: asyncpg.Connection) -> None:
         whole, entries = await cost(conn, read)
         assert whole == 0
         assert entries < MOST
+
+
+async def test_the_marks_of_a_chart_are_probes(conn: asyncpg.Connection) -> None:
+    day = Buckets.until(await conn.fetchval("SELECT now()"), timedelta(days=1), timedelta(minutes=15))
+    whole, entries = await cost(conn, lambda: chart_marks(conn, day))
+    assert (whole, entries < 10_000) == (0, True), entries  # 500 workers are hopped over, as on their screen
 
 
 async def test_a_page_of_the_audit_trail_is_bounded(conn: asyncpg.Connection) -> None:

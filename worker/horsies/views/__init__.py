@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         queue_rates as queue_rates,
         task_series as task_series,
     )
+    from horsies.views.marks import ChartMarks as ChartMarks, chart_marks as chart_marks
     from horsies.views.pages import Sort as Sort, TaskPage as TaskPage, TaskRow as TaskRow, cursor_of as cursor_of
     from horsies.views.progress import Progress as Progress
     from horsies.views.queues import QueueRow as QueueRow, queue_rows as queue_rows
@@ -139,6 +140,7 @@ _MODULES = {
         "Ambiguous Attempt BriefArguments Execution NodeLink Stored TaskDetail brief_arguments find_task task_detail"
     ),
     "flow": "BEFORE LATELY MINUTE RATES_OVER Failures Flow QueueRate TaskPoint failures queue_rates task_series",
+    "marks": "ChartMarks chart_marks",
     "pages": "Sort TaskPage TaskRow cursor_of",
     "progress": "Progress",
     "queues": "QueueRow queue_rows",

@@ -1,0 +1,67 @@
+"""What the charts mark: outages, in which nothing is known; new versions of horsies; operations of operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from horsies.query.filters import ActivityFilter
+from horsies.query.language import Term
+from horsies.query.values import Choice, Moment
+from horsies.store.statements import statement
+from horsies.views.activity import changes
+from horsies.views.tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.views.activity import Change
+    from horsies.views.buckets import Buckets
+
+
+@dataclass(frozen=True, slots=True)
+class ChartMarks:
+    """Numbers of buckets. In `dark` ones no heartbeat could be stored for at least half of their time."""
+
+    dark: tuple[int, ...] = ()
+    outages: tuple[int, ...] = ()
+    deployed: tuple[int, ...] = ()
+    operated: tuple[int, ...] = ()
+
+
+async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
+    """The same for every reader, whenever it reads."""
+    kinds = Term("kind", (Choice("worker"), Choice("database")))
+    since = Term("since", (Moment("", at=buckets.first),))
+    found = (await changes(conn, ActivityFilter((kinds, since)))).rows
+    gaps = [change for change in found if change.what == "outage"]
+    operated = []
+    if (await tables(conn)).actions:
+        rows = await conn.fetch(statement(__name__, "mark_operations"), buckets.first, buckets.step, buckets.count)
+        operated = [row["number"] for row in rows]
+    return ChartMarks(
+        tuple(sorted(_covered(gaps, buckets, buckets.step / 2))),
+        tuple(sorted(_covered(gaps, buckets, timedelta()))),
+        tuple(sorted(_numbers([change for change in found if change.what == "deployed"], buckets))),
+        tuple(operated),
+    )
+
+
+def _covered(gaps: list[Change], buckets: Buckets, least: timedelta) -> set[int]:
+    """The buckets of which at least this much lies in a gap."""
+    return {
+        number
+        for number, start in enumerate(buckets.starts)
+        for gap in gaps
+        if min(gap.at, start + buckets.step) - max(gap.began_at, start) >= least
+        and gap.at >= start
+        and gap.began_at < start + buckets.step
+    }
+
+
+def _numbers(found: list[Change], buckets: Buckets) -> Iterator[int]:
+    numbers = {buckets.index(change.at) for change in found}
+    return (number for number in numbers if number is not None)
