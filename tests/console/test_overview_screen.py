@@ -161,6 +161,34 @@ async def test_each_alert_names_its_cause(database: str, connection: asyncpg.Con
         assert "shop.resize runs long" not in screen.text
 
 
+async def test_a_storm_of_retries_is_an_alert_and_a_burst_that_drains_is_clear_soon(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """It showed 0 failed/s and no alert; and the burst was called growing until the queue was empty."""
+    await alive(connection, "web-1")
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, retry_count)"
+        " SELECT 't' || n, 'shop.pay', 'pay', 'PENDING', now() - interval '4 min', now() + interval '1 h', 1"
+        "   FROM generate_series(1, 249) n;"
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)"
+        " SELECT 't' || n, 1, 'FAILED', true, at, at, 'GATEWAY_DOWN'"
+        "   FROM generate_series(1, 249) n CROSS JOIN LATERAL (SELECT now() - n * interval '500 ms' AS at) made;"
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, started_at,"
+        "                           completed_at)"
+        " SELECT 'b' || n, 'shop.mail', 'mail', CASE WHEN at <= now() THEN 'COMPLETED' ELSE 'PENDING' END,"
+        "        now() - interval '20 s', now() - interval '20 s', CASE WHEN at <= now() THEN at END,"
+        "        CASE WHEN at <= now() THEN at END"
+        "   FROM generate_series(1, 3000) n"
+        "  CROSS JOIN LATERAL (SELECT now() - interval '19 s' + n * interval '20 ms' AS at) made"
+    )
+    async with console(database, **OVERVIEW) as screen:
+        text = await screen.sees("GATEWAY_DOWN surges", "249 in 10m, usually 0, 249 retried")
+        line = next(line for line in text.splitlines() if " mail " in line)
+        assert "clear in" in line
+        assert "is growing" not in text
+        assert "failed/s 0 " not in text
+
+
 async def test_an_alert_about_schedules_opens_them(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", definition(), next_s=-400)
     await add_schedule(connection, "calm", definition(), next_s=400)
