@@ -109,13 +109,13 @@ WITH slice AS (
              WHERE finished_at >= slice.since AND finished_at < slice.until
              ORDER BY finished_at LIMIT $4::integer) first
 ), weights AS (
-    SELECT part.since, GREATEST(COALESCE(counted.rows, part.rows)::float8 / part.rows, 1) AS weight
+    SELECT part.since, GREATEST(counted.rows::float8 / part.rows, 1) AS weight
       FROM (SELECT since, until, count(*) AS rows, bool_or(failed) AS failed FROM read GROUP BY since, until) part
-      LEFT JOIN LATERAL (
+     CROSS JOIN LATERAL (
             SELECT count(*) AS rows
               FROM (SELECT FROM horsies_task_attempts
-                     WHERE finished_at >= part.since AND finished_at < part.until LIMIT $5::integer) each
-           ) counted ON part.failed AND part.rows >= $4::integer
+                     WHERE part.failed AND part.rows >= $4::integer
+                       AND finished_at >= part.since AND finished_at < part.until LIMIT $5::integer) each) counted
 )
 SELECT 'FAILED' AS status, task.task_name, error_code, min(at) AS began_at, max(at) AS at,
        CASE WHEN count(*) < 5 THEN count(*) ELSE round(sum(weight)) END::bigint AS count, max(read.task_id) AS id

@@ -25,21 +25,6 @@ WITH slice AS (
     SELECT number / $6::integer AS number, $1::timestamptz + number * $2::interval / $6::integer AS since,
            LEAST($1::timestamptz + (number + 1) * $2::interval / $6::integer, statement_timestamp()) AS until
       FROM generate_series(0, $6::integer * $3::integer - 1) AS number
-), ended AS MATERIALIZED (
-    SELECT slice.number, slice.since, lately.*,
-           CASE WHEN count(*) OVER one < $4::integer THEN 1
-                ELSE GREATEST(LEAST(extract(epoch FROM slice.until - slice.since) * ($4::integer - 1) / $4::integer
-                           / GREATEST(extract(epoch FROM max(ended_at) OVER one - slice.since), 0.001), 100000), 1) END AS weight
-      FROM slice
-     CROSS JOIN LATERAL (
-            SELECT status, error_code, COALESCE(completed_at, failed_at) AS ended_at, enqueued_at,
-                   CASE WHEN started_at <= COALESCE(completed_at, failed_at) THEN started_at END AS started_at
-              FROM horsies_tasks
-             WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
-               AND COALESCE(completed_at, failed_at) >= slice.since AND COALESCE(completed_at, failed_at) < slice.until
-             ORDER BY COALESCE(completed_at, failed_at)
-             LIMIT $4::integer) AS lately
-    WINDOW one AS (PARTITION BY slice.since)
 ), sample AS MATERIALIZED (
     SELECT slice.number, slice.since, slice.until, lately.*
       FROM slice
@@ -55,17 +40,50 @@ WITH slice AS (
     -- of a slice say little of the rest.
     SELECT part.since,
            CASE WHEN part.rows < $4::integer THEN 1
-                WHEN counted.rows < $7::integer THEN counted.rows::float8 / part.rows
-                ELSE GREATEST(date_part('epoch', part.until) - date_part('epoch', part.since), 0.001) * counted.rows / part.rows
-                     / GREATEST(date_part('epoch', counted.last) - date_part('epoch', part.since), 0.001) END AS weight
-      FROM (SELECT since, until, count(*) AS rows FROM sample GROUP BY since, until) part
-      LEFT JOIN LATERAL (
-            SELECT count(*) AS rows, max(finished_at) AS last
-              FROM (SELECT finished_at FROM horsies_task_attempts
-                     WHERE finished_at >= part.since AND finished_at < part.until
-                     ORDER BY finished_at LIMIT $7::integer) AS each) AS counted ON part.rows >= $4::integer
+                WHEN counted.rows BETWEEN 1 AND $7::integer - 1 THEN counted.rows::float8 / part.rows
+                ELSE GREATEST((date_part('epoch', part.until) - date_part('epoch', part.since))
+                              * COALESCE(NULLIF(counted.rows, 0), part.rows) / part.rows
+                              / GREATEST(date_part('epoch', COALESCE(counted.last, part.last)) - date_part('epoch', part.since), 0.001),
+                              1) END AS weight
+      FROM (SELECT since, until, count(*) AS rows, max(ended_at) AS last FROM sample GROUP BY since, until) part
+     CROSS JOIN LATERAL (
+            SELECT count(*) AS rows, max(at) AS last
+              FROM (SELECT finished_at AS at FROM horsies_task_attempts
+                     WHERE part.rows >= $4::integer AND finished_at >= part.since AND finished_at < part.until
+                     ORDER BY finished_at LIMIT $7::integer) AS each) AS counted
 ), tried AS MATERIALIZED (
     SELECT sample.*, weight FROM sample JOIN weights USING (since)
+), finished AS MATERIALIZED (
+    SELECT slice.number, slice.since, slice.until, lately.*
+      FROM slice
+     CROSS JOIN LATERAL (
+            SELECT status, error_code, COALESCE(completed_at, failed_at) AS ended_at, enqueued_at,
+                   CASE WHEN started_at <= COALESCE(completed_at, failed_at) THEN started_at END AS started_at
+              FROM horsies_tasks
+             WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+               AND COALESCE(completed_at, failed_at) >= slice.since AND COALESCE(completed_at, failed_at) < slice.until
+             ORDER BY COALESCE(completed_at, failed_at)
+             LIMIT $4::integer) AS lately
+), finished_weights AS (
+    -- Ends are counted only where they stand for attempts.
+    SELECT part.since,
+           CASE WHEN part.rows < $4::integer THEN 1
+                WHEN counted.rows BETWEEN 1 AND $7::integer - 1 THEN counted.rows::float8 / part.rows
+                ELSE GREATEST((date_part('epoch', part.until) - date_part('epoch', part.since))
+                              * COALESCE(NULLIF(counted.rows, 0), part.rows) / part.rows
+                              / GREATEST(date_part('epoch', COALESCE(counted.last, part.last)) - date_part('epoch', part.since), 0.001),
+                              1) END AS weight
+      FROM (SELECT since, until, count(*) AS rows, max(ended_at) AS last FROM finished GROUP BY since, until) part
+      LEFT JOIN (SELECT DISTINCT since, true AS yes FROM sample) has USING (since)
+     CROSS JOIN LATERAL (
+            SELECT count(*) AS rows, max(at) AS last
+              FROM (SELECT COALESCE(completed_at, failed_at) AS at FROM horsies_tasks
+                     WHERE part.rows >= $4::integer AND has.yes IS NULL
+                       AND status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                       AND COALESCE(completed_at, failed_at) >= part.since AND COALESCE(completed_at, failed_at) < part.until
+                     ORDER BY COALESCE(completed_at, failed_at) LIMIT $7::integer) AS each) AS counted
+), ended AS MATERIALIZED (
+    SELECT finished.*, weight FROM finished JOIN finished_weights USING (since)
 ), outcome AS (
     SELECT number, weight, outcome = 'COMPLETED' AS completed, failed, false AS other, started_at, ended_at
       FROM tried WHERE failed OR outcome = 'COMPLETED'
