@@ -40,8 +40,11 @@ SELECT count(*) AS finished, count(*) FILTER (WHERE status = 'FAILED') AS failed
 FAILED: Final = f"""
 SELECT COALESCE(error_code, 'failures without a code') AS code, count(*) FILTER (WHERE lately) AS lately,
        count(*) FILTER (WHERE NOT lately) / 12.0::float8 AS usual
-  FROM horsies_tasks CROSS JOIN LATERAL (SELECT failed_at > {NOW} - interval '10 min' AS lately) AS at
- WHERE status = 'FAILED' AND failed_at > {NOW} - interval '130 min' GROUP BY 1
+  FROM (SELECT error_code, failed_at FROM horsies_tasks WHERE status = 'FAILED'
+         UNION ALL
+        SELECT error_code, finished_at FROM horsies_task_attempts WHERE will_retry AND outcome <> 'COMPLETED') failed
+ CROSS JOIN LATERAL (SELECT failed_at > {NOW} - interval '10 min' AS lately) AS at
+ WHERE failed_at > {NOW} - interval '130 min' GROUP BY 1
 """
 FINDINGS: Final = f"""
 SELECT 'interrupted' AS kind, 'needs' AS who, queue_name, count(*) AS rows FROM horsies_tasks

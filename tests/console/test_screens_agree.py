@@ -169,7 +169,7 @@ def the_alerts(text: str, truth: dict[str, Any]) -> None:
         if surge := re.match(r"(.+) surges", row["what"]):
             counted = truth["failed"][surge[1]]
             assert numbers(r"([\d,]+) in 10m, usually", row["evidence"]) == [counted["lately"]]
-            usual = float(row["evidence"].rsplit(" ", 1)[1])
+            (usual,) = numbers(r"usually (\d+)", row["evidence"])
             assert usual == pytest.approx(counted["usual"], abs=0.51)
     (said,) = numbers(r"── alerts (\d+)", text)
     (more,) = numbers(r"; (\d+) more alerts below", text)
