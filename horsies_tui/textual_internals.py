@@ -8,6 +8,7 @@ Textual may change these names in any minor release, so `pyproject.toml` admits 
   bytes, here it takes 70.
 - `Screen._compositor_refresh`, `_dirty_widgets`, `Compositor._dirty_regions` and `Widget._set_dirty`: one changed cell
   below a sheet took 10 kB, here it takes 40 bytes.
+- `renderables.background_screen.BackgroundScreen`, which `Screen.render` returns: the screen below a sheet.
 - `Screen._on_timer_update`, `App._driver`, its `_writer_thread` and the `_queue` of that: Textual queues thirty frames
   and then blocks the loop until one is written, 12 s of pages at 30 kB/s. There is no public way to ask for the queue.
 - `App._handle_exception`, `_print_error_renderables`: a bug ends the console with one sentence, not with a traceback.
@@ -38,6 +39,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 from textual.reactive import Reactive
+from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.segment import Segment
     from rich.style import Style
     from textual.css.model import RuleSet
@@ -183,6 +185,16 @@ class PacedScreen(Lasting, Screen[ResultT]):
         super().__init__(name, id, classes)
         self._compositor = ExactCompositor()
 
+    def render(self) -> RenderableType:
+        """A sheet shows the screen right below it.
+
+        Textual takes that from a list that each screen shortens while it draws itself; a screen whose picture it has
+        kept does not, and below two sheets the wrong one was drawn.
+        """
+        stack, background = self.app.screen_stack, self.styles.background
+        below = stack.index(self) - 1 if self in stack else -1
+        return BackgroundScreen(stack[below], background) if below >= 0 and background.a < 1 else super().render()
+
     def _on_timer_update(self) -> None:
         writer: WriterThread | None = getattr(self.app._driver, "_writer_thread", None)  # noqa: SLF001
         if writer is None or writer._queue.empty():  # noqa: SLF001
@@ -191,14 +203,18 @@ class PacedScreen(Lasting, Screen[ResultT]):
     def _compositor_refresh(self) -> None:
         """Textual keeps the changed regions of a screen below a sheet: after one whole repaint each change is another.
 
-        The sheet gets a message in place of a call of its `refresh`, which would drop changes of its own widgets.
+        The sheet gets a message in place of a call of its `refresh`, which would drop changes of its own widgets. Each
+        screen keeps the lines of those below it, so that all sheets above this screen must draw theirs again: below two
+        of them the clock stood still.
         """
         top = self.app.screen
         if self is top:
             super()._compositor_refresh()
             return
         if regions := self._compositor._dirty_regions:  # noqa: SLF001
-            top._set_dirty(*regions)  # noqa: SLF001
+            stack = self.app.screen_stack
+            for above in stack[stack.index(self) + 1 :]:
+                above._set_dirty(*regions)  # noqa: SLF001
             top.post_message(messages.Update(top))
             regions.clear()
         self._dirty_widgets.clear()

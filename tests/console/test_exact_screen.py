@@ -97,6 +97,27 @@ async def test_below_a_sheet_and_in_it_only_changes_are_sent() -> None:
         assert app.written == []
 
 
+class SeeThroughApp(SheetApp):
+    """Its sheets show the screen below them, as the console's do."""
+
+    CSS = "ModalScreen { background: transparent; }"
+
+
+async def test_below_two_sheets_a_change_reaches_the_terminal() -> None:
+    """The sheet between kept the lines of the screen below it, and the clock stood still."""
+    below = rows(30)
+    app, terminal = SeeThroughApp(), Terminal(120, 40)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.table.show(below, now=NOW)
+        await app.push_screen(RowsSheet())
+        await app.push_screen(RowsSheet())
+        await at_rest(app, pilot, terminal)
+        for name in ("first", "second", "third"):
+            app.table.show((replace(below[0], name=name), *below[1:]), now=NOW)
+            await at_rest(app, pilot, terminal)
+            assert name in "".join(terminal.lines())
+
+
 class Parts(Widget):
     """Draws one of its parts."""
 
