@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.formatting import counted
 from horsies.views import Sort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
 from horsies_tui.tasks.statistics import ORDER_WORDS, window_words
-from horsies_tui.widgets.counts_line import Tally
+from horsies_tui.widgets.counts_line import Tally, of_rows
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 
+_ALL_ROWS: Final = (Sort.NEWEST, Sort.OLDEST)
+"""The orders of all rows; the others have only those of some states."""
 SORT_WORDS: Final = {
     Sort.NEWEST: "newest first",
     Sort.OLDEST: "oldest first",
@@ -42,15 +45,24 @@ def tally(
         words.append(f"by {GROUP_WORDS[need.group_by]}{f' since {since}' if since else ''}")
     elif snapshot.searched and need.in_rows:
         words.append(snapshot.searched)
+    counts = _counts(snapshot) if need.in_rows else snapshot.counts
     return Tally(
-        counts=snapshot.counts,
+        counts=counts,
         counting=up,
         filtered=bool(need.filter.terms),
-        since=_since(snapshot, snapshot.counts, zone),
+        since=_since(snapshot, counts, zone),
         shown=len(snapshot.rows) - len(snapshot.struck),
         words=tuple(words),
         loud=_loud(snapshot, need, glyphs, frozen=frozen),
     )
+
+
+def _counts(snapshot: TaskSnapshot) -> TaskCounts | None:
+    """How many match, by state; of a list that shows all of them, those that it shows."""
+    whole = snapshot.at_start and snapshot.at_end and not (snapshot.loading or snapshot.unseen or snapshot.searched)
+    if snapshot.counts is None or not whole or snapshot.sort not in _ALL_ROWS:
+        return snapshot.counts
+    return of_rows(snapshot.counts, (row.state for row in snapshot.rows if row.id not in snapshot.struck))
 
 
 def extent_of(snapshot: TaskSnapshot) -> Extent:
@@ -90,11 +102,15 @@ def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> st
             lacks = [lack for lack in status.lacks if lack not in snapshot.error]
             return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
         return f"Looking for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
+    counts = _counts(snapshot)
+    match = 0 if counts is None else counts.total.number
+    if snapshot.sort not in _ALL_ROWS:
+        others = f"; {counted(match, 'matches', 'match')} in other states" if match and snapshot.filter_text else ""
+        return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}){others}. s chooses another."
     if snapshot.filter_text:
-        return f"No task matches. {_searched(snapshot)} esc clears the filter."
-    if snapshot.sort in (Sort.NEWEST, Sort.OLDEST):
-        return "There are no tasks here yet.\nThis list shows them as soon as they are sent. horsies demo sends some."
-    return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
+        some = f"{counted(match, 'matches', 'match')}, none of them in the rows searched."
+        return f"{some if match else 'No task matches.'} {_searched(snapshot)} esc clears the filter."
+    return "There are no tasks here yet.\nThis list shows them as soon as they are sent. horsies demo sends some."
 
 
 def no_groups_words(snapshot: TaskSnapshot, by: GroupBy) -> str:

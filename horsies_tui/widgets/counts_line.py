@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from textual.message import Message
@@ -16,13 +17,16 @@ from horsies_tui.look.units import count
 from horsies_tui.widgets.line_view import EndsLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual import events
 
     from horsies.views import TaskCounts, WorkflowCounts
+    from horsies.views.counts import StateCounts
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Spans
+
+CountsT = TypeVar("CountsT", bound="StateCounts")
 
 ORDER: Final = (
     "RUNNING",
@@ -67,6 +71,11 @@ class Tally:
     words: tuple[str, ...] = ()
     loud: str = ""
     """The last word, in bold: whether the list moves by itself."""
+
+
+def of_rows(counts: CountsT, states: Iterable[str]) -> CountsT:
+    """These counts with the rows' own states: of a list that is complete, the rows are the newer truth."""
+    return replace(counts, states={state: Count(number) for state, number in Counter(states).items()}, reached=None)
 
 
 class CountsLine(EndsLine):

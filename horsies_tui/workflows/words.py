@@ -10,7 +10,7 @@ from horsies.views import WorkflowSort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text
-from horsies_tui.widgets.counts_line import Tally
+from horsies_tui.widgets.counts_line import Tally, of_rows
 from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.state_menu import state_menu
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime, tzinfo
 
+    from horsies.views import WorkflowCounts
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.widgets.menus import PickSome
@@ -32,6 +33,8 @@ _TEACHES: Final = (
 )
 
 
+_ALL_ROWS: Final = (WorkflowSort.NEWEST, WorkflowSort.OLDEST)
+"""The orders of all rows; the others have only those of some states."""
 SORT_WORDS: Final = {
     WorkflowSort.NEWEST: "newest first",
     WorkflowSort.OLDEST: "oldest first",
@@ -64,7 +67,7 @@ def flow_states_menu(current: WorkflowFilter, snapshot: WorkflowsSnapshot, glyph
 
 
 def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> Tally:
-    counts = snapshot.counts
+    counts = _counts(snapshot)
     since = None if counts is None else counts.reached
     return Tally(
         counts=counts,
@@ -75,6 +78,13 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool
         words=tuple(_order_and_reach(snapshot)),
         loud="FROZEN" if frozen else "",
     )
+
+
+def _counts(snapshot: WorkflowsSnapshot) -> WorkflowCounts | None:
+    """How many match, by state; of a list that shows all of them, those that it shows."""
+    if snapshot.counts is None or not snapshot.at_end or snapshot.loading or snapshot.sort not in _ALL_ROWS:
+        return snapshot.counts
+    return of_rows(snapshot.counts, (row.status for row in snapshot.rows))
 
 
 def _order_and_reach(snapshot: WorkflowsSnapshot) -> Iterator[str]:
@@ -101,10 +111,10 @@ def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now
             lacks = [lack for lack in status.lacks if lack not in snapshot.error]
             return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
         return "Reading…"
-    if snapshot.filter_text in ("", usual):
-        if snapshot.sort in (WorkflowSort.NEWEST, WorkflowSort.OLDEST):
-            return _TEACHES
+    if snapshot.sort not in _ALL_ROWS:
         return f"No workflow to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
+    if snapshot.filter_text in ("", usual):
+        return _TEACHES
     in_table = None if snapshot.counts is None else snapshot.counts.in_table
     far = f"S{_searched(snapshot)[1:]}." if snapshot.searched is not None else "Searched all rows."
     if snapshot.searched is None and in_table:

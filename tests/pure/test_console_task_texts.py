@@ -7,10 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from horsies.query import parse
+from horsies.views import Count, Sort, TaskCounts
 from horsies_tui.feed.status import LinkState, LinkStatus
+from horsies_tui.look.glyphs import UNICODE
 from horsies_tui.task.export import file_end
-from horsies_tui.tasks.snapshot import TaskSnapshot
-from horsies_tui.tasks.words import empty_words
+from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+from horsies_tui.tasks.words import empty_words, tally
 
 NOW = datetime(2026, 11, 18, 3, 0, tzinfo=UTC)
 CONNECTING = LinkStatus(
@@ -70,3 +73,18 @@ def test_a_refusal_that_says_what_is_missing_says_it_once() -> None:
     status = replace(CONNECTING, state=LinkState.LIVE, last_data_at=NOW, lacks=(lack,))
     said = empty_words(TaskSnapshot(error=lack), status, NOW)
     assert said.count("horsies db init") == 1
+
+
+@pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.RUNNING])
+@pytest.mark.parametrize("searched", ["", "searched back to 2026-11-17 12:04Z"])
+def test_the_count_and_the_empty_list_below_it_agree(sort: Sort, searched: str) -> None:
+    """`5 match` stood above `No task matches`: the count was older than the rows, or of other rows than the order's."""
+    need = TaskNeed(parse("queue:mail"), sort)
+    found = TaskCounts({"PENDING": Count(5)}, None, None)
+    whole = {"at_start": True, "at_end": not searched, "searched": searched, "now": NOW, "loading": False}
+    snapshot = TaskSnapshot(counts=found, filter_text="queue:mail", sort=sort, **whole)
+    counts = tally(snapshot, need, UNICODE, UTC, frozen=False, up=True).counts
+    said = empty_words(snapshot, replace(CONNECTING, state=LinkState.LIVE), NOW)
+    assert counts is not None
+    assert ("No task matches" in said) is (counts.total.number == 0)
+    assert counts.total.number == 0 or "5 match" in said
