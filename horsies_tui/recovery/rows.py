@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.findings import Severity
+from horsies.operations.findings import Severity, by_key
 from horsies.operations.formatting import counted, need_action
 from horsies.views.workers import name_of
 from horsies_tui.intents import Fact
@@ -43,15 +43,11 @@ class FindingRow:
 
 
 def rows_of(report: Report, key_of: Callable[[str], str]) -> tuple[FindingRow, ...]:
-    """The rows in the report's order. A finding about the same subject keeps its id from report to report."""
-    rows: dict[str, FindingRow] = {}
-    for finding in report.findings:
-        row_id = "\t".join((finding.kind.name, finding.name, finding.queue_name or "", finding.worker_id or ""))
-        while row_id in rows:  # findings that differ only in their outcome
-            row_id += "'"
-        remedies = tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.remedies)
-        rows[row_id] = FindingRow(row_id, finding, report.now, remedies)
-    return tuple(rows.values())
+    """The rows in the report's order."""
+    return tuple(
+        FindingRow(key, finding, report.now, tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.remedies))
+        for key, finding in by_key(report.findings).items()
+    )
 
 
 def countdown(left: timedelta) -> str:

@@ -15,7 +15,7 @@ from horsies.doctor.findings import DATABASE
 from horsies.operations.cluster import SweepState
 from horsies.operations.diagnose import searches
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.findings.blocked_workflows import PAUSED_BY_ERROR
+from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.operations.findings.unusual import BEHIND_BUSY, RUNS_LONG
 from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.operations.formatting import span
@@ -382,3 +382,9 @@ def test_a_worker_is_named_as_the_list_of_workers_names_it() -> None:
     assert alert.what == "1 shop.import stale on pod-a-b:13785"
     alert = only(a_glance(clocks=(Clock("web-1", 12.4),)))
     assert alert.evidence == "web-1:7 was 12s ahead of the database when it started"
+
+
+def test_each_finding_has_an_alert_also_of_two_about_the_same_name() -> None:
+    """Two damaged workflows of one name were two lines of the recovery report, and one alert."""
+    both = [a_finding(DAMAGED_WORKFLOW, "month_end", target_kind="workflow", ids=(f"w-{n}",)) for n in range(2)]
+    assert [alert.workflow for alert in alerts(a_glance(*both))] == ["w-0", "w-1"]

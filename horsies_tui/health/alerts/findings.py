@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.findings import Severity
+from horsies.operations.findings import Severity, by_key
 from horsies.operations.formatting import counted
 from horsies.views import GONE_AFTER_S
 from horsies_tui.health.alerts import MOST_ALIKE, NO_WORKER, USUAL_PLACE, Alert, Level, Scene
@@ -48,20 +48,21 @@ def _findings(scene: Scene) -> Iterator[Alert]:
     causes = {finding.worker_id for finding in report.findings if finding.kind.stands_for_its_tasks}
     stale = [row for row in report.findings if row.worker_id in causes and not row.kind.stands_for_its_tasks]
     shown = sorted((row for row in report.findings if row not in stale), key=lambda row: row.kind.place)
-    for kind, rows in groupby(shown, lambda row: row.kind):
-        findings = list(rows)
+    for kind, rows in groupby(by_key(shown).items(), lambda row: row[1].kind):
+        keyed = dict(rows)
+        findings = list(keyed.values())
         unserved = kind.alert_without_workers is not None and not glance.alive
         if unserved and glance.awaits_first_worker:
             continue
         if unserved or len(findings) > MOST_ALIKE:
             yield _together(kind, findings, report, glance)
             continue
-        for finding in findings:
+        for key, finding in keyed.items():
             left = sum(row.count for row in stale if row.worker_id == finding.worker_id)
-            yield _one(finding, left if kind.stands_for_its_tasks else 0, report, glance)
+            yield _one(key, finding, left if kind.stands_for_its_tasks else 0, report, glance)
 
 
-def _one(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
+def _one(key: str, finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
     kind, lasts = finding.kind, _lasts(finding, report)
 
     def words(for_how_long: str) -> str:
@@ -78,9 +79,7 @@ def _one(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
     # An alert that is raised whatever the sweep does, does not say what that is.
     will = kind.alert_severity is None and finding.prediction.in_seconds is not None
     return Alert(
-        "\t".join(
-            (kind.name, finding.name, finding.queue_name or "", finding.worker_id or "", finding.prediction.action)
-        ),
+        f"{key}	{finding.prediction.action}",
         _level(finding),
         words(""),
         whole_minutes(finding.evidence) + (f"; will {finding.prediction.action}" if will else ""),

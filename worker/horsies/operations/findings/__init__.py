@@ -143,6 +143,20 @@ def about_tasks(
     )
 
 
+def by_key(found: Iterable[Finding]) -> dict[str, Finding]:
+    """Findings by what they are about, so that each keeps its key from report to report.
+
+    Several may be about the same name: two damaged workflows, or rows that differ only in their prediction.
+    """
+    keyed: dict[str, Finding] = {}
+    for finding in found:
+        key = "\t".join((finding.kind.name, finding.name, finding.queue_name or "", finding.worker_id or ""))
+        while key in keyed:
+            key += "'"
+        keyed[key] = finding
+    return keyed
+
+
 Find: TypeAlias = "Callable[[asyncpg.Connection, Cluster], Awaitable[Iterable[Finding]]]"
 
 

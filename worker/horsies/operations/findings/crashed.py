@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codes import CHILD_ENDED
 from horsies.operations.cluster import ALIVE_WITHIN_S
@@ -54,6 +56,7 @@ MOST_CRASHED = 5_000
 """As in `crashed_tasks`."""
 ACKNOWLEDGE = "acknowledge"
 _LONGEST_END = 120
+_MOST_NAMES: Final = 10
 
 
 @cache
@@ -72,13 +75,21 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 
 
 async def unacknowledged(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Of these workers those with something to acknowledge, described in words."""
-    found: dict[str, str] = {
-        worker_id: f"{counted(tasks, 'task')} failed as it died"
-        for worker_id, tasks in await conn.fetch(over_crashed(statement(__name__, "order_crashed")), ids)
-    }
+    """Of these workers those with something to acknowledge, described in words.
+
+    By task name: an acknowledgement takes the crashes of all of them off the report, not those of one line.
+    """
+    rows = await conn.fetch(over_crashed(statement(__name__, "order_crashed")), ids)
+    found: dict[str, str] = {}
+    for worker_id, same in groupby(rows, itemgetter("worker_id")):
+        names = [(row["tasks"], row["task_name"]) for row in same]
+        said = ", ".join(f"{tasks:,} {name}" for tasks, name in names[:_MOST_NAMES])
+        more = sum(tasks for tasks, _ in names[_MOST_NAMES:])
+        others = f" and {counted(more, 'other task')}" if more else ""
+        found[worker_id] = f"{counted(sum(tasks for tasks, _ in names), 'task')} failed as it died: {said}{others}"
     losses = await worker_losses(conn)
-    return found | {one: losses[one].words() for one in ids if one in losses and losses[one].is_open}
+    died = {one: losses[one].words() for one in ids if one in losses and losses[one].is_open}
+    return {one: "; ".join(words[one] for words in (died, found) if one in words) for one in {**died, **found}}
 
 
 def _is_dead(loss: Loss, cluster: Cluster) -> bool:
@@ -115,7 +126,8 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
         why=(
             "Its worker, or the process that ran it, died; its policy does not retry WORKER_CRASHED, or no more.",
             RUNS_AGAIN,
-            "Acknowledging its worker leaves the task as it is, and says so in the audit trail.",
+            "Acknowledging its worker leaves the task as it is, and says so in the audit trail; the sheet names what"
+            " else crashed with it and leaves the report.",
         ),
         at_least=capped,
     )

@@ -12,9 +12,10 @@ SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS 
 
 -- name: order_crashed
 -- findings/crashed.py, over `crashed_tasks`, before a worker is acknowledged; reads only ($1 workers)
-SELECT claimed_by_worker_id AS worker_id, count(*)::integer AS tasks FROM crashed
+SELECT claimed_by_worker_id AS worker_id, task_name, count(*)::integer AS tasks FROM crashed
  WHERE claimed_by_worker_id = ANY ($1::text[])
- GROUP BY claimed_by_worker_id
+ GROUP BY claimed_by_worker_id, task_name
+ ORDER BY claimed_by_worker_id, tasks DESC, task_name
 
 -- name: crashed_tasks
 -- findings/crashed.py, whose statements select from it as `crashed`; reads only: tasks that failed because their
