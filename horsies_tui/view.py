@@ -185,9 +185,13 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
         """The intent for a verb (`retry-now`); None if it has no target, which the footer then reports."""
         selection = self.selection()
         if selection is None:
-            self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
+            self.say_none_chosen(verb, "task")
             return None
         return Intent(VERBS["task", verb], selection)
+
+    def say_none_chosen(self, verb: str, what: str) -> None:
+        """Say that a verb has no target, and how to choose one."""
+        self.console.say(f"{verb}: no {what} is chosen; an arrow key chooses one")
 
     def export(self) -> Export[Any] | None:
         """What `export` writes: all rows of the filter; None: this view has none."""

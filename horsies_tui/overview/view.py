@@ -192,9 +192,7 @@ class OverviewView(ConsoleView[_Published]):
         self._alerts = alerts(glance, self.console.options.config.targets, began)
         self._show_alerts(glance)
         found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
-        # On a narrow screen the sign and the colour replace the first word.
-        sign = "" if found.level is Level.NOTE else f"{self._glyphs.alarm} "
-        text = f"{sign if self.size.width < _NARROW else found.lead}{found.words}"
+        text = f"{found.lead}{found.words}"
         tone = _CLASSES[found.level] if glance.alive or found.alert else ""
         self._say(f"{snapshot.error}; before that: {text}" if snapshot.error else text, tone)
 

@@ -142,7 +142,7 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
 
     def _say_possible_verbs(self, verb: str, chosen: Sequence[Finding]) -> None:
         if not chosen:
-            self.console.say(f"{verb}: no line is chosen; an arrow key chooses one")
+            self.say_none_chosen(verb, "line")
             return
         offered = set.intersection(*({remedy.verb for remedy in finding.remedies} for finding in chosen))
         ways = ", ".join(f"{self._key(one.verb)} {one.verb}" for one in chosen[0].remedies if one.verb in offered)

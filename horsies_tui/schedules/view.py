@@ -150,7 +150,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
     def intent(self, verb: str) -> Intent | None:
         names = self._table.chosen_ids if self._opened is None else (self._opened,)
         if not names:
-            self.console.say(f"{verb}: no schedule is chosen; an arrow key chooses one")
+            self.say_none_chosen(verb, "schedule")
             return None
         return Intent(VERBS["schedule", verb], Selection.of_ids(names))
 

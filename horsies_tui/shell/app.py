@@ -202,7 +202,9 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         return view is None or not view.is_mounted or len(self.screen_stack) > 1 or view.fits(action)
 
     def act(self, verb: str, view: ConsoleView[Any]) -> None:
-        self._verbs.begin(verb, view)
+        """Start a verb of the view that is shown; one that is covered may still get a click that was made before."""
+        if view is self.stage.top:
+            self._verbs.begin(verb, view)
 
     async def _open_task(self, task_id: str) -> None:
         cast("DetailView", await self.stage.push("detail")).open(task_id)

@@ -116,7 +116,7 @@ def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> t
         waited = _stretch(Phase.BACKOFF, previous.finished_at, min(due, until))
         return [Lane(tuple(waited), action=hurried, due=due, about=about)], min(due, until)
     requeued = _action_within(detail, previous.finished_at, until, ("requeue", "undo"))
-    if requeued is None or _is_by_operator(previous):
+    if requeued is None or previous.ended_by_operator:
         return [], previous.finished_at
     again = min(requeued.acted_at, until)
     return [Lane(tuple(_stretch(Phase.ENDED, previous.finished_at, again)), action=requeued)], again
@@ -166,11 +166,7 @@ def _stretch(phase: Phase, begin: datetime, end: datetime) -> Iterator[Stretch]:
 
 
 def _ended_by(detail: TaskDetail, attempt: Attempt) -> AuditRow | None:
-    return _action_at(detail, attempt.finished_at) if _is_by_operator(attempt) else None
-
-
-def _is_by_operator(attempt: Attempt) -> bool:
-    return (attempt.error_code or "").startswith("OPERATOR_")
+    return _action_at(detail, attempt.finished_at) if attempt.ended_by_operator else None
 
 
 def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:

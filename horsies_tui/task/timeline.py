@@ -95,7 +95,7 @@ def _bars(shown: Sequence[Lane], bar: int, context: StoryContext) -> list[Spans]
 def _end_sign(lane: Lane, context: StoryContext) -> Span:
     """The sign of the lane's outcome, if it has ended."""
     if lane.attempt is not None:
-        state = "COMPLETED" if lane.attempt.outcome == "COMPLETED" else "FAILED"
+        state = lane.attempt.state
     elif _is_end(lane, context):
         state = context.detail.row.state
     else:
@@ -209,7 +209,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> 
         *lengths,
         f"started {date_and_time(attempt.started_at, context.zone)}",
         f"ended {date_and_time(attempt.finished_at, context.zone)}",
-        f"outcome {attempt.outcome.lower()}{', tried again' if attempt.will_retry else ''}",
+        f"outcome {attempt.outcome_words}{', tried again' if attempt.will_retry else ''}",
         *([f"progress {attempt.progress.percent} {attempt.progress.amount}"] if attempt.progress else []),
         *([f"worker {attempt.worker_id}"] if attempt.worker_id else []),
         *([f"process {attempt.worker_process_name}"] if attempt.worker_process_name else []),

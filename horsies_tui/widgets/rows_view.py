@@ -52,6 +52,14 @@ class RowsView(ConsoleView[SnapshotT]):
         self._clear_marks()
         self.refresh_now()
 
+    def say_none_chosen(self, verb: str, what: str) -> None:
+        """If a single row is left, choose it: not at once, because the key was pressed for the row that has gone."""
+        if len(self._table.rows) == 1:
+            self._table.choose_one()
+            self.console.say(f"{verb}: the {what} under the cursor has gone; the one that is left is chosen now")
+        else:
+            super().say_none_chosen(verb, what)
+
     def action_copy(self) -> None:
         """Copy the id of the row under the cursor."""
         if self._table.cursor_id is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from horsies_tui.workflow.feed import WorkflowSnapshot
 
 _PER_NODE: Final = 100
+_TONES: Final = {"running": Tone.RUNNING, "failed": Tone.FAILED, "skipped": Tone.MUTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +61,11 @@ def _who(context: HeadContext) -> Iterator[Spans]:
 
 def _progress_lines(context: HeadContext) -> Iterator[Spans]:
     row = context.story.row
-    parts = [Span(f"{number(row.completed)} of {number(row.total)} completed")]
-    for count, name, tone in (
-        (row.running, "running", Tone.RUNNING),
-        (row.failed, "failed", Tone.FAILED),
-        (row.skipped, "skipped", Tone.MUTED),
-        (row.waiting, "waiting", None),
-    ):
-        if count:
-            parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{number(count)} {name}", tone)]
+    parts = [Span(f"{number(row.done)} of {number(row.total)} done")]
+    for name, count in row.by_state().items():
+        parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{number(count)} {name}", _TONES.get(name))]
     if row.part_done:
-        parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{int(row.share * 100)} % done")]
+        parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{int(row.share * 100)} %")]
     yield tuple(parts)
     if len(context.story.nodes) < row.total:
         yield (Span(f"only the first {number(len(context.story.nodes))} are shown", Tone.WARNING),)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.cli.node_words import inconsistency
 from horsies.domain.plan import MAP_ITEMS
+from horsies.operations.verbs import VERBS
 from horsies_tui.look.lines import Span, cut_spans, flow, words
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, number
@@ -14,6 +15,7 @@ from horsies_tui.story.damage import damage
 from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, section
 from horsies_tui.story.payload import Texts, source_of
 from horsies_tui.task.document import course, texts
+from horsies_tui.task.timeline import actor_of
 from horsies_tui.workflow.graph_labels import state_of
 
 if TYPE_CHECKING:
@@ -48,7 +50,11 @@ class NodeContext:
 def texts_of(story: NodeStory, task: TaskDetail | None) -> Texts:
     """The texts of its task, or the node's own if it has no task."""
     if task is not None:
-        return source_of(task)
+        source = source_of(task)
+        if story.result is None or story.node.status == story.node.task_status:
+            return source
+        # An operator decided the node: the error of its task is not what the workflow went on with.
+        return source._replace(result=story.result, failed_reason=None)
     # Nodes store empty arguments as empty JSON; tasks store none.
     args, kwargs = (
         None if stored is None or stored.text in ("[]", "{}") else stored for stored in (story.args, story.kwargs)
@@ -86,6 +92,7 @@ def _node(context: NodeContext, width: int) -> Section:
 def _facts(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target | None]]:
     node, labels = context.node, context.labels
     yield from _problems(context)
+    yield from _by_hand(context)
     if node.is_subworkflow:
         yield "runs", [(_plain(context, _child_words(node)),)], _child_target(node)
     elif node.task_id is not None:
@@ -132,6 +139,17 @@ def _problems(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target |
                 f"{node.error_code or 'it failed'}, next try at {at}: {node.retry_count + 1} of {node.max_retries + 1}"
             )
             yield "retries", [(_plain(context, words_of, Tone.RETRY),)], None
+
+
+def _by_hand(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target | None]]:
+    """The last thing that an operator did to it: `completed by hand by ops@bastion "the file was there"`."""
+    actions = () if context.story is None else context.story.audit
+    action = next((row for row in actions if row.outcome == "applied" and row.undone_by is None), None)
+    if action is not None:
+        verb = VERBS.get(("node", action.verb))
+        done = action.verb if verb is None else verb.done
+        at = moment_text(action.acted_at, context.labels.now, context.zone)
+        yield "operator", [(_plain(context, f"{done} by {actor_of(action)}, {at}", Tone.STRONG),)], None
 
 
 def _child_words(node: NodeView) -> str:

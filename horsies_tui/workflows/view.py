@@ -126,7 +126,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
             return None
         ids = self._table.chosen_ids
         if not ids:
-            self.console.say(f"{verb}: no workflow is chosen; an arrow key chooses one")
+            self.say_none_chosen(verb, "workflow")
             return None
         return Intent(VERBS["workflow", verb], Selection.of_ids(ids))
 

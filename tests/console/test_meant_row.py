@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncpg
 import pytest
+from flow_steps import node, workflow
 from task_rows import fill
 from task_steps import Screen, console
 from verb_steps import until
 
 from horsies_tui.recovery.view import RecoveryView
 from horsies_tui.shell.preview_sheet import PreviewSheet
+from horsies_tui.workflows.view import WorkflowsView
 
 
 async def send(connection: asyncpg.Connection, *ids: str) -> None:
@@ -114,3 +116,24 @@ async def test_after_a_verb_the_desk_chooses_no_other_finding(database: str, con
         await screen.sees("no line is chosen")
         await screen.press("j", "R")
         await screen.sees("ctrl+y Requeue 1 task")
+
+
+async def test_where_a_single_row_is_left_the_second_press_of_a_key_is_for_it(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    for number in range(2):
+        await workflow(connection, f"w-{number}", f"flow_{number}")
+        await node(connection, f"w-{number}", 0, "only", "PENDING")
+    async with console(database, screen="workflows") as screen:
+        await screen.sees("flow_0", "flow_1")
+        rows = screen.app.query_one(WorkflowsView)._table
+        mine = rows.cursor_id
+        await connection.execute("DELETE FROM horsies_workflow_tasks WHERE workflow_id = $1", mine)
+        await connection.execute("DELETE FROM horsies_workflows WHERE id = $1", mine)
+        await screen.press("ctrl+r")
+        await until(screen.pilot, lambda: len(rows.rows) == 1)
+        await screen.press("C")
+        await screen.sees("the workflow under the cursor has gone; the one that is left is chosen now")
+        assert not isinstance(screen.app.screen, PreviewSheet)
+        await screen.press("C")
+        await screen.sees("Cancel 1 workflow")

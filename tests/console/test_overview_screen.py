@@ -391,7 +391,9 @@ async def test_at_80x24_there_are_verdict_counts_queues_and_sparks(
     await ended(connection, 600, within_s=3600)
     await send(connection, "due-1", queue_name="'mail'", age_s=400)
     async with console(database, (80, 24), ascii=plain, **OVERVIEW) as screen:
-        text = await screen.sees("mail is over its 5m target", "finished/s 0.", "waiting 1", "busy 0%", "TREND")
+        text = await screen.sees(
+            "Degraded: mail is over its 5m target", "finished/s 0.", "waiting 1", "busy 0%", "TREND"
+        )
         lines = text.splitlines()
         assert max(map(len, lines)) <= 80
         assert "ago" not in "".join(lines[3:6])

@@ -72,6 +72,6 @@ async def test_a_node_and_its_workflow_count_it(database: str, connection: async
     async with flows(database) as screen:
         await screen.sees("━━━┅┅─────")
         await screen.press("enter")
-        await screen.sees("25 % done", "import_uk 50 %", "50 % 5/10 rows")
+        await screen.sees("25 %", "import_uk 50 %", "50 % 5/10 rows")
         await screen.press("g")
         await screen.sees("critical path", "50 %")

@@ -13,7 +13,7 @@ async def timeline(screen: Flows) -> GanttView:
     """Open the only workflow of the list, and its timeline."""
     await screen.sees("month_end")
     await screen.press("enter")
-    await screen.sees("open_books", "7 completed")
+    await screen.sees("open_books", "of 7 done")
     await screen.press("g")
     await screen.sees("critical path", "waits for a retry")
     return screen.app.query_one(GanttView)

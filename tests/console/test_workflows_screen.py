@@ -21,7 +21,7 @@ async def opened(screen: Flows) -> None:
     """Open the graph of the only workflow of the list."""
     await screen.sees("month_end")
     await screen.press("enter")
-    await screen.sees("open_books", "7 completed")
+    await screen.sees("open_books", "of 7 done")
 
 
 async def go_to(screen: Flows, label: str) -> None:
@@ -167,7 +167,7 @@ async def test_a_graph_is_walked_along_its_lines_and_each_node_is_told_of(
         await until(screen.pilot, lambda: screen.story.has_focus)
         await screen.press("escape")
         await until(screen.pilot, lambda: screen.graph.has_focus)
-        assert "7 completed" in screen.text
+        assert "of 7 done" in screen.text
 
 
 async def test_a_node_that_has_not_heard_of_the_end_of_its_task_says_so_and_what_puts_it_right(
@@ -191,7 +191,7 @@ async def test_a_tasks_detail_leads_to_its_node(database: str, connection: async
         detail = Detail(screen.pilot)
         await detail.go_to("month_end")
         await screen.press("enter")
-        await screen.sees("7 completed", "import_us  ✗ failed")
+        await screen.sees("of 7 done", "import_us  ✗ failed")
         assert screen.node == "import_us"
         await screen.press("escape")
         await screen.sees("FAILED  CARD_DECLINED")
@@ -207,14 +207,14 @@ async def test_enter_opens_a_task_or_in_place_a_sub_workflow_and_esc_comes_back_
         await screen.press("enter")
         await screen.sees("FAILED  CARD_DECLINED", ONE, "workflow  month_end")
         await screen.press("escape")
-        await screen.sees("7 completed")
+        await screen.sees("of 7 done")
         assert screen.node == "import_us"
         await go_to(screen, "import_uk")
         await screen.sees("the workflow shop.import_uk", "running, 1 of 2 done")
         await screen.press("enter")
         await screen.sees("month_end ▸ import_uk", "fetch", "load", CHILD)
         await screen.press("escape")
-        await screen.sees("open_books", "7 completed")
+        await screen.sees("open_books", "of 7 done")
         await until(screen.pilot, lambda: screen.graph.cursor is not None and screen.node == "import_uk")
         await screen.press("escape")
         await screen.sees("1 match")
@@ -277,7 +277,7 @@ async def test_a_thousand_nodes_are_a_map_to_walk_over(database: str, connection
     async with flows(database, (120, 40)) as screen:
         await screen.sees("wide")
         await screen.press("enter")
-        await screen.sees("1,002 completed", "✓✓✓✓✓✓✗✓✓✓", "▶▶▶▶▶▶")
+        await screen.sees("of 1,002 done", "✓✓✓✓✓✓✗✓✓✓", "▶▶▶▶▶▶")
         await screen.sees("part_7  ✗ failed")
         await screen.press("end")
         await screen.sees("join  · pending", "and 960 more")
@@ -299,7 +299,7 @@ async def test_an_id_that_is_no_workflows_says_so_and_one_that_several_begin_wit
         if screen.story.line is not None and MONTH_END not in screen.story.line.text:
             await screen.press("down")
         await screen.press("enter")
-        await screen.sees("open_books", "7 completed")
+        await screen.sees("open_books", "of 7 done")
         await until(screen.pilot, lambda: screen.graph.has_focus)
 
 
@@ -374,6 +374,13 @@ async def test_retry_runs_what_failed_again(database: str, connection: asyncpg.C
         await screen.loses("✗ import_us")
 
 
+def _result_of(screen: Flows) -> str:
+    """What the result that is shown was decoded from, between its braces."""
+    payload = screen.view._payload
+    stored = None if payload is None else payload.source.result
+    return "" if stored is None else stored.text.replace(" ", "").partition('"ok":{')[2].partition("}")[0]
+
+
 async def test_a_node_is_completed_by_hand_with_a_value(database: str, connection: asyncpg.Connection) -> None:
     await month_end(connection)
     async with flows(database) as screen:
@@ -387,6 +394,9 @@ async def test_a_node_is_completed_by_hand_with_a_value(database: str, connectio
         await screen.sees("Complete by hand 1 node", "ctrl+y")
         await screen.press("ctrl+y")
         await screen.sees("1 completed by hand", "✓ import_us")
+        # Its own value, and by whom; the error of its task is not what the workflow went on with.
+        await screen.sees("operator   completed by hand by ")
+        await until(screen.pilot, lambda: _result_of(screen) == '"n":41')
     result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE node_id = 'import_us'")
     assert '"n":41' in result.replace(" ", "")
 

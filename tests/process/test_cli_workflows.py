@@ -171,7 +171,7 @@ async def test_a_graph_shows_what_waits_for_what(connection: asyncpg.Connection)
     await month_end(connection)
     lines = (await horsies("workflows", "graph", "month-end")).out.splitlines()
     assert lines[0].split()[1:] == ["running", "TIMEOUT", "month_end", "month-end"]
-    assert lines[1].startswith("1 of 4 completed, 1 running, 1 failed, 1 waiting   ran 1m00s   on error fail")
+    assert lines[1].startswith("2 of 4 done, 1 completed, 1 running, 1 failed, 1 waiting   ran 1m00s   on error fail")
     drawn = [re.split(r"\s{2,}", line) for line in lines[4:]]
     assert [cells[0] for cells in drawn] == ["●", "├─●", "● │", "●─┘"]
     assert [cells[1:3] for cells in drawn] == [

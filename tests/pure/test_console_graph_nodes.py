@@ -266,7 +266,7 @@ def test_the_head_says_how_far_it_is_and_where_one_came_from() -> None:
     lines = flow_head(HeadContext(a_story(*NODES), NOW, UNICODE, UTC, ("year_end",)), 200)
     text = lines[0].text
     assert text.startswith("▶ RUNNING 10m   year_end ▸ month_end")
-    assert "2 of 7 completed · 1 running · 1 failed · 1 skipped · 2 waiting" in text
+    assert "4 of 7 done · 2 completed · 1 running · 1 failed · 1 skipped · 2 waiting" in text
     assert "only the first 5 are shown" in text
 
 

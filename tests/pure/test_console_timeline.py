@@ -202,3 +202,18 @@ def test_a_phase_that_is_unknown_is_no_stretch() -> None:
     lane = lanes(story(), at(2_000))[0]
     assert lane.phase(Phase.BACKOFF) is None
     assert (lane.phase(Phase.RUNNING) or lane.stretches[0]).length == timedelta(seconds=842)
+
+
+def test_a_run_that_an_operator_took_away_is_no_failure_of_a_worker() -> None:
+    """The column has no other word than WORKER_FAILURE for it."""
+    for code, words, sign in (
+        ("OPERATOR_CANCELLED", "outcome cancelled by an operator", "⊘"),
+        ("TASK_CANCELLED", "outcome cancelled", "⊘"),
+        ("OPERATOR_FAILED", "outcome failed by an operator", "✗"),
+        ("WORKER_CRASHED", "outcome worker failure", "✗"),
+    ):
+        taken = replace(FIRST, error_code=code, will_retry=False)
+        context = told(story(attempts=(taken,)), open=frozenset({Fold("timeline", 1)}))
+        text = "\n".join(line.text for line in timeline(context, 200).lines)
+        assert words in text
+        assert sign in text.splitlines()[0], text

@@ -196,14 +196,14 @@ def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
 
 def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) -> list[Cell | str]:
     good = attempt.outcome == "COMPLETED"
-    mark = screen.glyph("✓", "+") if good else screen.glyph("✗", "x")
+    mark = state(attempt.state, screen).text.split()[0]
     again = ", tried again" if attempt.will_retry else ""
     where = place_of(attempt.worker_id, attempt.worker_hostname, attempt.worker_pid)
     return [
         str(attempt.attempt),
         lasting(attempt.started_at - before),
         lasting(attempt.finished_at - attempt.started_at),
-        Cell(f"{mark} {attempt.outcome.lower().replace('_', ' ')}{again}", "green" if good else "red"),
+        Cell(f"{mark} {attempt.outcome_words}{again}", "green" if good else "red"),
         _came_to(attempt.progress),
         attempt.error_code or "",
         where,

@@ -37,9 +37,8 @@ def head(story: WorkflowStory, screen: Screen) -> Iterator[str]:
     error = f" {clean(row.error_code)}" if row.error_code else ""
     painted = screen.paint(f"{shown.text}{error}", shown.style)
     yield f"{painted}  {screen.paint(clean(row.name), 'bold')}  {clean(row.id)}"
-    counts = {"running": row.running, "failed": row.failed, "skipped": row.skipped, "waiting": row.waiting}
-    parts = [f"{number(row.completed)} of {number(row.total)} completed"]
-    parts += [f"{number(count)} {name}" for name, count in counts.items() if count]
+    parts = [f"{number(row.done)} of {number(row.total)} done"]
+    parts += [f"{number(count)} {name}" for name, count in row.by_state().items()]
     yield f"{', '.join(parts)}   ran {lasting(row.run(story.now))}   on error {clean(row.on_error)}"
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from horsies.domain.codes import OutcomeCode
 from horsies.query import TaskConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from horsies.views.progress import Progress
     from horsies.views.usual import Usual
 
+_BY_OPERATOR: Final = "OPERATOR_"
+"""How the error codes of runs begin that an operator took from their workers."""
 _MOST_IDS: Final = 10
 _MOST_SEARCHED: Final = 1_000_000
 """The end of an id is searched in this many of the newest tasks: 0.15 s, once."""
@@ -84,6 +87,28 @@ class Attempt:
     """The last lines that it had written, if it failed."""
     progress: Progress | None = None
     """How far it came, if its code has reported that."""
+
+    @property
+    def ended_by_operator(self) -> bool:
+        return (self.error_code or "").startswith(_BY_OPERATOR)
+
+    @property
+    def state(self) -> str:
+        """The state whose sign stands for its end. The column knows no cancellation, only a run that was taken away."""
+        if self.error_code in ("OPERATOR_CANCELLED", OutcomeCode.TASK_CANCELLED):
+            return "CANCELLED"
+        return "COMPLETED" if self.outcome == "COMPLETED" else "FAILED"
+
+    @property
+    def outcome_words(self) -> str:
+        """`completed`, `worker failure`; of a run that was taken from its worker, what was done: `cancelled by an
+        operator`.
+        """
+        if self.ended_by_operator:
+            return f"{(self.error_code or '').removeprefix(_BY_OPERATOR).lower()} by an operator"
+        if self.state == "CANCELLED":
+            return "cancelled"
+        return self.outcome.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,17 @@ class WorkflowRow:
         """How many nodes have ended, in any status."""
         return self.completed + self.failed + self.skipped
 
+    def by_state(self) -> dict[str, int]:
+        """How many nodes are in each state that has any; those that completed only if others ended, too."""
+        counts = {
+            "completed": self.completed if self.completed != self.done else 0,
+            "running": self.running,
+            "failed": self.failed,
+            "skipped": self.skipped,
+            "waiting": self.waiting,
+        }
+        return {state: count for state, count in counts.items() if count}
+
     def run(self, now: datetime) -> timedelta:
         """From its start to its end or now; upstream stores no end time when it cancels."""
         is_over = self.status in ("COMPLETED", "FAILED", "CANCELLED")
