@@ -27,6 +27,8 @@ class BlackholeProxy:
         self._writers: list[asyncio.StreamWriter] = []
         self._refusals = 0
         self.accepted = 0
+        self.delay_s = 0.0
+        """How much later than it arrives each piece is passed on, both ways."""
 
     @property
     def url(self) -> str:
@@ -117,6 +119,8 @@ class BlackholeProxy:
             with suppress(OSError):
                 while data := await source.read(65536):
                     await door.wait()
+                    if self.delay_s:
+                        await asyncio.sleep(self.delay_s)
                     sink.write(data)
                     await sink.drain()
         finally:

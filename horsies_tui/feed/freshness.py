@@ -121,7 +121,7 @@ class Freshness:
         except TimeoutError:
             self._failed_to_ask("the server does not answer: it is frozen or overloaded, or the network is down")
         except (LinkError, *CONNECTION_ERRORS) as error:
-            self._failed_to_ask(f"no answer in time, and no second connection to ask for the cause: {sentence(error)}")
+            self._failed_to_ask(f"no answer in time, cause unknown: {sentence(error)}")
         finally:
             self._asking = None
         self._look()

@@ -222,7 +222,7 @@ class Feed(Generic[SnapshotT]):
             if read.on(channel, payload):
                 if not read.pace.dirty:
                     self._wake.set()
-                read.pace.mark()
+                read.pace.mark(self._now())
 
     def _due_at(self) -> float | None:
         """When `_step` is to be called, by the loop's clock; None: not until woken."""
@@ -249,8 +249,12 @@ class Feed(Generic[SnapshotT]):
     @property
     def late_since(self) -> datetime | None:
         """The time of the oldest data that are shown although newer ones are due; None: all are as they should be."""
-        wanted = {read.name for read in self._reads if read.wanted()}
+        wanted = {read.name: read for read in self._reads if read.wanted()}
         times = [since for name, since in self._late.items() if name in wanted]
+        if not self._frozen:
+            told, now = self._link.listens, self._now()
+            put_off = [name for name, read in wanted.items() if read.pace.is_overdue(now, told=told)]
+            times += [self._read_from[name] for name in put_off if name in self._read_from]
         began = self._step_began
         if began is not None and self._now() - began > self._link.patience.slow_s:
             times.append(self._read_at or self._link.clock.now())
@@ -258,10 +262,15 @@ class Feed(Generic[SnapshotT]):
 
     async def _perform(self, read: Read) -> bool:
         pace = read.pace
+        if read.name in self._read_from and pace.is_overdue(self._now(), told=self._link.listens):
+            self._late.setdefault(read.name, self._read_from[read.name])  # until it is answered
         pace.begin(self._now())
+        late = self._late.get(read.name)
         done = await self._dated(read.name, read.run())
         # Waiting for a lock costs the server nothing, so the read is repeated soon.
         pace.end(self._now(), done=done, was_blocked=self._answered is False and bool(self._link.status.blockers))
+        if late is not None and pace.unanswered:
+            self._late.setdefault(read.name, late)  # the answer was that of another part
         self._publish()
         return done
 

@@ -20,9 +20,13 @@ class Rhythm:
     """How long the operator must not have pressed a key before rows may change their places."""
     slow_factor: float = 5.0
     """A read that took a second is repeated every five."""
+    grace_s: float | None = None
+    """By how much a slow read may be put off until what is shown counts as old; None: for ever, it says so itself."""
 
 
 USUAL: Final = Rhythm()
+GRACE_S: Final = 3.0
+"""The `grace_s` of what an operator takes for the present state: rows of lists, and what a verdict rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,16 @@ class Pace:
         self._began: float | None = None
         self._cost = 0.0
         self.dirty = True
+        self._dirty_since: float | None = None
+        self.unanswered: set[int] = set()
+        """The parts of a read in parts whose last read was given up: what is known of them is old."""
         self.often_s: float | None = None
         """The interval while something is shown that changes without a notification, as the progress of a task."""
 
-    def mark(self) -> None:
+    def mark(self, now: float | None = None) -> None:
         """Something may have changed."""
+        if not self.dirty:
+            self._dirty_since = now
         self.dirty = True
 
     def renew(self) -> None:
@@ -61,7 +70,7 @@ class Pace:
 
     def begin(self, now: float) -> None:
         """A read begins; later changes need another read."""
-        self._began, self.dirty = now, False
+        self._began, self.dirty, self._dirty_since = now, False, None
 
     def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
         """The read ended; `done` False: it was given up and is still due. `was_blocked`: it waited for a lock."""
@@ -79,8 +88,20 @@ class Pace:
         """The time of the next read; `told`: the server sends notifications."""
         if self.dirty or self._began is None:
             return self.earliest_at
+        return max(self.earliest_at, self._began + self._interval_s(told=told))
+
+    def is_overdue(self, now: float, *, told: bool) -> bool:
+        """Whether a read is put off, because the last one was slow, for longer than what is shown may be old."""
+        if self._began is None or self._rhythm.grace_s is None:
+            return False
+        due = self._began + self._interval_s(told=told)
+        if self._dirty_since is not None:
+            due = min(due, max(self._began + self._rhythm.tick_s, self._dirty_since))
+        return now > due + self._rhythm.grace_s
+
+    def _interval_s(self, *, told: bool) -> float:
         interval_s = self._rhythm.reconcile_s if told else self._rhythm.poll_s
-        return max(self.earliest_at, self._began + min(interval_s, self.often_s or interval_s))
+        return min(interval_s, self.often_s or interval_s)
 
 
 class Rest:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.errors import HorsiesError
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.pace import GRACE_S, Pace, Rhythm
 from horsies_tui.feed.recorded import Part
 
 if TYPE_CHECKING:
@@ -94,9 +94,12 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
     def parts(self) -> tuple[Part, ...]:
         return (Part("report", ("report",), ready=not self.snapshot.loading, what="the recovery report"),)
 
-    def watch(self, on: bool) -> None:
-        """Whether the recovery screen is shown: if so, a report follows each change within a second."""
-        self._report.pace = self._pace(watched=on)
+    def watch(self, on: bool, *, verdict: bool = False) -> None:
+        """Whether the recovery screen is shown: if so, a report follows each change within a second.
+
+        `verdict`: a verdict that is shown rests on the report, which must not grow old without a word either.
+        """
+        self._report.pace = self._pace(watched=on, verdict=verdict)
         self._wake.set()
 
     def _whole(self, report: Report) -> dict[str, Any]:
@@ -121,10 +124,11 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
             if self._pure is not None:
                 self._publish(**self._whole(self._pure))
 
-    def _pace(self, *, watched: bool) -> Pace:
+    def _pace(self, *, watched: bool, verdict: bool = False) -> Pace:
         tick_s = min(_WATCHED_EVERY_S, self._every_s) if watched else self._every_s
-        factor = _WATCHED_FACTOR if watched else _HEADER_FACTOR
-        return Pace(Rhythm(tick_s, poll_s=self._every_s, reconcile_s=self._every_s, slow_factor=factor))
+        factor, grace_s = (_WATCHED_FACTOR, GRACE_S) if watched or verdict else (_HEADER_FACTOR, None)
+        every_s = self._every_s
+        return Pace(Rhythm(tick_s, poll_s=every_s, reconcile_s=every_s, slow_factor=factor, grace_s=grace_s))
 
 
 async def _diagnose(conn: Connection) -> Report:

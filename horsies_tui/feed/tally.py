@@ -39,6 +39,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
         self._known: dict[int, CountsT] = {}
         self._going: dict[int, tuple[CountsT, int]] = {}
         self._index = -1
+        self.unanswered.clear()
         self.renew()
 
     @property
@@ -65,8 +66,8 @@ class Tally(Pace, Generic[PartT, CountsT]):
         states = {state: number for counts in known for state, number in counts.states.items()}
         return replace(known[0], states=states, reached=max(reached, default=None), rest=None)
 
-    def mark(self) -> None:
-        super().mark()
+    def mark(self, now: float | None = None) -> None:
+        super().mark(now)
         self._stale = set(range(len(self.parts)))
 
     def renew(self) -> None:
@@ -95,9 +96,15 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
         self._failed = not done
+        self.unanswered.discard(self._index)
         if not done:
             self._stale.add(self._index)
+            self.unanswered.add(self._index)
         super().end(now, done=not self._stale and not self._going, was_blocked=was_blocked)
+
+    def is_overdue(self, now: float, *, told: bool) -> bool:
+        """While it is counted on, what is known so far says so itself."""
+        return self.is_complete and not self._going and super().is_overdue(now, told=told)
 
     def due_at(self, *, told: bool) -> float:
         if not self.is_complete and not self._failed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import chart_marks, cluster_series, task_series
 from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.pace import GRACE_S, Pace, Rhythm
 from horsies_tui.feed.recorded import Part
 from horsies_tui.health.history import History, Series
 from horsies_tui.health.reading import GlanceReader
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
     from horsies_tui.health.glance import Glance
 
-NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0)
+NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=10.0, grace_s=GRACE_S)
 """Numbers that change faster cannot be read."""
 PAST_EVERY: Final = Rhythm(tick_s=5.0, poll_s=5.0, reconcile_s=5.0, slow_factor=50.0)
 """As often as workers store a snapshot. Each changed point sends a chart to the terminal again."""

@@ -352,7 +352,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         if self._framed not in ("", message.name):
             self.footer.message_over()
         self._framed = message.name
-        self.recovery.watch(message.name == "recovery")
+        self.recovery.watch(message.name == "recovery", verdict=message.name == "overview")
         if message.name == "recovery":
             self._look_on()
         if message.name in _SHOW_RECOVERY:

@@ -19,7 +19,7 @@ from horsies.views import (
 )
 from horsies.views.progress import has_progress
 from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
+from horsies_tui.feed.pace import GRACE_S, USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.recorded import Part
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.progress import LIST_EVERY_S
@@ -101,10 +101,11 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         rarely = replace(rhythm, poll_s=_USUAL_EVERY_S, reconcile_s=_USUAL_EVERY_S)
-        self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
+        self._rows, self._further, self._groups = Pace(replace(rhythm, grace_s=GRACE_S)), Pace(seldom), Pace(seldom)
         self._arguments = Pace(rhythm)
         self._statistics = Pace(replace(rhythm, tick_s=_STATISTICS_TICKS * rhythm.tick_s))
-        self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._conditions))
+        counts = replace(seldom, grace_s=GRACE_S)
+        self._counts: Tally[TaskConditions, TaskCounts] = Tally(counts, count_parts(self._conditions))
         count = self._counting(self._counts, task_counts)
         group = self._query(lambda: (self._conditions, self._need.group_by), _groups, lambda found: {"groups": found})
         statistics = self._query(

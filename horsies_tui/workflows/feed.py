@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.query import WorkflowFilter, workflow_conditions
 from horsies.views import WorkflowSort, workflow_count_parts, workflow_counts, workflow_page
 from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+from horsies_tui.feed.pace import GRACE_S, USUAL, Pace, Rhythm
 from horsies_tui.feed.recorded import Part
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.progress import LIST_EVERY_S
@@ -67,7 +67,7 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
         self._wanted = PAGE
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
-        self._rows = Pace(rhythm)
+        self._rows = Pace(replace(rhythm, grace_s=GRACE_S))
         self._reads = (
             Read("rows", self._read_rows, self._rows, on=_may_change),
             Read("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),

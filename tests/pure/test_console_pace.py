@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from horsies.query import parse, task_conditions
 from horsies.views import Count, Cursor, TaskCounts, count_parts
 from horsies.views.search import UNSUCCESSFUL
@@ -198,3 +200,17 @@ def test_a_part_without_an_end_is_given_up_and_says_so() -> None:
     assert tally.counts is not None
     assert tally.counts.total == Count(10 * (MOST_TURNS + 1), at_least=True)
     assert not tally.dirty
+
+
+def test_a_slow_read_that_is_put_off_says_when_what_is_shown_is_too_old() -> None:
+    """Reads of 0.9 s were repeated every 18 s under LIVE."""
+    pace = Pace(Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0, grace_s=3.0))
+    assert not pace.is_overdue(100.0, told=True)
+    pace.begin(100.0)
+    pace.end(100.9, done=True)
+    assert pace.due_at(told=True) == pytest.approx(118.0)
+    assert [pace.is_overdue(at, told=True) for at in (107.9, 108.1)] == [False, True]
+    pace.mark(101.0)
+    assert [pace.is_overdue(at, told=True) for at in (104.9, 105.1)] == [False, True]
+    pace.begin(118.0)
+    assert not pace.is_overdue(118.0, told=True)
