@@ -41,7 +41,13 @@ def sheets(pilot: Pilot[int]) -> int:
     return len(pilot.app.screen_stack) - 1
 
 
-@pytest.mark.parametrize("opened", [True, False], ids=["screens read before", "screens opened for the first time"])
+@pytest.mark.parametrize(
+    "opened",
+    [
+        pytest.param(True, id="screens read before", marks=pytest.mark.chaos),
+        pytest.param(False, id="screens opened for the first time"),
+    ],
+)
 async def test_each_key_changes_the_screen_while_every_read_hangs(
     database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, opened: bool
 ) -> None:
