@@ -102,6 +102,14 @@ class Tally(Pace, Generic[PartT, CountsT]):
             self.unanswered.add(self._index)
         super().end(now, done=not self._stale and not self._going, was_blocked=was_blocked)
 
+    @property
+    def earliest_at(self) -> float:
+        """All parts are recounted in two ticks: with one part in each, some counts were ten seconds old under LIVE."""
+        if self._began is None:
+            return 0.0
+        turn_s = 2 * self._rhythm.tick_s / max(len(self.parts), 2)
+        return self._began + max(turn_s, self._cost * self._rhythm.slow_factor)
+
     def is_overdue(self, now: float, *, told: bool) -> bool:
         """While it is counted on, what is known so far says so itself."""
         return self.is_complete and not self._going and super().is_overdue(now, told=told)

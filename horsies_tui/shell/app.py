@@ -320,7 +320,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
             return  # while the console closes, views have lost widgets already
         self._draw_frame()
         for view in self.stage.query(ConsoleView):
-            if view.is_mounted:  # with its widgets
+            if view.shown and view.is_mounted:  # with its widgets, which it loses when the database is left
                 drawn(f"the ages on the screen {view.id}", view.tick, lambda _words: None)
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
