@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 
-from horsies.cli.payload import HIDDEN, Masks, change_texts
 from horsies.config.which_database import advise
 from horsies.domain.plain_text import clean
 from horsies.operations.formatting import counted
@@ -24,6 +23,7 @@ from horsies_tui.look.tones import Tone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from horsies.cli.payload import Masks
     from horsies.operations.edited import TypedValues
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.target import Target, TargetKind
@@ -37,9 +37,6 @@ _MOST_BY_KEY: Final = 20
 """Up to this many rows one key confirms; for more, the operator types the number of rows."""
 _MOST_NAMED: Final = 5
 """Rows that the sheet lists by name; a key opens the full list."""
-
-
-_NO_MASKS: Final = Masks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +204,11 @@ def damage_facts(record: object) -> list[Fact]:
     return [Fact("damaged", stored, Tone.BAD)] if found else []
 
 
-def facts_of(intent: Intent, preview: Preview, masks: Masks = _NO_MASKS) -> list[Fact]:
+def facts_of(intent: Intent, preview: Preview, masks: Masks | None = None) -> list[Fact]:
     """The lines of the preview: what will change, what is refused and why, the effects, and the CLI command."""
+    from horsies.cli.payload import Masks, change_texts
+
+    masks = masks or Masks()
     eligible, refused = preview.eligible, preview.refused
     lines = [
         Fact("" if place else f"{len(eligible):,} {intent.verb.will}", text, Tone.STRONG)
@@ -231,6 +231,8 @@ def facts_of(intent: Intent, preview: Preview, masks: Masks = _NO_MASKS) -> list
 
 def _command(preview: Preview, masks: Masks) -> str:
     """The command with edited arguments masked; the key that copies it copies the whole one."""
+    from horsies.cli.payload import HIDDEN
+
     shown = preview.command
     for name in ("args", "kwargs"):
         if isinstance(edited := preview.options.get(name), str):
