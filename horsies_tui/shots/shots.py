@@ -193,10 +193,10 @@ SHOTS: Final = (
     ),
     Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),
     *_everywhere("recovery", _DESK),
-    Shot("recovery-story", 200, 60, (press(*"jjjjjj"), sees("heartbeats")), _DESK),
+    Shot("recovery-story", 200, 60, (press(*"jjjjjjj"), sees("heartbeats")), _DESK),
     Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),
     *_everywhere(
-        "activity", _ACTIVITY, sees("CARD_DECLINED", "changes"), press(*"jjjjjjjjjjjj"), sees("error:RATE_LIMITED")
+        "activity", _ACTIVITY, sees("CARD_DECLINED", "changes"), press(*"jjjjjjjjjj"), sees("11:50:56Z to 11:59:45Z")
     ),
     Shot(
         "activity-operation",
@@ -206,7 +206,7 @@ SHOTS: Final = (
     Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "ctrl+y"))),
     Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 57"))),
     Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),
-    Shot("preview-recover", options=_DESK, steps=(press(*"jjjjjjjj", "W"), sees("12 claimed tasks", "ctrl+y"))),
+    Shot("preview-recover", options=_DESK, steps=(press(*"jjjjjjjjj", "W"), sees("12 claimed tasks", "ctrl+y"))),
     Shot("arguments", options=_STORY, steps=(press("E"), sees("would be sent"))),
     Shot(
         "outcome",

@@ -104,7 +104,8 @@ def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> st
         return f"Looking for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
     counts = _counts(snapshot)
     match = 0 if counts is None else counts.total.number
-    if snapshot.sort not in _ALL_ROWS:
+    nothing_matches = snapshot.filter_text and counts is not None and not match
+    if snapshot.sort not in _ALL_ROWS and not nothing_matches:
         others = f"; {counted(match, 'matches', 'match')} in other states" if match and snapshot.filter_text else ""
         return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}){others}. s chooses another."
     if snapshot.filter_text:

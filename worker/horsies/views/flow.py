@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from horsies.views.buckets import Buckets
 
 _SLICES: Final = 4
-MOST_OF_A_SLICE: Final = 150
+MOST_OF_A_SLICE: Final = 250
 """Ended tasks, and attempts, that a series reads of a quarter of a bucket. The same for every read: of two consoles one
 would draw what it read of 60 buckets beside what the other read of two."""
 _MOST_COUNTED: Final = 5_000
