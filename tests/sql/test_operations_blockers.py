@@ -15,8 +15,8 @@ from horsies.operations.blockers import blockers
 from horsies.views import cluster_status
 
 LOCK = "LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE"
-WAITS = """EXISTS (SELECT FROM pg_locks JOIN pg_database here ON here.oid = pg_locks.database
-                    WHERE NOT granted AND datname = current_database())"""
+WAITS = """EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity session USING (pid)
+                    WHERE NOT granted AND session.datname = current_database())"""
 
 
 @pytest.fixture
@@ -66,10 +66,26 @@ async def test_of_a_queue_of_locks_the_first_one_is_named(
         migration = asyncio.create_task(psql.execute("ALTER TABLE horsies_tasks ADD COLUMN later text"))
         await until(connection, WAITS)
         async with held_up(database, connection, "SELECT count(*) FROM horsies_tasks"):
-            (found,) = await blockers(connection)
+            (found,) = await blockers(connection, readers_only=False)
+            (of_readers,) = await blockers(connection)
     await migration
     await report.close()
     assert (found.application, found.blocked) == ("report", 2)
+    assert (of_readers.application, of_readers.blocked) == ("report", 1)
+
+
+async def test_a_worker_that_waits_for_a_row_or_to_write_is_not_why_a_read_is_slow(
+    database: str, connection: asyncpg.Connection, psql: asyncpg.Connection
+) -> None:
+    """A long export would end, and the console would offer to end a session that is in no reader's way."""
+    await connection.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'a', 'default')")
+    for lock in ("SELECT FROM horsies_tasks FOR UPDATE", "LOCK TABLE horsies_tasks IN SHARE MODE"):
+        async with psql.transaction():
+            await psql.execute(lock)
+            async with held_up(database, connection, "UPDATE horsies_tasks SET priority = 1"):
+                assert await blockers(connection) == ()
+                (found,) = await blockers(connection, readers_only=False)
+                assert found.application == "psql"
 
 
 async def test_values_in_its_statement_and_what_steers_a_terminal_are_not_shown(

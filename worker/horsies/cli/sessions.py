@@ -48,7 +48,7 @@ def ls(
     from horsies.operations.blockers import blockers
 
     async def work(session: Session) -> tuple[Blocker, ...]:
-        return await blockers(session.connection)
+        return await blockers(session.connection, readers_only=False)
 
     found = read_server(choose_existing(database_url, context, module), "sessions ls", work)
     if as_json:

@@ -104,9 +104,12 @@ class BlockedError(HorsiesError):
         )
 
 
-async def blockers(conn: asyncpg.Connection) -> tuple[Blocker, ...]:
-    """The sessions that hold up others, those with the most behind them first; empty if no lock is the cause."""
-    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "blockers"), _MOST))
+async def blockers(conn: asyncpg.Connection, *, readers_only: bool = True) -> tuple[Blocker, ...]:
+    """The sessions that hold up others, those with the most behind them first; empty if no lock is the cause.
+
+    `readers_only`: those that keep our tables from being read, and not those for whose rows a worker waits.
+    """
+    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "blockers"), _MOST, readers_only))
 
 
 async def lock_holders(conn: asyncpg.Connection) -> tuple[Blocker, ...]:

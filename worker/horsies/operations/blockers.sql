@@ -1,6 +1,8 @@
 -- name: blockers
--- operations/blockers.py; reads only, and no table of ours, so that it answers while those are locked ($1 how many)
--- A session waits for us if it waits for one of our tables, or is one of our own sessions and waits for any lock.
+-- operations/blockers.py; reads only, and no table of ours, so that it answers while those are locked ($1 how many, $2
+-- whether only what holds up readers counts)
+-- A reader waits for a lock of a whole table and for no other one: a worker that waits for a row says nothing of a read
+-- that is slow. Otherwise a session waits for us if it waits for one of our tables, or is one of ours.
 -- pg_blocking_pids names those it waits for, who may wait themselves: the ones that wait for nobody are the cause.
 -- 0 stands for a prepared transaction, whose session may have ended long ago.
 WITH RECURSIVE ours AS MATERIALIZED (
@@ -12,7 +14,9 @@ WITH RECURSIVE ours AS MATERIALIZED (
       FROM pg_catalog.pg_locks lock
       JOIN pg_catalog.pg_stat_activity session ON session.pid = lock.pid
      WHERE NOT lock.granted AND session.datname = pg_catalog.current_database()
-       AND (lock.relation IN (SELECT oid FROM ours) OR session.application_name LIKE 'horsies %')
+       AND CASE WHEN $2::boolean THEN lock.locktype = 'relation' AND lock.mode = 'AccessShareLock'
+                                      AND lock.relation IN (SELECT oid FROM ours)
+                ELSE lock.relation IN (SELECT oid FROM ours) OR session.application_name LIKE 'horsies %' END
      GROUP BY lock.pid
 ), chain (pid, waiter) AS (
     SELECT pid, pid FROM waiting
