@@ -1,1 +1,1 @@
-"""How the console reads its database: connections, pace and freshness. No Textual, Rich or SQL."""
+"""The console's reads of its database: connections, pace and freshness. No Textual, Rich or SQL."""

@@ -19,7 +19,7 @@ class Clock(Protocol):
 
     @property
     def offset_s(self) -> float:
-        """How far the database's clock is ahead of this machine's."""
+        """Seconds by which the database's clock is ahead of this machine's."""
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
         """The database reported the time `told` at some moment between these two values of `monotonic`."""

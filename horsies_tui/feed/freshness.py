@@ -1,4 +1,4 @@
-"""Whether what the running feeds show is as new as it should be; if not, whose lock holds up their reads."""
+"""Freshness of what the running feeds show, and, if it is old, the session whose lock holds up their reads."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class DatedFeed(Protocol):
 
 
 class Freshness:
-    """The running feeds of one link, and which of them fail or are late.
+    """The running feeds of one link, and those of them that fail or are late.
 
-    A read that waits for a lock occupies its connection, so the cause is asked for on another one, which is opened when
+    A read that waits for a lock occupies its connection, so the cause is queried on a second one, which is opened when
     it is needed and kept as long as a feed is late.
     """
 

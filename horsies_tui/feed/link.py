@@ -128,7 +128,7 @@ class Link:
 
     @property
     def database(self) -> Database | None:
-        """For work on connections of its own; None while there is no connection."""
+        """The database, for work on separate connections; None while there is no connection."""
         return None if self._reader is None else self._database
 
     @property
@@ -137,7 +137,7 @@ class Link:
 
     @property
     def listens(self) -> bool:
-        """Whether the server sends notifications."""
+        """True while the server sends notifications."""
         return self._listener is not None and self._listener.healthy
 
     def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:

@@ -29,9 +29,9 @@ _LONGEST_RETRY_S: Final = 5.0
 
 
 class Snapshot(Protocol):
-    """What a feed publishes: a frozen dataclass.
+    """The base of what a feed publishes: a frozen dataclass.
 
-    If it has a field `slow_s`, that is how long the last read took or has lasted (None: it was quick); `now` is the
+    A field `slow_s`, if it has one, is how long the last read took or has lasted (None: it was quick); `now` is the
     database's time when the snapshot was published.
     """
 
@@ -39,7 +39,7 @@ class Snapshot(Protocol):
 
     @property
     def loading(self) -> bool:
-        """Not all of what was requested has been read."""
+        """True until all that was requested has been read."""
 
     @property
     def error(self) -> str | None:
@@ -159,7 +159,7 @@ class Feed(Generic[SnapshotT]):
         self._wake.set()
 
     def parts(self) -> Iterable[Part]:
-        """What is recorded of the snapshot, by what is requested now. A replay shows nothing else."""
+        """Return the parts of the snapshot to record, by what is requested now. A replay shows nothing else."""
         return ()
 
     # For subclasses.
@@ -210,7 +210,7 @@ class Feed(Generic[SnapshotT]):
             self._publish_to(self.snapshot)
 
     def _has_all(self) -> bool:
-        """Whether all that was requested has been read; then a frozen feed reads nothing."""
+        """Return whether all that was requested has been read; then a frozen feed reads nothing."""
         return not self.snapshot.loading
 
     def _on_dirty(self, channel: str, payload: str) -> None:
@@ -225,7 +225,7 @@ class Feed(Generic[SnapshotT]):
                 read.pace.mark(self._now())
 
     def _due_at(self) -> float | None:
-        """When `_step` is to be called, by the loop's clock; None: not until woken."""
+        """Return when to call `_step`, by the loop's clock; None: not until woken."""
         due = None if self._frozen and self._has_all() else self._most_due()
         return None if due is None else due[0]
 
@@ -237,7 +237,7 @@ class Feed(Generic[SnapshotT]):
 
     @property
     def is_read(self) -> bool:
-        """Whether no read is due at this moment; a picture must not be taken before."""
+        """True if no read is due at this moment; a picture must not be taken before."""
         due = self._most_due()
         return due is None or due[0] > self._now()
 
@@ -287,7 +287,7 @@ class Feed(Generic[SnapshotT]):
         return result
 
     async def _read(self, ask: Callable[[Connection], Awaitable[T]]) -> T | None:
-        """None: the read failed, see `_error` and `_slow_s`, or it was superseded."""
+        """Read and return the answer. None: the read failed, see `_error` and `_slow_s`, or it was superseded."""
         self._reading_since = self._now()
         self._reading = reading = asyncio.ensure_future(self._link.read(ask))
         try:
@@ -348,7 +348,7 @@ class Feed(Generic[SnapshotT]):
                     await self._wake.wait()
 
     async def _replay(self, playback: Playback) -> None:
-        """In place of reads: publish what the recording has of the present moment."""
+        """Publish, in place of reads, what the recording has of the present moment."""
         self._noted = ""
         end = playback.on_moved(self._wake.set)
         try:

@@ -1,4 +1,4 @@
-"""When to read again: never faster than the database answers, and rarely when nothing has changed."""
+"""The times of the next reads: never faster than the database answers, and rare when nothing has changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GRACE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the console waits for an answer, in seconds."""
+    """Limits of waiting for an answer, in seconds."""
 
     slow_s: float = 1.0
     """From then on the read is shown as slow, while it is still awaited."""
@@ -45,7 +45,7 @@ PATIENT: Final = Patience()
 
 
 class Pace:
-    """When one kind of read is due. Callers pass times from one monotonic clock."""
+    """Decides when one kind of read is due. Callers pass times from one monotonic clock."""
 
     def __init__(self, rhythm: Rhythm) -> None:
         self._rhythm = rhythm
@@ -91,7 +91,7 @@ class Pace:
         return max(self.earliest_at, self._began + self._interval_s(told=told))
 
     def is_overdue(self, now: float, *, told: bool) -> bool:
-        """Whether a read is put off, because the last one was slow, for longer than what is shown may be old."""
+        """Return whether a read, delayed because the last one was slow, is later than the shown data may be old."""
         if self._began is None or self._rhythm.grace_s is None:
             return False
         due = self._began + self._interval_s(told=told)
@@ -105,7 +105,7 @@ class Pace:
 
 
 class Rest:
-    """Whether the operator has been idle long enough for rows to change their places."""
+    """Decides whether the operator has been idle long enough for rows to change their places."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
@@ -116,7 +116,7 @@ class Rest:
         self._touched = now
 
     def begins_at(self) -> float | None:
-        """When rows may move, if the operator stays idle; None while rows are marked or a sheet is open."""
+        """Return when rows may move if the operator stays idle; None while rows are marked or a sheet is open."""
         if self.busy:
             return None
         return 0.0 if self._touched is None else self._touched + self._settle_s

@@ -1,4 +1,4 @@
-"""What of a feed's snapshot is recorded, and how a replay finds it again. `horsies_tui/recording/` does both."""
+"""The recorded parts of a feed's snapshot, and their way back in a replay. `horsies_tui/recording/` does both."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Tape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a recording has of a part at one moment: the values of its fields, or None; and what is to be said of it."""
+    """A part of a recording at one moment: the values of its fields, or None; and what to say about it."""
 
     values: tuple[Any, ...] | None
     at: datetime | None = None
@@ -60,7 +60,7 @@ class Playback(Protocol):
     """A recording that is replayed."""
 
     def look(self, feed: str, part: Part) -> Seen:
-        """What the recording has of this part at the present moment of the replay."""
+        """Return what the recording has of this part at the present moment of the replay."""
 
     def on_moved(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back whenever the moment changes; returns a function that unsubscribes."""

@@ -95,9 +95,9 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         return (Part("report", ("report",), ready=not self.snapshot.loading, what="the recovery report"),)
 
     def watch(self, on: bool, *, verdict: bool = False) -> None:
-        """Whether the recovery screen is shown: if so, a report follows each change within a second.
+        """Set whether the recovery screen is shown; if so, a report follows each change within a second.
 
-        `verdict`: a verdict that is shown rests on the report, which must not grow old without a word either.
+        `verdict`: a verdict is shown that rests on the report, which must not grow old unnoticed either.
         """
         self._report.pace = self._pace(watched=on, verdict=verdict)
         self._wake.set()
@@ -115,7 +115,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         return True
 
     async def _examine(self, database: Database) -> None:
-        """Without an answer, what was found before is shown until the next time."""
+        """Examine the database; without an answer, the earlier findings are shown until the next time."""
         with suppress(HorsiesError, *CONNECTION_ERRORS):
             async with asyncio.timeout(_LONGEST_EXAMINATION_S):
                 self._of_database = await _examine(database)

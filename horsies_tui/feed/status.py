@@ -94,12 +94,12 @@ class LinkStatus:
 
     @property
     def is_up(self) -> bool:
-        """Whether the database can be queried now, or a recording takes its place."""
+        """True if the database can be queried now, or a recording takes its place."""
         return self.state not in (LinkState.CONNECTING, LinkState.STALE, LinkState.DOWN)
 
     @property
     def outage(self) -> tuple[str, ...]:
-        """Why the data shown are old, a line for each reason."""
+        """The reasons why the shown data are old, a line for each."""
         if not self.is_up:
             return (self.detail,) if self.detail else ()
         return tuple(
@@ -119,7 +119,7 @@ class LinkStatus:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
 
     def waiting_s(self, now: datetime) -> float:
-        """How long this state has lasted."""
+        """Return how long this state has lasted."""
         return max((now - self.since).total_seconds(), 0.0)
 
     def words(self, now: datetime) -> str:
@@ -222,7 +222,7 @@ def _span(seconds: float) -> str:
 
 
 def not_connected(status: LinkStatus, now: datetime) -> str:
-    """Which database is not connected, and why. The status cell counts the seconds."""
+    """Return which database is not connected, and why. The status cell counts the seconds."""
     if status.detail:
         return f"Not connected to {status.database_label}.\n{status.detail}"
     if status.waiting_s(now) < _USUAL_CONNECT_S:

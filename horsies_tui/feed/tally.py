@@ -49,7 +49,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     @property
     def rest(self) -> Any:
-        """Where this turn continues; None: at the beginning."""
+        """The place where this turn continues; None: at the beginning."""
         return self._going[self._index][0].rest if self._index in self._going else None
 
     @property
@@ -111,7 +111,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
         return self._began + max(turn_s, self._cost * self._rhythm.slow_factor)
 
     def is_overdue(self, now: float, *, told: bool) -> bool:
-        """While it is counted on, what is known so far says so itself."""
+        """Return whether the count is overdue. While it continues, what is known so far says so itself."""
         return self.is_complete and not self._going and super().is_overdue(now, told=told)
 
     def due_at(self, *, told: bool) -> float:

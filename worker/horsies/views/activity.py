@@ -1,4 +1,4 @@
-"""What happened: the operations of operators with their totals, and what ended, began or was recovered by itself."""
+"""The history: operations of operators with their totals, and what ended, began or was recovered automatically."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def _operation(row: Any) -> OperationRow:
 
 
 def span(wanted: ActivityFilter, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Not before the first, and before the second."""
+    """Return the bounds of a filter's time: not before the first, and before the second."""
     since, until = (
         next((moment.at or now - (moment.ago or timedelta()) for moment in wanted.pick(key, Moment)), None)
         for key in ("since", "until")

@@ -1,4 +1,4 @@
-"""How many tasks match a filter, by state or in groups: exact for live tasks, bounded for ended ones."""
+"""Counts of the tasks that match a filter, by state or in groups: exact for live tasks, bounded for ended ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class StateCounts:
-    """By state; states without a match are left out."""
+    """Counts by state; states without a match are left out."""
 
     states: Mapping[str, Count]
     reached: datetime | None
@@ -91,7 +91,7 @@ class TaskGroups:
 
 
 async def task_counts(conn: asyncpg.Connection, wanted: TaskConditions, rest: Rest | None = None) -> TaskCounts:
-    """How many match, in each state. All live ones are counted, up to the number that a refresh may read.
+    """Count the matching tasks in each state. All live ones are counted, up to the number that a refresh may read.
 
     With `rest` only the part not counted yet; added to the earlier counts it gives the total.
     """

@@ -168,7 +168,7 @@ async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | No
 async def find_id(
     conn: asyncpg.Connection, table: Literal["horsies_tasks", "horsies_workflows"], text: str
 ) -> str | Ambiguous | None:
-    """In one of these tables. Ends are searched in its newest million rows, because no index serves them."""
+    """Find an id by its text or its end. Ends are searched in the newest million rows, because no index serves them."""
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
         if await conn.fetchval(statement(__name__, "view_id_exists", table=table), exact):
@@ -223,7 +223,9 @@ async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
 
 
 async def brief_arguments(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, BriefArguments]:
-    """For a list. A longer text is left out whole: in a part of its JSON, values to be masked could not be found."""
+    """Read arguments for a list. A longer text is left out whole: values to be masked cannot be found in a part of its
+    JSON.
+    """
     rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MOST_BRIEF_BYTES)
     return {row["id"]: BriefArguments(_brief(row, "args"), _brief(row, "kwargs")) for row in rows}
 
@@ -282,7 +284,7 @@ async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[At
 
 
 def _spans(row: TaskRow, attempts: tuple[Attempt, ...]) -> list[_Span]:
-    """For each execution the time before its start, in which its claimer beats, and the time in which it ran."""
+    """Return, for each execution, the time before its start, in which its claimer beats, and the time in which it ran."""
     spans: list[_Span] = []
     before = row.created_at
     for attempt in attempts:

@@ -23,7 +23,7 @@ _with_duplicates: WeakSet[asyncpg.Connection] = WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Of one task, in the column order of the statement."""
+    """The duplicate sends of one task, in the column order of the statement."""
 
     sends: int
     last_at: datetime

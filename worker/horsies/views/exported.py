@@ -1,4 +1,4 @@
-"""What the exporter of the cluster publishes: the state that `horsies status` shows, and counts for alerts."""
+"""The figures that the exporter of the cluster publishes: those of `horsies status`, and counts for alerts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _SCHEDULER_GONE_AFTER_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTotals:
-    """In the column order of the statement. A schedule that no scheduler has served since its end is not overdue."""
+    """Totals of the schedules, in the column order of the statement. One that no scheduler serves any more is not
+    overdue.
+    """
 
     schedules: int
     paused: int
@@ -49,7 +51,7 @@ class Exported:
 
 
 async def exported(conn: asyncpg.Connection) -> Exported:
-    """For READER_SETTINGS, as all views."""
+    """Read the figures of the exporter, in a session with READER_SETTINGS."""
     sweeps, schedules = await conn.fetchrow(statement(__name__, "view_exported_tables"))
     rows = await conn.fetch(statement(__name__, "view_live_workflows"), _MOST_WORKFLOWS)
     partly = sum(row["number"] for row in rows) >= _MOST_WORKFLOWS

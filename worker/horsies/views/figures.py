@@ -44,7 +44,7 @@ def waiting(queues: Iterable[QueueRow]) -> Count:
 
 
 def busy_share(workers: Iterable[WorkerRow]) -> float | None:
-    """None if no live worker reports its processes."""
+    """Return the share of busy processes; None if no live worker reports its processes."""
     living = [row for row in workers if row.lives]
     places = sum(row.snapshot.processes for row in living if row.snapshot is not None)
     return sum(row.busy or 0 for row in living) / places if places else None

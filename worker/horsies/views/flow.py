@@ -117,7 +117,7 @@ class Failures:
 
     @property
     def is_over(self) -> bool:
-        """Whether it failed so seldom of late that a surge has ended."""
+        """True if it failed so seldom of late that the surge has ended."""
         share = RECENTLY / LATELY
         return self.recent is not None and self.recent < 0.2 * share * self.lately
 
@@ -154,7 +154,7 @@ def _point(
 
 
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
-    """By queue; queues in which nothing arrived or ended are left out."""
+    """Read the rates by queue; queues in which nothing arrived or ended are left out."""
     over_s, *shorter = (time.total_seconds() for time in (RATES_OVER, MINUTE, MOMENT))
     rows = await conn.fetch(statement(__name__, "view_queue_rates"), over_s, _MOST_FOR_RATES, *shorter, MOST_WAITING)
     return {name: _rate(*map(_flow, *counts)) for name, *counts in rows}
@@ -169,7 +169,7 @@ def _rate(long: Flow, minute: Flow, moment: Flow) -> QueueRate:
 
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
-    """By error code, the most frequent recent one first."""
+    """Read the failures by error code, the most frequent recent one first."""
     text = statement(__name__, "view_failures", failed_attempt=failed_attempt())
     times = [time.total_seconds() for time in (LATELY, BEFORE, RECENTLY)]
     sizes = (_FAILURE_SLICES, _MOST_LATELY, _MOST_BEFORE)
@@ -178,5 +178,5 @@ async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
 
 
 def failed_attempt() -> str:
-    """The condition on an attempt that failed by itself."""
+    """Return the condition on an attempt that failed by itself."""
     return statement(__name__, "failed_attempt")

@@ -24,7 +24,7 @@ _MOST_ROWS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """In the column order of the statement. `ids` are the first tasks of all, failed ones before the others."""
+    """One worker's loss, in the column order of the statement. `ids` are the first of all tasks, failed ones first."""
 
     worker_id: str
     taken_at: datetime
@@ -48,7 +48,7 @@ class Loss:
 
     @property
     def died_at(self) -> datetime:
-        """Its last snapshot, which is at most one snapshot interval before the death."""
+        """The time of its last snapshot, which is at most one snapshot interval before the death."""
         return self.snapshot_at or self.taken_at
 
     @property
@@ -75,7 +75,7 @@ class Loss:
 async def worker_losses(
     conn: asyncpg.Connection, *, acknowledged_within: timedelta | None = timedelta(hours=1)
 ) -> Mapping[str, Loss]:
-    """By worker: all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
+    """Read, by worker, all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
     rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
     found = (Loss(*map(aware, row)) for row in rows)
     return {loss.worker_id: replace(loss, ids=texts(loss.ids)) for loss in found}

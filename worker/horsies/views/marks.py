@@ -1,4 +1,4 @@
-"""What the charts mark: outages, in which nothing is known; new versions of horsies; operations of operators."""
+"""The marks on charts: outages, in which nothing is known; new versions; operations of operators."""
 
 from __future__ import annotations
 

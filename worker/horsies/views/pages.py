@@ -83,25 +83,25 @@ class TaskRow:
 
     @property
     def due_at(self) -> datetime:
-        """When it could first be claimed."""
+        """The first time at which it could be claimed."""
         return max(self.enqueued_at, self.next_retry_at or self.enqueued_at)
 
     def age(self, now: datetime) -> timedelta:
         return now - (self.sent_at or self.created_at)
 
     def wait(self, now: datetime) -> timedelta | None:
-        """From claimable to started; None while it is not due yet, and if it ended without a start."""
+        """Return the time from claimable to started; None while it is not due yet, and if it ended without a start."""
         until = self.started_at or (None if self.finished_at else now)
         return None if until is None or until < self.enqueued_at else until - self.enqueued_at
 
     @property
     def run_key(self) -> RunKey | None:
-        """Under which its progress is stored; None while it does not run."""
+        """The key of its progress; None while it does not run."""
         began = self.started_at or self.claimed_at
         return (self.id, began) if self.status == "RUNNING" and began is not None else None
 
     def run(self, now: datetime) -> timedelta | None:
-        """From its start to its end or now; None if it has not started."""
+        """Return the time from its start to its end or now; None if it has not started."""
         return None if self.started_at is None else (self.finished_at or now) - self.started_at
 
 

@@ -1,4 +1,4 @@
-"""How far runs have come, as their code reports it."""
+"""The progress of runs, as their code reports it."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """From 0 to 1; None without a total."""
+        """The share that is done, from 0 to 1; None without a total."""
         return max(min(self.done / self.total, 1.0), 0.0) if self.total else None
 
     def is_stale(self, now: datetime) -> bool:
-        """Whether it has not changed for so long that its rate says nothing any more: the code or its worker hangs."""
+        """Return whether it has not changed for so long that its rate means nothing: the code or its worker hangs."""
         return (now - self.reported_at).total_seconds() > max(_FRESH_S, _MISSED * (self.gap_s or 0))
 
     def left(self, now: datetime) -> timedelta | None:
-        """How long the rest takes at this rate; None if that cannot be told."""
+        """Return the time left at this rate; None if it is unknown."""
         if self.total is None or not self.rate or self.done >= self.total or self.is_stale(now):
             return None
         left_s = (self.total - self.done) / self.rate - (now - self.reported_at).total_seconds()
@@ -81,7 +81,7 @@ class Progress:
         return f"{_number(self.done)}{total}" + (f" {self.unit}" if self.unit else "")
 
     def shown(self, now: datetime) -> dict[str, object]:
-        """What follows from the fields at this moment."""
+        """Return the values that follow from the fields at this moment."""
         left = self.left(now)
         return {
             "share": self.share,
@@ -112,7 +112,7 @@ async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Map
 def _progress(
     done: float, total: float | None, unit: str | None, rate: float | None, gap_s: float | None, reported_at: datetime
 ) -> Progress:
-    """Of a damaged report only its time and unit are left."""
+    """Build a report; of a damaged one only its time and unit are kept."""
     for stored in (done, total, rate, gap_s):
         if isinstance(damaged := number(stored), DamagedNumber):
             return Progress(damaged, None, unit, None, None, reported_at)
@@ -120,7 +120,7 @@ def _progress(
 
 
 async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:
-    """By workflow, how many nodes' worth of its running nodes is done, by what their tasks report."""
+    """Read, by workflow, how many nodes' worth of its running nodes is done, as their tasks report."""
     if not workflow_ids or not await has_progress(conn):
         return {}
     rows = await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids))
@@ -128,7 +128,7 @@ async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> 
 
 
 async def has_progress(conn: asyncpg.Connection) -> bool:
-    """Whether the tables are of our version 12, with its indexes; asked until they are, as they may be upgraded."""
+    """Return whether the tables have version 12's indexes; asked until they do, because they may be upgraded."""
     if conn in _with_progress:
         return True
     found: bool = await conn.fetchval(statement(__name__, "view_has_progress"))

@@ -45,7 +45,7 @@ class QueueRow:
 
     @property
     def claiming(self) -> int:
-        """How many workers take tasks from it."""
+        """The number of workers that claim its tasks."""
         return self.workers - self.draining
 
 
@@ -63,7 +63,7 @@ _UNSERVED = _Service(0, 0, None, None)
 
 
 async def queue_rows(conn: asyncpg.Connection) -> tuple[QueueRow, ...]:
-    """By name."""
+    """Read the queues, ordered by name."""
     pauses: dict[str, tuple[Any, ...]] = {}
     ordered: list[str] = []
     here = await tables(conn)
@@ -95,7 +95,7 @@ def _row(name: str, load: Any, service: _Service, pause: tuple[Any, ...] | None)
 
 
 def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
-    """By queue. Workers of an old and a new deployment may differ: the latest report is used."""
+    """Return who serves each queue. Workers of two deployments may differ: the latest report is used."""
     services: dict[str, _Service] = {}
     for row in sorted(consumers, key=lambda row: aware(row["snapshot_at"])):
         caps, priorities = (

@@ -1,4 +1,4 @@
-"""What all reads for people share: the settings of their sessions, and times in their stored form."""
+"""The settings of the sessions of all views, and times in their stored form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters of rows that are few, such as workers and schedules: all are read, and the filter is applied here."""
+"""Filters of short lists, such as workers and schedules: all rows are read, and the filter is applied here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True, slots=True)
 class Fields(Generic[RowT]):
-    """What the keys of a filter language mean for a row; `now` is the database's time."""
+    """The meaning of the filter language's keys for a row; `now` is the database's time."""
 
     state: Callable[[RowT, datetime], str]
     bare: Callable[[RowT], Iterable[str]]
@@ -55,7 +55,7 @@ class Fields(Generic[RowT]):
 
 
 def _within(value: Value, number: float) -> bool:
-    """Of whole numbers, as in the filter language: 80.4 is not above 80, and nothing is between 80 and 81."""
+    """Compare whole numbers, as the filter language does: 80.4 is not above 80, and nothing is between 80 and 81."""
     whole = int(number)
     return (
         isinstance(value, Range)

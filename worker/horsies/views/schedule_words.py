@@ -23,7 +23,7 @@ _UNDEFINED: Final = "its scheduler has not stored what it sends: upstream's does
 
 
 def note(row: ScheduleRow, now: datetime, lasting: Callable[[timedelta], str]) -> str:
-    """What the operator should know about the schedule; empty if its runs end well."""
+    """Return what the operator should know about the schedule; empty if its runs end well."""
     served = row.definition is None or bool(row.schedulers)
     match row.standing(now):
         case Standing.PAUSED if row.paused_at is not None:
@@ -56,7 +56,7 @@ def served_by(schedulers: Sequence[SchedulerRow]) -> str:
 
 
 def about_next(row: ScheduleRow, run: NextRun, now: datetime) -> str:
-    """What is unusual about a run that is planned."""
+    """Return what is unusual about a planned run."""
     parts = []
     if run.at <= now:
         parts.append("due now")
@@ -69,7 +69,7 @@ def about_next(row: ScheduleRow, run: NextRun, now: datetime) -> str:
 
 
 def about_all_next(row: ScheduleRow) -> str:
-    """What applies to all runs that are planned; empty if they simply come."""
+    """Return what applies to all planned runs; empty if they are ordinary."""
     if row.definition is None:
         return _UNDEFINED
     if row.definition.pattern is None:

@@ -70,13 +70,13 @@ class ScheduleRun(NamedTuple):
         return self.state in _FAILED
 
     def duration(self, now: datetime) -> timedelta | None:
-        """From its start to its end or now; None if it has not started, or was never sent."""
+        """Return the time from its start to its end or now; None if it has not started or was never sent."""
         return None if self.started_at is None else max((self.ended_at or now) - self.started_at, _AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the schedule sends, as the scheduler that registered it has it."""
+    """The definition of the schedule, as the scheduler that registered it has it."""
 
     pattern: SchedulePattern | None
     """None if it was stored by a newer release that has other patterns."""
@@ -143,7 +143,7 @@ class ScheduleRow:
         return self.skip_slot is not None and self.skip_slot == self.next_run_at
 
     def overdue(self, now: datetime) -> timedelta | None:
-        """For how long it has been due; None if it is not, or not long enough to be a problem."""
+        """Return how long it has been due; None if it is not, or not long enough to be a problem."""
         if self.paused_at is not None or self.next_run_at is None:
             return None
         late = now - self.next_run_at
@@ -214,7 +214,7 @@ class NextRun(NamedTuple):
 
 
 async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
-    """On a database of upstream: what its schedulers have stored."""
+    """Read all schedules; on a database of upstream, what its schedulers have stored."""
     here = await tables(conn)
     schedulers = await scheduler_rows(conn, there=here.schedules)
     rows = await _rows(conn, None, MOST_SCHEDULES + 1, STRIP_RUNS, here.schedules, _living(schedulers, here.now))
@@ -222,7 +222,7 @@ async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
 
 
 async def schedule_story(conn: asyncpg.Connection, name: str) -> ScheduleStory | None:
-    """None if there is no schedule of this name."""
+    """Read all data of one schedule; None if there is none of this name."""
     here = await tables(conn)
     schedulers = await scheduler_rows(conn, there=here.schedules)
     rows = await _rows(conn, name, 1, STORY_RUNS, here.schedules, _living(schedulers, here.now))

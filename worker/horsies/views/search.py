@@ -1,4 +1,4 @@
-"""Where tasks are searched for: the sources, each with its index, and which of them contains all matches."""
+"""The sources in which tasks are searched, each with its index, and which of them contains all matches."""
 
 from __future__ import annotations
 

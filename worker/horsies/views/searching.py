@@ -83,7 +83,7 @@ class Source:
         return ", ".join([*(["priority"] if self.by_priority else []), self.time or "at", "id"])
 
     def order(self, *, ascending: bool) -> str:
-        """Its order, of rows that have the column `at`."""
+        """Return its order, for rows that have the column `at`."""
         columns = [*(["priority"] if self.by_priority else []), "at", "id"]
         return ", ".join(columns if ascending else (f"{column} DESC" for column in columns))
 
@@ -98,7 +98,7 @@ class Source:
         return [one for one in wanted.all if one not in served and not (has_only and one.key == STATUS and one.indexed)]
 
     def matches_all(self, wanted: Conditions) -> bool:
-        """Whether each of its rows matches, so that a page needs no more rows than it has lines."""
+        """Return whether each of its rows matches, so that a page reads no more rows than it shows."""
         return self.is_walked and not self.further(wanted)
 
 
@@ -224,7 +224,7 @@ async def read_page(
     cursor_of: Callable[[RowT], Cursor],
     backwards: bool,
 ) -> Page[RowT]:
-    """Up to `limit` rows of the stretch. `selecting` has `now` first, then the fields of a row; $1 rows at most."""
+    """Read up to `limit` rows of the stretch. `selecting` selects `now`, then the fields of a row; $1 is the limit."""
     query, values = over(table, wanted, stretch, selecting, limit + 1)
     found = await conn.fetch(query, *values)
     now, rows = found[0]["now"], [row_of(*map(aware, tuple(row)[1:])) for row in found if row["id"] is not None]
@@ -274,7 +274,7 @@ def _at(cursor: Cursor, given: Parameters, by_priority: bool) -> str:
 
 
 def _named(source: Source, wanted: Conditions, given: Parameters) -> str:
-    """Which of the names that a source is read by are wanted."""
+    """Return the condition on the names by which the source is read."""
     names = [f"name = ANY ({given.add(one.values[0])}::text[])" for one in source.served(wanted) if source.each]
     return " AND ".join(names) or "true"
 

@@ -1,4 +1,4 @@
-"""How the tasks of each name fared within a window: how many ended and failed, how long they waited and ran.
+"""Statistics of each task name over a window: how many ended and failed, how long they waited and ran.
 
 All tasks that ended within it are read if they are few; of many, the newest of each name, an equal share for each.
 """
@@ -62,7 +62,7 @@ class NameStatistics:
 
     @property
     def id(self) -> str:
-        """What a list knows its row by."""
+        """The key of its row in a list."""
         return self.name
 
     @property
@@ -79,7 +79,7 @@ class NameStatistics:
 
     @property
     def busy(self) -> float:
-        """How many processes it keeps busy on average."""
+        """The number of processes that it keeps busy on average."""
         return self.busy_s / self.over_s
 
 
@@ -132,7 +132,7 @@ _ORDERS: Final[Mapping[StatisticsSort, Callable[[NameStatistics], Any]]] = {
 async def task_statistics(
     conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
 ) -> TaskStatistics:
-    """Of the tasks that match and ended within the window until now. `window`: its length, or its beginning."""
+    """Read the statistics of matching tasks that ended within the window until now: its length, or its beginning."""
     wanted = await answerable(conn, wanted)
     now, since, names = await _names(conn, wanted, window)
     most = MOST_READ // max(len(names[:MOST_NAMES]), 1)

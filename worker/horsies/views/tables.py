@@ -1,4 +1,4 @@
-"""Which of our own tables a database has: upstream's has none of them and can be viewed all the same."""
+"""The presence of our own tables in a database: upstream's has none of them and can be viewed all the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """In the column order of the statement."""
+    """The tables that exist, in the column order of the statement."""
 
     actions: bool
     queue_state: bool
@@ -34,6 +34,6 @@ async def tables(conn: asyncpg.Connection) -> Tables:
 
 
 async def is_as_the_server(conn: asyncpg.Connection) -> bool:
-    """Whether the default for read-only transactions is the server's, not that of a role or database."""
+    """Return whether the default for read-only transactions is the server's, not that of a role or database."""
     found: bool = await conn.fetchval(statement(__name__, "view_default_source"))
     return found

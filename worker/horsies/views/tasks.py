@@ -55,7 +55,7 @@ async def task_page(
     after: Cursor | None = None,
     backwards: bool = False,
 ) -> TaskPage:
-    """Up to `limit` rows after a cursor, or before it with `backwards`.
+    """Read up to `limit` rows after a cursor, or before it with `backwards`.
 
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.

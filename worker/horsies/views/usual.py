@@ -1,4 +1,4 @@
-"""How long the runs of a task name usually take: by its newest completed tasks of the last day."""
+"""The usual duration of a task name's runs: from its newest completed tasks of the last day."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Usual:
 
 
 async def usual_durations(conn: asyncpg.Connection, names: Iterable[str]) -> Mapping[str, Usual]:
-    """By name; a name of which nothing completed among its newest ended tasks of the last day is left out.
+    """Read the usual durations by name, without names that completed nothing among their newest tasks of the last day.
 
     Databases of upstream have no index by name: there the newest attempts of all names are read.
     """

@@ -86,7 +86,7 @@ class Snapshot:
 
     @property
     def whole_memory_mb(self) -> float | None:
-        """Its own memory, and that of its children if they were measured."""
+        """Memory of the worker, with that of its children if it was measured."""
         return None if self.memory_mb is None else self.memory_mb + (self.children_memory_mb or 0.0)
 
 
@@ -137,7 +137,7 @@ class WorkerRow:
         return name_of(self.id) if self.snapshot is None else f"{self.snapshot.hostname}:{self.snapshot.pid}"
 
     def up_until(self, now: datetime) -> datetime:
-        """Until when it has lived, as far as is known."""
+        """Return the last time at which it is known to have lived."""
         return now if self.lives else self.seen_at
 
     @property
@@ -147,9 +147,9 @@ class WorkerRow:
 
     @property
     def busy(self) -> int | None:
-        """How many of its processes run a task, at most: a process with many async tasks is busy once.
+        """The number of its processes that run a task: a process with many async tasks is busy once.
 
-        By the rows that it owns; None if it reported no processes.
+        Counted from the rows that it owns, at most its processes; None if it reported no processes.
         """
         processes = self.snapshot.processes if self.snapshot is not None else 0
         return min(self.running, processes) if processes else None
@@ -164,7 +164,7 @@ class WorkerRow:
 
 
 async def had_workers(conn: asyncpg.Connection) -> bool:
-    """Whether a worker has ever been here."""
+    """Return whether a worker has ever used this database."""
     return bool(await conn.fetchval(statement(__name__, "view_had_workers")))
 
 
@@ -199,7 +199,7 @@ class Clock:
 
 
 async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
-    """From the start time that each reported, for those whose first snapshot still exists."""
+    """Read the clocks of workers from the start time that each reported, if its first snapshot still exists."""
     return tuple(
         Clock(*map(decoded, row)) for row in await conn.fetch(statement(__name__, "view_worker_clocks"), GONE_AFTER_S)
     )
@@ -245,7 +245,7 @@ def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
 
 
 def _end_of(snapshot: Snapshot | None, loss: Loss | None, *, holds: int) -> Liveness:
-    """For a silent worker. One of an earlier release that was stopped says in its last snapshot that it drains."""
+    """Return how a silent worker ended. One of an earlier release that was stopped drains in its last snapshot."""
     if loss is not None and not loss.came_back:
         return Liveness.DIED
     said_so = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed

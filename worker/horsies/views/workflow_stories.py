@@ -80,7 +80,7 @@ class NodeView:
 
     @property
     def is_map(self) -> bool:
-        """Whether it runs one task per item; its child contains them."""
+        """True if it runs one task per item; its child workflow contains them."""
         return self.sub_definition_key == MAP_DEFINITION
 
     @property

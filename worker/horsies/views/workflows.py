@@ -59,16 +59,16 @@ class WorkflowRow:
 
     @property
     def share(self) -> float:
-        """How much of it is done, from 0 to 1: a running node counts by its progress."""
+        """The share that is done, from 0 to 1: a running node counts by its progress."""
         return (self.done + min(self.part_done, self.running)) / self.total if self.total else 0.0
 
     @property
     def done(self) -> int:
-        """How many nodes have ended, in any status."""
+        """The number of nodes that have ended, in any status."""
         return self.completed + self.failed + self.skipped
 
     def by_state(self) -> dict[str, int]:
-        """How many nodes are in each state that has any; those that completed only if others ended, too."""
+        """Return the number of nodes in each state that has any; those that completed only if others ended, too."""
         counts = {
             "completed": self.completed if self.completed != self.done else 0,
             "running": self.running,
@@ -79,7 +79,7 @@ class WorkflowRow:
         return {state: count for state, count in counts.items() if count}
 
     def run(self, now: datetime) -> timedelta:
-        """From its start to its end or now; upstream stores no end time when it cancels."""
+        """Return the time from its start to its end or now; upstream stores no end time when it cancels."""
         is_over = self.status in ("COMPLETED", "FAILED", "CANCELLED")
         return (self.completed_at or (self.updated_at if is_over else now)) - (self.started_at or self.sent_at)
 
@@ -88,7 +88,7 @@ WorkflowPage: TypeAlias = Page[WorkflowRow]
 
 
 class WorkflowCounts(StateCounts):
-    """By status. `workflow_counts` continues a part of `workflow_count_parts`."""
+    """Counts by status. `workflow_counts` continues a part of `workflow_count_parts`."""
 
 
 async def workflow_page(
@@ -100,7 +100,7 @@ async def workflow_page(
     after: Cursor | None = None,
     backwards: bool = False,
 ) -> WorkflowPage:
-    """Up to `limit` rows after a cursor, or before it with `backwards`; rows are in their order either way.
+    """Read up to `limit` rows after a cursor, or before it with `backwards`; rows are in their order either way.
 
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.
@@ -142,7 +142,7 @@ async def workflow_matching(conn: asyncpg.Connection, wanted: WorkflowConditions
 async def workflow_counts(
     conn: asyncpg.Connection, wanted: WorkflowConditions, rest: Rest | None = None
 ) -> WorkflowCounts:
-    """How many match, by status. Bounded like a page: `reached` and `Count.at_least` say where counting stopped.
+    """Count the matching workflows by status. `reached` and `Count.at_least` say where counting stopped, if it did.
 
     With `rest` only the part not counted yet; added to the earlier counts it gives the total.
     """
