@@ -11,6 +11,8 @@ import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import best_latencies, told
 
+pytestmark = pytest.mark.bench
+
 NIGHT = """
 SET session_replication_role = replica;
 INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome, os_user, os_host,
@@ -51,7 +53,6 @@ async def test_a_step_sends_the_story_of_the_next_line_and_rest_only_the_clock(
     assert step < 3_000
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_in_the_list_is_painted_at_once(database: str, environ: dict[str, str]) -> None:
     async with after_a_night(database, environ) as console:

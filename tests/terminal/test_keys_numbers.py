@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
+import pytest
 from pty_console import PtyConsole
 from test_activity_numbers import NIGHT
 from test_numbers import latencies, told
 from test_overview_numbers import queues
 from test_workflows_numbers import ORDERS
+
+pytestmark = pytest.mark.bench
 
 KEYS = 12
 SCREENS = {

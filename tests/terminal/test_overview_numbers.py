@@ -9,6 +9,8 @@ import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import ARRIVALS, SLOW, best_latencies, running, told
 
+pytestmark = pytest.mark.bench
+
 READY = ("LIVE", "busy", "all queues")
 
 
@@ -66,7 +68,6 @@ async def test_a_hundred_arrivals_a_second_cost_less_than_in_the_list(
     assert share < 0.1
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_is_painted_at_once_also_on_a_slow_link(
     connection: asyncpg.Connection, quiet: dict[str, str]

@@ -9,6 +9,8 @@ import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import best_latencies, told
 
+pytestmark = pytest.mark.bench
+
 STUCK = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)
 SELECT 'i-' || n, 'shop.report_' || n, 'reports', 'FAILED', 'TASK_INTERRUPTED', now() - n * interval '71 min'
@@ -40,7 +42,6 @@ async def test_a_step_sends_what_is_told_of_the_next_and_rest_only_the_clock(des
     assert step < 3_000
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_at_the_desk_is_painted_at_once(desk: dict[str, str]) -> None:
     """A layout for each step took 60 ms for one key in a hundred."""

@@ -11,6 +11,8 @@ import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import KEYS, latencies, running, told
 
+pytestmark = pytest.mark.bench
+
 PLANNED = """
 INSERT INTO horsies_schedules (schedule_name, config_hash, definition)
 SELECT 'schedule ' || lpad(n::text, 3, '0'), 'hash', '{"pattern": {"type": "interval", "minutes": 5},
@@ -102,7 +104,6 @@ async def test_three_hundred_schedules_that_run_cost_little(
     assert share < 0.15
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_keys_do_not_wait_for_three_hundred_schedules(
     database: str, connection: asyncpg.Connection, environ: dict[str, str]

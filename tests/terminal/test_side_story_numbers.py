@@ -16,6 +16,8 @@ from horsies.operations.why import why_pending
 from horsies.views import task_detail
 from horsies.views.reading import READER_SETTINGS
 
+pytestmark = pytest.mark.bench
+
 SIZE = {"columns": 200, "rows": 60}
 STORY = ("LIVE", "FOLLOW", "timeline", "links")
 STEPS = 8
@@ -43,7 +45,6 @@ async def test_a_step_sends_the_differences_of_two_stories_and_rest_only_the_clo
     assert statistics.median(steps) < 3_000
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_keys_do_not_wait_for_stories_on_a_slow_link(quiet: dict[str, str]) -> None:
     with PtyConsole(quiet, rate=SLOW, **SIZE) as console:
@@ -54,7 +55,6 @@ async def test_keys_do_not_wait_for_stories_on_a_slow_link(quiet: dict[str, str]
     assert percentile(found, 0.99) < 0.05
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_step_takes_less_than_20_ms_of_the_database(database: str, connection: asyncpg.Connection) -> None:
     """Also for a task with 5 MB of arguments, a task that waits, and one that is gone."""

@@ -12,6 +12,8 @@ import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import KEYS, latencies, running, told
 
+pytestmark = pytest.mark.bench
+
 CREW = """
 INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues,
                                    worker_started_at, tasks_running, cpu_percent, memory_usage_mb)
@@ -106,7 +108,6 @@ async def test_five_hundred_workers_cost_little(
     assert share < 0.15
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_keys_do_not_wait_for_five_hundred_workers(
     database: str, connection: asyncpg.Connection, environ: dict[str, str]

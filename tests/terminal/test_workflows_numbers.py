@@ -9,6 +9,8 @@ import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import best_latencies, running, told
 
+pytestmark = pytest.mark.bench
+
 ORDERS = """
 INSERT INTO horsies_workflows (id, name, status, sent_at, created_at, updated_at, started_at)
 SELECT 'w-' || lpad(n::text, 4, '0'), 'order', 'RUNNING', at, at, at, at
@@ -66,7 +68,6 @@ async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next
     assert share < 0.1
 
 
-@pytest.mark.bench
 @pytest.mark.alone
 async def test_a_key_in_the_list_is_painted_at_once(connection: asyncpg.Connection, orders: dict[str, str]) -> None:
     with PtyConsole(orders, screen="workflows") as console:
