@@ -284,7 +284,7 @@ async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[At
 
 
 def _spans(row: TaskRow, attempts: tuple[Attempt, ...]) -> list[_Span]:
-    """Return, for each execution, the time before its start, in which its claimer beats, and the time in which it ran."""
+    """Return, for each execution, the time before its start (its claimer beats) and the time of its run."""
     spans: list[_Span] = []
     before = row.created_at
     for attempt in attempts:
