@@ -64,7 +64,7 @@ async def _copy(app: App[Any], text: str, what: str, say: Callable[[str], None])
 
 
 def given_to_a_program(text: str, environ: Mapping[str, str]) -> bool:
-    """Whether a local clipboard program took the text. Not tried over SSH: it would be the remote host's clipboard."""
+    """Return whether a local clipboard program took the text. Over SSH none is tried: it would be the remote host's."""
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         return False
     for needs, program, *options in _PROGRAMS:

@@ -56,7 +56,7 @@ class Intent:
         return self.undoes or self.verb.kind
 
     def asks_for(self, *options: str) -> bool:
-        """Whether the verb has these options."""
+        """Return whether the verb has these options."""
         return {*options} <= {option.name for option in self.verb.options}
 
 
@@ -83,7 +83,7 @@ class Done:
 
     @property
     def went_well(self) -> bool:
-        """Whether every target was changed, so that no list of rows needs to be opened."""
+        """True if every target was changed, so that no list of rows needs to be opened."""
         return not (self.skipped or self.outcome.not_attempted or self.outcome.in_doubt)
 
     def line(self) -> str:
@@ -150,7 +150,7 @@ class Operation:
         return Done(self.intent, seen, await self._link.act(change))
 
     async def release(self) -> None:
-        """Let the workers have what is held and was not restored. A hold that cannot be released ends by itself."""
+        """Release the held rows that were not restored to the workers. A hold that is not released expires."""
         self._closed = True
         with suppress(*CONNECTION_ERRORS):
             if self._looking is not None:
@@ -198,7 +198,7 @@ class Fact:
 
 
 def damage_facts(record: object) -> list[Fact]:
-    """Nothing, or a line with the damaged fields of a row and what is stored there."""
+    """Return a line with the damaged fields of a row and their stored values, or nothing."""
     found = damaged_words(record)
     stored = ", ".join(f"{name} {value}" for name, value in found.items())
     return [Fact("damaged", stored, Tone.BAD)] if found else []

@@ -15,7 +15,7 @@ _OTHER_NAMES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pg
 
 
 def key_label(key: str, *, ascii_only: bool = False) -> str:
-    """How a key is shown: `?` for question_mark, `↵` for enter, `^r` for ctrl+r."""
+    """Return the label of a key: `?` for question_mark, `↵` for enter, `^r` for ctrl+r."""
     modifiers, plus, last = key.rpartition("+")
     name = _PLAIN.get(last) or format_key(last)
     if ascii_only and not name.isascii():

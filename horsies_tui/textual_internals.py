@@ -142,10 +142,10 @@ class ExactCompositor(Compositor):
 
 
 class Lasting(MessagePump):
-    """A widget, screen or application whose handlers and timers may fail: that is told, and the console goes on.
+    """A widget, screen or application that survives errors of its handlers and timers: each is reported.
 
-    Textual ends the application. What a handler has not done by then is not done; one that draws has boundaries of its
-    own, see look/damage.py. A widget that cannot be made is nothing to go on with.
+    Textual would end the application. The failed handler is not repeated; a handler that draws has error
+    boundaries of its own, see look/damage.py. A widget that cannot be created ends the application.
     """
 
     async def _dispatch_message(self, message: Message) -> None:
@@ -167,7 +167,7 @@ class Lasting(MessagePump):
         super().call_next(self.survive, partial(callback, *args, **kwargs), "callback")
 
     async def survive(self, call: Callable[..., Any], what: str = "timer") -> None:
-        """Call this; an exception is told, and ends nothing else."""
+        """Call this; an exception is reported, and ends nothing else."""
         try:
             await invoke(call)
         except Exception as error:  # noqa: BLE001 - what the docstring of the class says
@@ -332,5 +332,5 @@ def show_cursor(field: Input | TextArea) -> None:
 
 
 def drawn(screen: Screen[Any]) -> list[Strip]:
-    """What is on the terminal, line by line."""
+    """Return the lines on the terminal."""
     return screen._compositor.render_strips()  # noqa: SLF001

@@ -108,10 +108,10 @@ class Console(Protocol):
         """Open a sheet above everything; the view below is busy until `done` gets the result (None: it was closed)."""
 
     def why_no_writes(self) -> str | None:
-        """Why verbs are refused now, as text (`read-only: …`), or None."""
+        """Return why verbs are refused now (`read-only: …`), or None."""
 
     def offers(self, action: Action) -> bool:
-        """Whether this action's key would do something now."""
+        """Return whether this action's key would do something now."""
 
     async def read_outside(self, name: str, text: str, *, pager: bool) -> None:
         """Open this text in the user's editor or pager; returns when that has ended."""
@@ -147,7 +147,7 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
             return isinstance(message, ConsoleView.Arrived) and type(message.snapshot) is type(self.snapshot)
 
     class FirstRows(Message):
-        """What was read first is on the screen."""
+        """The message that the first rows are on the screen."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -194,11 +194,11 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
         self.console.say(f"{verb}: no {what} is chosen; an arrow key chooses one")
 
     def export(self) -> Export[Any] | None:
-        """What `export` writes: all rows of the filter; None: this view has none."""
+        """Return what `export` writes: all rows of the filter; None: this view has none."""
         return None
 
     def fits(self, action: Action) -> bool:
-        """Whether this action applies to the current selection; the footer offers only those."""
+        """Return whether this action applies to the current selection; the footer offers only those."""
         return True
 
     def acted(self) -> None:
@@ -230,7 +230,7 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
         """The view was frozen or resumed."""
 
     def tick(self) -> None:
-        """A second has passed: update ages. Called with the header's clock, so that one frame shows both."""
+        """Update ages, once a second. Called with the header's clock, so that one frame shows both."""
 
     # Called by the application.
 

@@ -1,1 +1,1 @@
-"""The activity screen: what operators did, beside what failed, started, stopped or was recovered by itself."""
+"""The activity screen: operations of people, beside failures, starts, stops and automatic recoveries."""

@@ -44,7 +44,7 @@ class OneOperation:
 
 @dataclass(frozen=True, slots=True)
 class ActivitySnapshot:
-    """What was read last; `loading` until both parts are those of the filter."""
+    """The entries read last; `loading` until both parts are those of the filter."""
 
     operations: OperationPage | None = None
     changes: Changes | None = None

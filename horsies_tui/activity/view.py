@@ -60,7 +60,7 @@ _ROW_KEYS: Final = ("open", "up", "down", "page_up", "page_down", "first", "last
 
 
 class EntryTable(RowTable[Entry], inherit_bindings=False):
-    """Without marks: an undo takes back one operation."""
+    """The list of entries, without marks: an undo takes back one operation."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(*(f"table.{name}" for name in _ROW_KEYS))]
 
@@ -190,7 +190,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         self._use(ActivityFilter(others if word is None else (*others, Term("kind", (Choice(word),)))))
 
     def action_night(self) -> None:
-        """From yesterday evening until this morning, in the zone in which times are shown."""
+        """Show yesterday evening until this morning, in the zone in which times are shown."""
         here = self.console.link.clock.now().astimezone(self._zone)
         morning = here.replace(hour=_MORNING, minute=0, second=0, microsecond=0)
         evening = (morning - timedelta(days=1)).replace(hour=_EVENING)

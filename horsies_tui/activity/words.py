@@ -40,7 +40,7 @@ def verb_of(operation: OperationRow) -> Verb | None:
 
 
 def can_be_undone(operation: OperationRow) -> bool:
-    """Whether an undo may be tried, by the verbs alone; its preview says what of it can be taken back."""
+    """Return whether an undo may be tried, judged by the verbs alone; its preview says how much can be undone."""
     kinds = {kind for kind, _name in VERBS if kind in operation.kinds}
     found = [VERBS[kind, name] for kind in kinds for name in operation.verbs if (kind, name) in VERBS]
     ways = (verb.why_not_undone(AuditedAction(0, verb.name, verb.kind, "", None)) is None for verb in found)
@@ -69,7 +69,7 @@ def _words_of(verb: Verb, target_id: str) -> list[str]:
 
 
 def story(operation: OperationRow, one: OneOperation | None, now: datetime, zone: tzinfo | None) -> list[Fact]:
-    """Who did what, when, why and from where; what came of it; and how it is done again."""
+    """Return who did what, when, why and from where; its result; and the command that repeats it."""
     took = operation.acted_at - operation.began_at
     lasted = f", for {length(took)}" if took else ""
     undone = Tone.MUTED if operation.undone else None

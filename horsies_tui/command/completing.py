@@ -31,7 +31,7 @@ _SCREEN_OF: Final = {"queue": "tasks", "schedule": "schedules"}
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the console knows when the line is opened."""
+    """The names that the console knows when the line is opened."""
 
     live: Sequence[Verb] = ()
     """The verbs that the keys of this screen offer; they come first."""
@@ -66,7 +66,7 @@ def complete(text: str, cursor: int, known: Known) -> list[Completion]:
 
 
 def hint(text: str, cursor: int, known: Known) -> str:
-    """The line as it would be with the first completion, if that goes on from what is typed; otherwise empty."""
+    """Return the line with its first completion, if that continues the typed text; otherwise empty."""
     if cursor != len(text) or not text.strip():
         return ""
     for offer in complete(text, cursor, known):

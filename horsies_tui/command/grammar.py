@@ -215,7 +215,7 @@ def names() -> list[str]:
 
 
 def options_of(verbs: Iterable[Verb]) -> dict[str, Option]:
-    """By each of their spellings, the options of these verbs that make sense in a console."""
+    """Return the options of these verbs that make sense in a console, by each of their spellings."""
     found = (option for verb in verbs for option in verb.options)
     return {spelled: option for option in found for spelled in option.spelled}
 
@@ -270,7 +270,7 @@ def _verbs_for(kind: TargetKind) -> list[Verb]:
 
 
 def _show(first: Word, text: str) -> Show:
-    """What follows a screen is a filter, in its own language and with its own quotes."""
+    """Parse a screen and its filter, which has a language and quotes of its own."""
     rest = text[first.end :].strip()
     read = SCREENS[first.text]
     if not rest:

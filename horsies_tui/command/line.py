@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Hint(Suggester):
-    """What `tab` would write, dim behind the cursor."""
+    """The completion that `tab` would write, dim behind the cursor."""
 
     def __init__(self) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -134,7 +134,7 @@ class CommandLine(TypedLine):
         self.post_message(self.Closed())
 
     def _suggest(self) -> None:
-        """What is typed may still become right; only enter says that it is wrong."""
+        """Offer completions; an incomplete line may still become valid, so only enter reports errors."""
         from horsies_tui.command.completing import Known, complete
 
         text = self._field.value

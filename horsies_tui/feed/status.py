@@ -166,7 +166,7 @@ class LinkError(HorsiesError):
 
 
 class LinkDown(LinkError):  # noqa: N818 - a state of the connection, not a mistake in code
-    """There is no connection now."""
+    """The error of a read without a connection."""
 
     def __init__(self, status: LinkStatus) -> None:
         super().__init__(status.detail or "there is no connection to the database")

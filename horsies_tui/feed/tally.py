@@ -84,7 +84,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
             self._stale.discard(self._index)
 
     def add(self, counts: CountsT) -> None:
-        """Add the counts of this turn's part, or of the rest of it."""
+        """Add the counts of this turn's part, or of what is left of it."""
         before, turns = self._going.pop(self._index, (None, 0))
         so_far = counts if before is None else before + counts
         known = self._known.get(self._index)

@@ -104,7 +104,7 @@ class ClusterReads:
             await asyncio.sleep(EVERY_S)
 
     async def _read_on(self, context: Context, database: Database) -> None:
-        """Until a read fails."""
+        """Read one database until a read fails."""
         settings = [
             *READER_SETTINGS,
             ("statement_timeout", str(_STATEMENT_MS)),

@@ -92,9 +92,9 @@ _WORST_FIRST: Final = (Course.STANDS, Course.GROWS, Course.HOLDS, Course.DRAINS,
 
 
 def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
-    """The worst trend of all queues; of several that drain, the longest time; of several that grow, the sum.
+    """Return the worst trend of all queues; of several that drain, the longest time; of several that grow, the sum.
 
-    Not computed from sums of their numbers: tasks leaving one queue do not drain another one that is paused.
+    Sums of their numbers would mislead: tasks leaving one queue do not drain another one that is paused.
     """
     outlooks = tuple(outlooks)
     for course in _WORST_FIRST:

@@ -1,4 +1,4 @@
-"""What the terminal's title and bell tell: read on every screen, not only on the overview."""
+"""The verdict and the alerts for the terminal's title and bell, read on every screen, not only on the overview."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class WatchFeed(Feed[WatchSnapshot]):
         self._reads = (self._look,)
 
     def parts(self) -> tuple[Part, ...]:
-        """Nothing: a replay rings no bell, and the overview's feed records the same numbers."""
+        """Return no part: a replay rings no bell, and the overview's feed records the same numbers."""
         return ()
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class AlertWatch:
         """Worst first, without notes; None: not read yet."""
 
     def judge(self, glance: Glance | None, report: Report | None) -> bool:
-        """Whether there is a new alert since the last call. Those of the first one are none: they were there before."""
+        """Return whether an alert is new since the last call. Those of the first call count as old."""
         if glance is None or report is None or (glance, report) == self._seen:
             return False
         self._seen, before = (glance, report), self.alerts

@@ -1,1 +1,1 @@
-"""How things are displayed, without widgets: signs, units, times, cells, tones and themes."""
+"""Presentation without widgets: signs, units, times, cells, tones and themes."""

@@ -22,7 +22,7 @@ _SIGNS: Final = {
 
 
 def shares(counts: Sequence[int], places: int) -> list[int]:
-    """How many of the places each count gets: at least one if it is not zero, and if there are as many places."""
+    """Share the places among the counts: each that is not zero gets at least one, if there are enough."""
     total = sum(counts)
     if not total:
         return [0] * len(counts)

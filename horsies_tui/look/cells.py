@@ -40,7 +40,7 @@ RowT = TypeVar("RowT", bound=HasId)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What cells depend on besides their row."""
+    """The context of a cell besides its row."""
 
     now: datetime
     """The database's time."""
@@ -147,7 +147,7 @@ class ColumnSet(Generic[RowT]):
         return [placed.column.drawn(row, look, self.kind) for placed in columns]
 
     def measure(self, rows: Iterable[RowT], look: Look) -> dict[str, int]:
-        """How much the texts of these rows need, by the key of the column."""
+        """Return the width that the texts of these rows need, by the key of the column."""
         texts = [column for column in self.columns if column.grow]
         needs = {column.key: cell_len(column.title) for column in texts}
         for row in rows:
@@ -177,7 +177,7 @@ class ColumnSet(Generic[RowT]):
 
 
 def _room(width: int, columns: int) -> int:
-    """What a line of this width leaves for so many columns."""
+    """Return the width that a line leaves for so many columns."""
     return width - GUTTER - GAP * (columns - 1)
 
 

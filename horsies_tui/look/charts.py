@@ -48,7 +48,7 @@ _PEAK_FROM: Final = 4
 
 
 def round_up(value: float) -> float:
-    """To 1, 2, 4, 6 or 8 times a power of ten; zero becomes 1."""
+    """Round up to 1, 2, 4, 6 or 8 times a power of ten; zero becomes 1."""
     if value < LEAST:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
@@ -56,7 +56,7 @@ def round_up(value: float) -> float:
 
 
 def round_up_time(seconds: float) -> float:
-    """To a usual time: 1, 2, 5, 10, 20 or 30 seconds, minutes or hours."""
+    """Round up to a usual time: 1, 2, 5, 10, 20 or 30 seconds, minutes or hours."""
     return next((step for step in _TIMES if step >= seconds > 1), 0.0) or round_up(seconds)
 
 

@@ -1,9 +1,4 @@
-"""The boundary of a draw: what cannot be drawn shows itself as damaged and is reported, and the rest is drawn.
-
-Data that no code of ours has written may have any value that the type of its column allows. Views decode by type; what
-they do not foresee ends here, at a cell, a section, a chart or a panel, and never ends the console. `listen` tells the
-application, which lists each place once behind `!`, and the tests, which fail on a boundary that they did not expect.
-"""
+"""The error boundary of drawing: a part that cannot be drawn shows itself as damaged, and the others are drawn."""
 
 from __future__ import annotations
 
@@ -41,9 +36,9 @@ _listeners: Final[list[Callable[[Damage], object]]] = []
 
 
 def damaged_words(record: object) -> dict[str, str]:
-    """By the names of the damaged fields of a row, the time or number that is stored there.
+    """Return the stored times and numbers of a row's damaged fields by their names.
 
-    A text is not shown: it may have arguments that the operator masks, and nobody can tell where.
+    A text is not shown: it may contain arguments that the operator masks, at a place that cannot be found.
     """
     return {name: plain_stored(stored) or "not of its type" for name, stored in damaged_fields(record).items()}
 

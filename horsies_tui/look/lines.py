@@ -96,7 +96,7 @@ def row_line(
 
 
 class RowState(NamedTuple):
-    """How a row is drawn besides its cells."""
+    """The style of a row besides its cells."""
 
     cursor: bool
     marked: bool
@@ -271,7 +271,7 @@ def width_of(spans: Iterable[Span]) -> int:
 
 
 def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
-    """At most this wide, with an ellipsis if something is cut."""
+    """Cut to this width, with an ellipsis if something is cut."""
     if width_of(spans) <= width:
         return spans
     kept: list[Span] = []
@@ -305,7 +305,7 @@ def wrap_spans(spans: Iterable[Span], width: int) -> list[Spans]:
 
 
 def _joined(line: Sequence[Span]) -> Spans:
-    """With neighbours of one tone as one span."""
+    """Merge neighbours of one tone into one span."""
     runs = groupby(line, key=lambda span: span.tone)
     return tuple(Span("".join(span.text for span in run), tone) for tone, run in runs)
 

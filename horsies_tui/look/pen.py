@@ -76,7 +76,7 @@ class Pen:
 
 
 def _drawable(text: str) -> PlainText:
-    """As wide as it was laid out, so that what follows keeps its place."""
+    """Clean a text and keep the width with which it was laid out, so that what follows keeps its place."""
     plain = clean(text)
     return plain if plain == text else clean(set_cell_size(plain, cell_len(text)))
 

@@ -19,7 +19,7 @@ _EDGES: Final = "*o"
 
 
 class Fill(Enum):
-    """How a curve is drawn: also without colours two curves of one chart differ."""
+    """The style of a curve: without colours, too, two curves of one chart differ."""
 
     AREA = auto()
     """All dots below the curve."""

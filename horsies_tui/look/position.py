@@ -1,4 +1,4 @@
-"""Where the cursor is in a list: `12 / 2,772`, `↓ 4 more`, and a thin scrollbar."""
+"""The cursor's position in a list: `12 / 2,772`, `↓ 4 more`, and a thin scrollbar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How the loaded rows lie in the whole list."""
+    """The position of the loaded rows in the whole list."""
 
     before: int | None = 0
     """Rows before the first loaded one; None: it is not known how many."""

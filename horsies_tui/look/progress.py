@@ -23,7 +23,7 @@ def progress_words(progress: Progress, now: datetime) -> ProgressWords:
 
 
 def steady_words(progress: Progress, now: datetime) -> ProgressWords:
-    """For lists: the time left is that at the report, so that nothing changes between two reports."""
+    """Return the words for lists: the time left is that at the report, so that they change only with a report."""
     return progress.words(now if progress.is_stale(now) else progress.reported_at, _coarse)
 
 

@@ -18,7 +18,7 @@ def fit(text: str, width: int, glyphs: Glyphs, *, right: bool = False) -> str:
 
 
 def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
-    """At most this wide, with its beginning and end: names of steps often differ only in their last characters."""
+    """Cut to this width in the middle: names of steps often differ only in their last characters."""
     if cell_len(text) <= width:
         return text
     end = ""
@@ -28,7 +28,7 @@ def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def cut_start(text: str, width: int, glyphs: Glyphs) -> str:
-    """At most this wide, with its end: ids differ there, and so do the names of pods of one deployment."""
+    """Cut to this width at the beginning: ids differ at their end, and so do the pods of one deployment."""
     if cell_len(text) <= width:
         return text
     while cell_len(text) >= width and text:
@@ -37,7 +37,7 @@ def cut_start(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
-    """At most this wide. If something is cut, the last place is an ellipsis."""
+    """Cut to this width at the end. If something is cut, the last character is an ellipsis."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1) + glyphs.ellipsis if width > 0 else ""

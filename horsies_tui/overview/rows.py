@@ -124,14 +124,14 @@ def _drains(line: QueueLine, look: Look) -> Cell:
 
 
 def _paused(queue: QueueRow, look: Look) -> Cell:
-    """Since when, by whom and why; without the reason where there is no room for it."""
+    """Return since when it is paused, by whom and why; without the reason where there is no room for it."""
     since = "" if queue.paused_at is None else f" {age(look.now - queue.paused_at)}"
     who = f"paused{since} by {queue.paused_by}" if queue.paused_by else f"paused{since}"
     return Cell(f"{who}: {queue.paused_reason}", Tone.WARNING, who) if queue.paused_reason else Cell(who, Tone.WARNING)
 
 
 def _waits_long(line: QueueLine, look: Look) -> bool:
-    """Whether the oldest task waits long although the queue drains: no worker may be able to run it."""
+    """Return whether the oldest task waits long although the queue drains: no worker may be able to run it."""
     oldest = line.queue.oldest_due_at
     return oldest is not None and (look.now - oldest).total_seconds() > _AT_ONCE_S
 
@@ -198,7 +198,7 @@ def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash:
 
 
 def _current(glance: Glance, dash: str) -> tuple[str, str]:
-    """How many tasks wait and how busy the processes are now: the numbers that the verdict and the queues show."""
+    """Return how many tasks wait and how busy the processes are: the numbers of the verdict and the queues."""
     waits = _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
     return waits, dash if glance.busy is None else _percent(glance.busy)
 

@@ -70,7 +70,7 @@ _CLASSES: Final = {Level.CRITICAL: "-critical", Level.DEGRADED: "-degraded", Lev
 
 
 class OverviewView(ConsoleView[_Published]):
-    """Its parts take the focus: queues, alerts, charts."""
+    """The overview. Its parts take the focus: queues, alerts, charts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(Scope.OVERVIEW),
@@ -157,7 +157,7 @@ class OverviewView(ConsoleView[_Published]):
         self._arrange(len(self.queues.rows))
 
     def _fit_window(self, series: Series) -> bool:
-        """Until the operator chooses a window, take one that the data fill: a new database has no hour of data."""
+        """Choose, until the operator does, a window that the data fill: a new database has no hour of data."""
         if self._window_chosen or not isinstance(self.feed, OverviewFeed):
             return False
         known = [moment for moment in (self._began, series.began) if moment is not None]
@@ -210,7 +210,7 @@ class OverviewView(ConsoleView[_Published]):
             self.alert_table.show((), now=self.now, empty="Not known whether anything needs action.")
 
     def tick(self) -> None:
-        """While the data are old, their age counts on."""
+        """Update the age of the data while they are old."""
         if self.console.link.status.old_since("overview", "recovery") is not None or self._is_unknown:
             self._show_verdict()
 

@@ -1,1 +1,1 @@
-"""What the feeds saw, written into a file (`horsies tui --record`), and shown again from it (`--replay`)."""
+"""Recordings of what the feeds read (`horsies tui --record`), shown again with `--replay`."""

@@ -78,7 +78,7 @@ class Encoder:
         return ["o", self._object(value)] if scalar is None else scalar
 
     def _damaged(self, value: Any) -> list[Any]:
-        """What it stands for only if that is a time or a number: a text may have what is masked."""
+        """Encode a damaged value with what is stored only if that is a time or a number: a text may need masking."""
         match value:
             case DamagedTime():
                 return ["!t", value.ticks]

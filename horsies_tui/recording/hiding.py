@@ -1,4 +1,4 @@
-"""What the config file masks is masked before it is written: the file holds no more than the screen showed."""
+"""Masks what the config file masks before it is written: a file contains no more than the screen showed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Hiding:
         return replace(value, text=hidden, cut=False) if isinstance(value, Stored) else hidden
 
     def _hide_in(self, text: str, whole: str | None) -> str:
-        """Where nothing can be found, nothing is recorded, as nothing is shown."""
+        """Mask a text. Where nothing can be found, nothing is recorded, as nothing is shown."""
         try:
             tree = json.loads(text if whole is None else whole)
         except (ValueError, RecursionError):

@@ -64,7 +64,7 @@ class ReplayLink(Link):
         self._own_failures = len(self.freshness.failing)
 
     def _freshness_changed(self) -> None:
-        """What the recording says stays as it is: to look it up again may decode a part of the file."""
+        """Update this link's own failures and keep the recorded ones: to look them up may decode a part of the file."""
         recorded = self._status.failing[: len(self._status.failing) - self._own_failures]
         self._own_failures = len(self.freshness.failing)
         self._change(failing=(*recorded, *self.freshness.failing))

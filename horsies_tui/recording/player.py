@@ -72,7 +72,7 @@ class Player:
         return self.now() >= self.ends
 
     def pause(self, on: bool) -> None:
-        """At the end there is nothing to go on with: it begins again."""
+        """Pause or continue; at the end, continuing starts at the beginning."""
         self._stand_at(self.begins if self.at_end and not on else self.now())
         self.paused = on
         self._hurry.set()
@@ -136,7 +136,7 @@ class Player:
         return Seen(values, at, note)
 
     def status(self) -> LinkStatus:
-        """That of the console that recorded, at this moment."""
+        """Return the status of the console that recorded, at this moment."""
         seen = self.look("link", _STATUS)
         if seen.values and isinstance(seen.values[0], LinkStatus):
             self._status = seen.values[0]
@@ -144,7 +144,7 @@ class Player:
 
     @property
     def gap(self) -> str:
-        """What is to be said if nothing was recorded at this moment; empty if it was."""
+        """A sentence if nothing was recorded at this moment, else empty."""
         times, at_ms = self._tracks.times, _ms(self.now())
         after = bisect_right(times, at_ms)
         if after == len(times) or times[after] - times[after - 1] <= _GAP_MS:
@@ -162,7 +162,7 @@ def _moment(at_ms: int) -> datetime:
 
 
 def words(player: Player) -> str:
-    """For the status cell: `4×`, `paused`, `ended`."""
+    """Return the words for the status cell: `4×`, `paused`, `ended`."""
     if player.at_end:
         return "ended"
     if player.paused:

@@ -1,4 +1,4 @@
-"""Records what the feeds read: those of the screen that is shown, and a base set that runs whatever is shown."""
+"""Records what the feeds read: those of the shown screen, and a base set that always runs."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class _ChartsFeed(OverviewFeed):
 
 
 def base_feeds(link: Link) -> tuple[Feed[Any], ...]:
-    """So that each screen is live in the replay, as it is without a filter."""
+    """Create the feeds that make each screen live in the replay, as it is without a filter."""
 
     def publish(_snapshot: object) -> None:
-        """The recorder looks by itself."""
+        """Do nothing: the recorder reads the snapshots itself."""
 
     workflows = WorkflowsFeed(link, publish, rhythm=_BASE)
     workflows.ask(parse_workflows(USUAL_FILTER))
@@ -143,7 +143,9 @@ class Recorder:
                 await asyncio.wait([self._writing])  # the file is closed next
 
     async def _until_ready(self, base: tuple[Feed[Any], ...]) -> None:
-        """So that a replay does not begin with empty screens; but a database that is down is recorded, too."""
+        """Wait for the first rows, so that a replay does not begin with empty screens; a dead database is recorded,
+        too.
+        """
         for _ in range(round(_PATIENCE_S / _LOOK_EVERY_S)):
             if all(part.ready for feed in base for part in feed.parts()):
                 return
@@ -153,7 +155,7 @@ class Recorder:
         self._writer.close()
 
     def _shown(self) -> Iterator[tuple[Key, tuple[Any, ...]]]:
-        """What the running feeds show. Of two with the same request the first is recorded: the base set began first."""
+        """Yield what the running feeds show. Of two with one request the first is recorded: that of the base set."""
         seen: set[Key] = set()
         for feed in self._feeds:
             snapshot = feed.snapshot
@@ -210,7 +212,7 @@ class Recorder:
 
 
 def _steady(status: LinkStatus) -> LinkStatus:
-    """Without what changes with every read."""
+    """Remove what changes with every read."""
     return replace(status, last_data_at=None, latency_s=None, next_try_at=None, clock_offset_s=0.0)
 
 

@@ -1,4 +1,4 @@
-"""The index of a recording: when which part was on screen, and in which frame its values are."""
+"""The index of a recording: when each part was on screen, and in which frame its values are."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Tracks:
         return values
 
     def is_prepared(self, at_ms: int) -> bool:
-        """Whether the values of this moment are decoded; those of a segment take up to a second."""
+        """Return whether the values of this moment are decoded; those of a segment take up to a second."""
         return self._place(at_ms) in self._segments
 
     def prepare(self, at_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The classes that may stand in a recording, by name. A file that names any other class is not read."""
+"""The classes that may occur in a recording, by name. A file that names any other class is not read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MODULES: Final = (
 
 
 class NotAValue(Exception):  # noqa: N818 - says what it is about
-    """Something that cannot stand in a recording, or does not fit the class that it claims to be."""
+    """The error for a value that may not be in a recording, or does not fit the class that it claims."""
 
 
 @cache

@@ -130,7 +130,7 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
         return Intent(VERBS[kinds.pop(), verb], Selection.of_ids(ids))
 
     def fits(self, action: Action) -> bool:
-        """Whether each of the chosen findings offers this verb as a remedy."""
+        """Return whether each of the chosen findings offers this verb as a remedy."""
         if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
             return action.scope is not Scope.TABLE or bool(self._table.rows)
         verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}

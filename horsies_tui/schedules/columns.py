@@ -29,7 +29,7 @@ class ScheduleSort(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether the sort value changes with each run."""
+        """True if the sort value changes with each run."""
         return self in (ScheduleSort.NEXT, ScheduleSort.LAST)
 
 
@@ -69,7 +69,7 @@ def _sends(row: ScheduleRow, _look: Look) -> Cell:
 
 
 def _when(row: ScheduleRow, _look: Look) -> Cell:
-    """Without its zone if there is little room."""
+    """Return the pattern, without its zone if there is little room."""
     definition = row.definition
     if definition is None:
         return EMPTY

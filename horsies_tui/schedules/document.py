@@ -63,7 +63,7 @@ def document(context: ScheduleContext, width: int) -> Document:
 
 
 def reading(name: str, glyphs: Glyphs) -> Document:
-    """Until the runs of a schedule are read."""
+    """Return the document shown until the runs of a schedule are read."""
     lines = (Line("", (words(f"reading its runs{glyphs.ellipsis}", Tone.MUTED, glyphs),)),)
     return (Band((Section("facts", name, lines),)),)
 
@@ -178,7 +178,7 @@ def _planned(
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What the lines of all runs share, so that their bars can be compared."""
+    """The scale of the lines of all runs, so that their bars can be compared."""
 
     longest: timedelta
     bar: int
@@ -238,13 +238,13 @@ def _run(context: ScheduleContext, run: ScheduleRun, scale: _Scale) -> Iterator[
 
 
 def _about(run: ScheduleRun) -> tuple[str, str]:
-    """Its error, unless the state says it, and who ordered it."""
+    """Return its error, unless the state says it, and who ordered it."""
     error = "" if run.state == "INTERRUPTED" else run.error_code or ""
     return error, f"by {run.ordered_by}" if run.ordered_by else ""
 
 
 def target_of(run: ScheduleRun) -> OpenTask | OpenWorkflow | None:
-    """Its task or workflow, if that is still stored."""
+    """Return its task or workflow, if that is still stored."""
     if run.state in _UNSENT:
         return None
     if run.task_id is not None:

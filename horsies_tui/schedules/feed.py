@@ -79,7 +79,7 @@ class SchedulesFeed(Feed[SchedulesSnapshot]):
             yield Part("story", ("story",), (self._selected,), read, "the history of this schedule")
 
     def _has_all(self) -> bool:
-        """On a frozen screen the cursor may still go to a schedule whose runs have not been read."""
+        """Return whether all is read; on a frozen screen the cursor may still go to a schedule with unread runs."""
         story = self.snapshot.story
         missing = self._selected is not None and (story is None or story.row.name != self._selected)
         return super()._has_all() and not missing

@@ -164,7 +164,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
         return any(row.definition is not None and verb.fits(row.paused_at is not None) for row in chosen)
 
     def neighbour(self, step: int) -> str | None:
-        """From the task of a run to that of the run below (negative: above)."""
+        """Return the task of the run below that of the shown task (negative: above)."""
         story = self._snapshot.story
         tasks = [
             (run.slot, target.task_id)
@@ -272,7 +272,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
 
     @property
     def _now(self) -> datetime:
-        """At most a little after the last read: on a frozen screen no schedule must appear overdue."""
+        """The time, at most a little after the last read: on a frozen screen no schedule must appear overdue."""
         return capped(self.now, None if self._snapshot.found is None else self._snapshot.found.now)
 
     def _use(self, wanted: ScheduleFilter) -> None:

@@ -1,4 +1,4 @@
-"""Who may open the served console: a browser that came with the token, under a name of this server."""
+"""Access to the served console: for a browser with the token that addresses a name of this server."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Access:
         return hmac.compare_digest(cookies.get(COOKIE, "").encode(), self._cookie.encode())
 
     def is_ours(self, host: str | None) -> bool:
-        """Whether a `Host` header names this server: one that merely resolves to it is an attack (DNS rebinding).
+        """Return whether a `Host` header names this server: one that resolves to it is an attack (DNS rebinding).
 
-        It is written into the page and its policy, so a name and a port is all that it may be: `x">@localhost` is not.
+        It is written into the page and its policy, so only a name and a port are accepted: `x">@localhost` is not.
         """
         if host is None or _AUTHORITY.fullmatch(host) is None:
             return False

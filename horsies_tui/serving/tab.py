@@ -45,7 +45,7 @@ class Tab(AppService):
         self._websocket = websocket
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
-        """Without a shell, and killed by the kernel if this server is."""
+        """Start the console without a shell; the kernel kills it if this server is killed."""
         environ = {**self._build_environment(width, height), **_TERMINAL, **self._environ, SERVED: "1"}
         parent = (sys.executable, "-m", "horsies.run.die_with_parent", str(os.getpid()))
         self._process = process = await asyncio.create_subprocess_exec(
@@ -55,7 +55,7 @@ class Tab(AppService):
         return process
 
     async def serve(self, width: int, height: int) -> None:
-        """Until the tab is closed or the console has ended."""
+        """Serve until the tab is closed or the console has ended."""
         await self.start(*_bounded(width, height))
         try:
             async for message in self._websocket:
@@ -65,7 +65,7 @@ class Tab(AppService):
             await self.stop()
 
     async def run(self) -> None:
-        """Also one that could not start ends its tab."""
+        """Run the console, and close the tab at its end, also if it could not start."""
         await super().run()
         await self.remote_close()
 
@@ -87,7 +87,7 @@ class Tab(AppService):
         await asyncio.wait([running])
 
     async def _take(self, text: str) -> None:
-        """What the page sends. Anything else is ignored."""
+        """Handle what the page sends; ignore anything else."""
         with suppress(ValueError, RecursionError):
             match json.loads(text):
                 case ["stdin", str(typed)] if len(typed) <= _MOST_TYPED:

@@ -79,7 +79,7 @@ class Attention:
             self._entitle(title_of(status, self._watch.alerts, self._glyphs))
 
     def give_back(self) -> None:
-        """Before the terminal is left to the shell."""
+        """Restore the terminal's title before the shell continues."""
         write_raw(self._app, self.owed)
         self.title = clean("")
 

@@ -91,7 +91,7 @@ CLUSTER_COLUMNS: Final[ColumnSet[ClusterState]] = ColumnSet(
 
 
 def about(state: ClusterState) -> list[str]:
-    """In full what the row may have to cut: where it is, why it cannot be read, its worst alerts."""
+    """Return in full what the row may have to cut: its place, why it cannot be read, its worst alerts."""
     lines = [state.context.url.label]
     found = state.verdict
     if state.error:

@@ -1,4 +1,4 @@
-"""What the command line does: each command calls what a key calls, and a verb opens the same preview as its key."""
+"""The commands of the command line: each calls what a key calls, and a verb opens the same preview as its key."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class CommandingApp(App[int], inherit_bindings=False):
             self._verbs.begin(act.name, view, options=act.options, reason=act.reason, kinds=act.kinds)
 
     def _is_offered(self, act: Act, view: ConsoleView[Any]) -> bool:
-        """Whether the screen has this verb for what is chosen on it; otherwise the operator is told the way."""
+        """Return whether the screen has this verb for what is chosen on it; if not, tell the operator where it is."""
         bindings = cast("list[Binding]", type(view).BINDINGS)
         records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
         if not any(record.name == act.name for record in records):

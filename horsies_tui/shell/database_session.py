@@ -27,7 +27,7 @@ _NO_ROWS_S: Final = 0.3
 
 
 class DatabaseSession:
-    """Stopped and replaced by another one when the operator switches to another database."""
+    """A session that is stopped and replaced when the operator switches to another database."""
 
     @dataclass
     class LinkChanged(Message, bubble=False):
@@ -88,7 +88,7 @@ class DatabaseSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was started; it may have no connection."""
+        """True after its start; it may have no connection."""
         return bool(self._running)
 
     def refresh(self) -> None:

@@ -1,4 +1,4 @@
-"""What the terminal supports, read from the environment before Textual is imported, which decides at import."""
+"""The terminal's abilities, read from the environment before Textual is imported, which decides at import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ THEMES: Final = (DARK, LIGHT, ANSI, *TEXTUALS)
 
 
 def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
-    """Why the console cannot be drawn here, or None."""
+    """Return why the console cannot be drawn here, or None."""
     if environ.get(SERVED):
         return None
     if not is_terminal:
@@ -51,7 +51,7 @@ def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
 
 
 def wants_ascii(environ: Mapping[str, str]) -> bool:
-    """Whether the locale says that the terminal does not support UTF-8. Without a locale UTF-8 is assumed."""
+    """Return whether the locale says that the terminal does not support UTF-8. Without a locale it does."""
     ctype = environ.get("LC_CTYPE", "")
     if ctype == "C.UTF-8" and environ.get("LANG", "") in ("C", "POSIX"):
         ctype = ""  # set by Python itself when it finds LANG=C

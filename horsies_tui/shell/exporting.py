@@ -1,4 +1,4 @@
-"""An export of the console: all rows of a filter into a new file, while the screens go on."""
+"""An export of the console: all rows of a filter into a new file, in the background."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.001
 
 
 class ExportLine(LineCell):
-    """How far the export is, above the footer; nothing while there is none."""
+    """The progress of the export, above the footer; empty without one."""
 
     DEFAULT_CSS = """
     ExportLine { width: 1fr; padding: 0 1; background: $panel; color: $text-accent; display: none; }

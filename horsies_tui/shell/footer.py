@@ -112,7 +112,7 @@ class Footer(Widget):
         return Text(cut(text, self.content_size.width, self._glyphs), style, no_wrap=True)
 
     def _keys_line(self, width: int) -> Text:
-        """As many keys as fit, in the registry's order; the key of the help is always included."""
+        """Return as many keys as fit, in the registry's order; the key of the help is always included."""
         live = live_actions(self.app.screen_stack[-1]) if self.app.screen_stack else []
         offered = [(action, keys[0]) for action, keys in live if action.footer and self._usable(action)]
         line, self._hits = Text(no_wrap=True), []

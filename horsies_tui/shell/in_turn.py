@@ -58,7 +58,7 @@ class InTurn(App[int], inherit_bindings=False):
 
     @on(Passed)
     def _after_key(self, passed: Passed) -> None:
-        """Sent once more, for effects of the key: a menu that opens, a field that takes the focus."""
+        """Send the message a second time, for effects of the key: a menu that opens, a field that takes the focus."""
         if passed.again:
             (self.focused or self.screen).post_message(self.Passed(passed.turn, passed.screen, again=False))
         elif self.screen is not passed.screen:

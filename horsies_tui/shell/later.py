@@ -49,12 +49,12 @@ async def import_report() -> None:
 
 
 async def import_rest() -> None:
-    """Without it the first key that opens a screen or a sheet would wait for up to a tenth of a second."""
+    """Import what the first rows did not need; otherwise the first key of a screen would wait up to 100 ms."""
     await _import(_REST)
 
 
 async def _import(names: Sequence[str]) -> None:
-    """In a thread, because one module may take 50 ms. Python gives the loop its turn after 5 ms, when a key waits."""
+    """Import in a thread: one module may take 50 ms. Python lets the loop run after 5 ms when a key waits."""
     if _imported.issuperset(names):
         return
     over = False

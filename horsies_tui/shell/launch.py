@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def has_terminal() -> bool:
-    """Whether a console can be drawn here; if not, prints why and what to do instead."""
+    """Return whether a console can be drawn here; if not, print why and what to do instead."""
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if reason := why_unfit(os.environ, is_terminal=terminal):
         help_text = "`horsies tasks ls` prints the same rows, also as JSON"

@@ -1,4 +1,4 @@
-"""How the console ends on a signal, and when its terminal is lost."""
+"""The end of the console on a signal, and when its terminal is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Leaving:
     def watch(
         self, loop: asyncio.AbstractEventLoop, leave: Callable[[], object], *, last: Callable[[], str] = str
     ) -> None:
-        """From now on a signal calls `leave` on the loop, and a lost terminal ends the process.
+        """Call `leave` on the loop at a signal, and end the process when the terminal is lost.
 
         `last` returns what must be written to the terminal besides that which Textual writes.
         """

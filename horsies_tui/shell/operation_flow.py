@@ -124,7 +124,7 @@ class OperationFlow:
         self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
 
     def _ask(self, intent: Intent, value: NewValue, view: ConsoleView[Any]) -> None:
-        """What is typed is checked as the preview checks it; the line below says what it means."""
+        """Ask for a value. It is checked as the preview checks it; the line below says what it means."""
         clock = self._console.link.clock
 
         def read(text: str) -> Options:

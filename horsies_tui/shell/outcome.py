@@ -1,4 +1,4 @@
-"""The list of an operation's rows: what would happen, or has happened, to each; a row can be opened."""
+"""The list of an operation's rows: the expected or actual result of each; a row can be opened."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What the operator chose in the list: open a task or a workflow, or undo the operation."""
+    """The operator's choice in the list: open a task or a workflow, or undo the operation."""
 
     task_id: str | None = None
     workflow_id: str | None = None

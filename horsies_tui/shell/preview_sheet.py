@@ -127,7 +127,7 @@ class PreviewSheet(Sheet[Done]):
 
     @dataclass
     class Refused(Message):
-        """Nothing, or not all, was done. `text` says why and what to do."""
+        """The message that nothing, or not all, was done. `text` says why and what to do."""
 
         text: str
         nothing_done: bool = True

@@ -1,4 +1,4 @@
-"""Opens a text in the user's editor or pager, while the console stands aside."""
+"""Opens a text in the user's editor or pager, while the console is suspended."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def program(environ: Mapping[str, str], *, pager: bool) -> list[str]:
 
 
 def why_not_here(app: App[Any]) -> str | None:
-    """Why no program can have the terminal: in a browser there is none."""
+    """Return why no program can be opened: in a browser there is no terminal."""
     return "a console in a browser opens no programs; y copies instead" if app.is_web else None
 
 
 async def show(app: App[Any], name: str, text: str, environ: Mapping[str, str], *, pager: bool) -> None:
-    """Returns when the program has ended. The file is readable by its user only, and removed at the end.
+    """Open the file in a program and return when it has ended. Only the user can read it; it is removed at the end.
 
-    The event loop goes on: the database's connections are kept, and an export continues. HorsiesError says what is
-    missing or failed.
+    The event loop keeps running: the database's connections are kept, and an export continues. HorsiesError names
+    what is missing or failed.
     """
     command = program(environ, pager=pager)
     directory = Path(tempfile.mkdtemp(prefix="horsies-"))

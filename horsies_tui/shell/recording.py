@@ -39,7 +39,7 @@ def console_of(options: ConsoleOptions, keys: Mapping[str, str]) -> ConsoleApp:
 
 
 class RecordingConsole(ConsoleApp):
-    """A switch to another database goes on in the same file."""
+    """The console that records; a switch to another database continues in the same file."""
 
     def __init__(self, options: ConsoleOptions, writer: Writer, *, keys: Mapping[str, str] | None = None) -> None:
         masks = Masks(frozenset(options.config.mask_arguments))
@@ -90,7 +90,7 @@ class ReplayConsole(ConsoleApp, inherit_bindings=False):
         """Do not list what was not recorded as an error: the line above the view says it as long as it matters."""
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
-        """None: a replay shows the data of the moment in the header, so they are never old."""
+        """Return None: a replay shows the data of the moment in the header, so they are never old."""
         return None
 
     def _moved(self) -> None:

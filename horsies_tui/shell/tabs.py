@@ -65,7 +65,7 @@ class Tabs(Widget):
             self.refresh()
 
     def render(self) -> Text:
-        """With three blanks between the titles, or as many as there is room for."""
+        """Render with three blanks between the titles, or as many as there is room for."""
         for gap in (3, 2, 1):
             line = self._line(" " * gap)
             if line.cell_len - gap <= self.content_size.width:

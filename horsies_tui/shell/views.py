@@ -1,4 +1,4 @@
-"""Which views there are, and which of them have a tab."""
+"""The views, and those of them that have a tab."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ async def develop(beginnings: tuple[str, ...]) -> dict[str, str]:
 
 
 def write(beginnings: tuple[str, ...]) -> None:
-    """If all are written, files of screenshots that no longer exist are removed."""
+    """Write the screenshots. If all are written, files of those that no longer exist are removed."""
     _DIRECTORY.mkdir(exist_ok=True)
     pictures = asyncio.run(develop(beginnings))
     for name, svg in pictures.items():

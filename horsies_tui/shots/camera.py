@@ -164,7 +164,7 @@ def _options(shot: Shot, url: str) -> ConsoleOptions:
 
 
 def _has_all(app: ConsoleApp, shot: Shot) -> bool:
-    """Whether everything that the view and the header show has been read, or nothing answers, as it should be.
+    """Return whether everything that the view and the header show is read, or nothing answers, as intended.
 
     On a busy machine the first attempt to connect may fail, and the next one succeeds.
     """

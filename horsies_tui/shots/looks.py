@@ -1,4 +1,4 @@
-"""What the worker of a running task answers in the pictures."""
+"""The answers of a running task's worker in the pictures."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def _one_row(stand: Stand) -> None:
 
 
 def _everywhere(name: str, options: Mapping[str, Any], *steps: Step) -> tuple[Shot, ...]:
-    """In three sizes, in the light theme and in ASCII."""
+    """Return the shots in three sizes, in the light theme and in ASCII."""
     return (
         *(Shot(name, *size, steps, options) for size in _SIZES),
         Shot(f"{name}-light", steps=steps, options={**options, **_LIGHT}),

@@ -71,7 +71,7 @@ class StoryPane(Container):
 
     @property
     def is_read(self) -> bool:
-        """Whether the story of the chosen row is shown, if it has one and there is room for it."""
+        """True if the story of the chosen row is shown, if it has one and there is room for it."""
         feed: Any = None if self.story is None else self.story.feed
         waits = self._rest is not None or (self._subject is not None and (feed is None or feed.snapshot.loading))
         return not (self._runs and waits)
@@ -270,7 +270,7 @@ class WithStory(RowsView[SnapshotT]):
         return self.has_class("-story-beside") or self.has_class("-story-below")
 
     def _story_fits(self) -> bool:
-        """Whether the list shows rows that have stories."""
+        """Return whether the list shows rows that have stories."""
         return True
 
     def _place_story(self) -> None:
@@ -293,7 +293,7 @@ class WithStory(RowsView[SnapshotT]):
         set_height(self._table, height)
 
     def _scroll(self, pages: int) -> None:
-        """By half of its height, its cursor with it."""
+        """Scroll the story by half of its height, its cursor with it."""
         from horsies_tui.story.view import StoryView
 
         story = None if self._pane.story is None else self._pane.story.query_one(StoryView)

@@ -1,4 +1,4 @@
-"""The base of the two stories that are a screen of their own, and also stand beside the list of their row."""
+"""The base of the two stories that are a screen of their own and are also shown beside the list of their row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Companion(ConsoleView[SnapshotT]):
             self._show()
 
     def _answered(self) -> None:
-        """What is shown from now on is what was requested."""
+        """Show the story as current: it is the one that was requested."""
         self.remove_class("-old")
         if self._slow is not None:
             self._slow.stop()

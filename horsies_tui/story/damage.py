@@ -18,7 +18,7 @@ _MOST: Final = 20
 
 
 def damage(record: object, width: int, glyphs: Glyphs) -> Iterator[Band]:
-    """Nothing, or one section: the fields that show the nearest value that there is, and what the database has."""
+    """Yield a section with the damaged fields, what is stored in each and what is shown for it; or nothing."""
     found = damaged_words(record)
     if found:
         lines = [_line(name, stored, width, glyphs) for name, stored in [*found.items()][:_MOST]]

@@ -138,7 +138,7 @@ def _columns(sections: tuple[Section, ...], width: int) -> Iterator[tuple[int, i
 
 
 def _spots(rows: Iterable[tuple[Placed, ...]]) -> dict[Place, Spot]:
-    """In reading order: a whole section before the one beside it."""
+    """Return the spots in reading order: a whole section before the one beside it."""
     by_section: dict[str, dict[Place, Spot]] = {}
     for y, row in enumerate(rows):
         for placed in row:

@@ -68,7 +68,7 @@ class Code(Raw):
 
 
 def folds(value: Any, width: int) -> bool:
-    """Whether a value does not fit on its line and can be unfolded."""
+    """Return whether a value does not fit on its line and can be unfolded."""
     match value:
         case Labelled():
             return folds(value.data, width)
@@ -226,7 +226,7 @@ def scalar(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """For copying: JSON without type names, with texts in full."""
+    """Return a value for copying: JSON without type names, with texts in full."""
     match value:
         case Labelled():
             return plain(value.data)

@@ -130,7 +130,7 @@ def _arguments(texts: Texts, masks: Masks) -> PayloadPart | None:
 
 
 def _own(kwargs: Any) -> Any:
-    """Without the arguments that the engine adds."""
+    """Remove the arguments that the engine adds."""
     if not isinstance(kwargs, dict):
         return kwargs
     return {name: value for name, value in kwargs.items() if not str(name).startswith(_OF_THE_ENGINE)}

@@ -68,7 +68,7 @@ class Tree:
 
     @property
     def has_code(self) -> bool:
-        """Whether lines of source code are shown, in the first level of its parts."""
+        """True if lines of source code are shown, in the first level of its parts."""
         return any(isinstance(part.value, Traceback) for part in parts_of(self.value, 0))
 
     @property

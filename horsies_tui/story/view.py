@@ -207,7 +207,7 @@ class StoryView(LineView, can_focus=True):
 
     @property
     def _height(self) -> int:
-        """Without the last line."""
+        """The height without the last line."""
         return max(self.size.height - 1, 1)
 
     def _focus_changed(self) -> None:

@@ -37,7 +37,7 @@ def story_json(detail: TaskDetail, why: Why | None, masks: Masks) -> str:
 
 
 def is_cut(detail: TaskDetail) -> bool:
-    """Whether a text was too long to be read in full for the screen."""
+    """Return whether a text was too long to be read in full for the screen."""
     texts = (detail.args, detail.kwargs, detail.options, detail.result, detail.failed_reason)
     return any(stored is not None and stored.cut for stored in texts)
 
@@ -94,7 +94,7 @@ def _readable(value: Any) -> str:
 
 
 def _for_a_program(text: str) -> str:
-    """Without control characters, which a pager may pass on to the terminal."""
+    """Remove control characters, which a pager may pass on to the terminal."""
     text = text.encode(errors="replace").decode()
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text) + "\n"
 

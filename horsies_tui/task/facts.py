@@ -57,7 +57,7 @@ def _who(context: StoryContext) -> Iterator[Spans]:
 
 
 def _durations(context: StoryContext) -> Iterator[str]:
-    """How long it has waited or run, if it has not ended."""
+    """Yield how long it has waited or run, if it has not ended."""
     row, now = context.detail.row, context.now
     match row.status:
         case "RUNNING" if row.started_at is not None:
@@ -99,7 +99,7 @@ def _moment(context: StoryContext, moment: object) -> str:
 
 
 def progress(context: StoryContext, width: int) -> Section | None:
-    """How far a running task is, as it reports, and how long tasks of its name usually run."""
+    """Return the progress that a running task reports, and how long tasks of its name usually run."""
     row, now, glyphs = context.detail.row, context.now, context.glyphs
     lines: list[Line] = []
     if row.progress is not None:
@@ -138,7 +138,7 @@ def _reason(reason: Reason, context: StoryContext) -> str:
 
 
 def output(context: StoryContext, width: int) -> Section | None:
-    """What the attempts that failed had written at last, the newest one first: a few lines, or all that are kept."""
+    """Return the last output of the failed attempts, the newest first: a few lines, or all that are kept."""
     attempts = sorted((one for one in context.detail.attempts if one.output), key=lambda one: -one.attempt)
     lines = [line for one in attempts for line in _output_of(one, one is attempts[0], context, width)]
     return Section("output", "last output", tuple(lines)) if lines else None

@@ -57,7 +57,7 @@ class Beats:
 
 
 def strip(known: Beats, width: int) -> tuple[BeatState, ...]:
-    """At most `width` places of equal time from the beginning to the end, each at least one beat long."""
+    """Return at most `width` places of equal time, each at least one beat long."""
     passed = max(known.end - known.begin, timedelta())
     if width <= 0:
         return ()
@@ -181,7 +181,7 @@ def _words(known: Beats, context: StoryContext) -> Iterator[Spans]:
 
 
 def _prediction(known: Beats, context: StoryContext) -> str:
-    """What the next sweep does about a stale execution, by the newest worker's configuration."""
+    """Predict what the next sweep does about a stale execution, by the newest worker's configuration."""
     requeues, fails = context.recovery.auto_requeue_stale_claimed, context.recovery.auto_fail_stale_running
     if known.role == "claimer":
         return "stale: the next sweep requeues it" if requeues else "stale: no sweep requeues it"

@@ -199,7 +199,7 @@ def places(lengths: Sequence[float], width: int) -> tuple[int, ...]:
 
 
 def _smallest(lengths: Sequence[float], longest_first: list[int], width: int) -> int:
-    """How many of the shortest would get less than one place, when the others share what is left."""
+    """Return how many of the shortest would get less than one place, when the others share the width."""
     total = sum(lengths[index] for index in longest_first)
     aside = 0
     for index in reversed(longest_first[1:]):

@@ -1,4 +1,4 @@
-"""What a running task is doing now: its stack or its output, asked of its worker while the sheet is open."""
+"""The sheet of a running task's stack or output, requested from its worker while the sheet is open."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OUTPUT_COLUMNS: Final[ColumnSet[LookRow]] = ColumnSet(
 
 
 class _Lines(RowTable[LookRow]):
-    """Without marks, and nothing to open: a line is only read."""
+    """The lines to read, without marks and without rows to open."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "open" and "mark" not in action
@@ -140,7 +140,7 @@ class LookSheet(Sheet[None]):
                 await asyncio.shield(self._close(look))
 
     def _entitle(self, look: Look) -> None:
-        """Name the task whose stack it is, if that is another one than was asked about."""
+        """Name the task whose stack it is, if it is not the requested one."""
         if look.starved is not None:
             title = f"{look.task_name} {look.task_id}, which has the place of {look.starved}"
             entitle(self.query_one("#sheet"), self._glyphs, f"{self._kind} of {title}")

@@ -104,7 +104,7 @@ def _end_sign(lane: Lane, context: StoryContext) -> Span:
 
 
 def _is_end(lane: Lane, context: StoryContext) -> bool:
-    """Whether the lane is the end of a task that was cancelled, expired or failed without running."""
+    """Return whether the lane is the end of a task that was cancelled, expired or failed without running."""
     return lane.due is None and lane.phase(Phase.ENDED) is None and context.detail.row.finished_at is not None
 
 

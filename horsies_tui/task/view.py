@@ -335,7 +335,7 @@ class DetailView(Companion[DetailSnapshot]):
 
 
 class TaskBeside(DetailView, inherit_bindings=False):
-    """Beside a list, whose row the verbs act on; links lead to the task's own screen."""
+    """A task's story beside a list, whose row the verbs act on; links lead to the task's own screen."""
 
     BESIDE = True
     BINDINGS: ClassVar[list[BindingType]] = [

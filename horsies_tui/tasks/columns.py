@@ -27,7 +27,7 @@ class ArgumentTexts:
         self._texts: dict[str, str] = {}
 
     def use(self, stored: Mapping[str, BriefArguments]) -> None:
-        """What was read of the rows in the window."""
+        """Use the arguments that were read of the rows in the window."""
         if stored is not self._stored:
             self._stored = stored
             self._texts = {row_id: text for row_id, text in self._texts.items() if row_id in stored}

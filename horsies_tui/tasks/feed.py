@@ -66,7 +66,7 @@ class _Load:
 
 @dataclass(frozen=True, slots=True)
 class _Fresh:
-    """What one refresh of the window read: a page, and by id the rows of the window that the page lacks.
+    """The result of one refresh of the window: a page, and by id the rows of the window that the page lacks.
 
     `missing` are the ids of those rows.
     """
@@ -361,7 +361,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         return tuple(row.id for row in self._window.rows if row.id not in known)[:PAGE]
 
     def _put_arguments(self, found: Mapping[str, BriefArguments]) -> Mapping[str, Any]:
-        """Of rows that were deleted in the meantime there are none to read again."""
+        """Store the arguments read; rows deleted in the meantime have none."""
         known = {**self.snapshot.arguments, **dict.fromkeys(self._without_arguments(), _NO_ARGUMENTS), **found}
         return {"arguments": {row.id: known[row.id] for row in self._window.rows if row.id in known}}
 
@@ -383,7 +383,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         )
 
     def _searched(self) -> str:
-        """How far was searched; empty if everything was, or if the next rows are known and only not loaded."""
+        """Return how far was searched; empty if everything was, or if the next rows are known and only not loaded."""
         window, load = self._window, self._load
         reached = window.horizon if load is None or not load.keeps else load.start
         if reached is None:
@@ -393,7 +393,7 @@ class TaskFeed(Feed[TaskSnapshot]):
 
 
 def _beyond(load: _Load, page: TaskPage) -> Cursor | None:
-    """Where a search continues."""
+    """Return where a search continues."""
     return page.previous if load.edge == "start" else page.next
 
 

@@ -113,7 +113,7 @@ class Chosen:
     marked: int
 
     def selection(self) -> Selection | None:
-        """None: nothing is chosen. Raises NoSuchFilter if the choice cannot be expressed as a filter."""
+        """Return the selection, None if nothing is chosen. Raises NoSuchFilter if no filter can express it."""
         if self.need.statistics is not None:
             names = [name for name in self.groups if name is not None]
             if self.statistics is None or not names:

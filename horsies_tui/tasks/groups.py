@@ -54,7 +54,7 @@ class GroupList(RowTable[GroupRow]):
         self._by: GroupBy = "error_code"
 
     def show_groups(self, groups: TaskGroups | None, by: GroupBy, *, now: datetime, empty: str) -> None:
-        """None: not counted yet."""
+        """Show the groups; None: not counted yet."""
         if by != self._by:
             self._by = by
             self.columns = _columns(by)

@@ -84,7 +84,7 @@ def grouping(need: TaskNeed) -> str:
 
 
 def next_grouping(need: TaskNeed) -> str:
-    """In the order of the menu, all but the rows."""
+    """Return the next grouping in the order of the menu, without that of single rows."""
     ids = [item.id for item in _GROUPINGS if item.id != NO_GROUPS]
     return ids[(ids.index(grouping(need)) + 1) % len(ids)]
 
@@ -110,7 +110,7 @@ class NoMoment(HorsiesError):  # noqa: N818 - shown beside what is being typed
 
 
 def read_moment(text: str, now: datetime, zone: tzinfo | None = UTC) -> datetime:
-    """In `zone` (None: this machine's) unless the text names one. A time of day means the most recent such time."""
+    """Parse a time in `zone` (None: this machine's) unless the text names one. A time of day is the most recent one."""
     text = text.strip()
     if clock := _CLOCK.fullmatch(text):
         return _last(clock, now, zone)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskNeed:
-    """What the tasks screen requests. `follow`: stay at the newest row and show new rows at once."""
+    """The request of the tasks screen. `follow`: stay at the newest row and show new rows at once."""
 
     filter: TaskFilter = field(default_factory=TaskFilter)
     sort: Sort = Sort.NEWEST

@@ -48,7 +48,7 @@ class StatisticsList(RowTable[NameStatistics]):
     def show_statistics(
         self, found: TaskStatistics | None, sort: StatisticsSort, *, moment: float, now: datetime, empty: str
     ) -> None:
-        """None: not read yet. `moment` is the time of a monotonic clock, at which the rows may change their places."""
+        """Show the figures; None: not read yet. `moment` is the monotonic time at which rows may change places."""
         if found is None or sort is not self._sorted_by:
             self._sorted_by = sort
             self._steady.renew()
@@ -58,7 +58,7 @@ class StatisticsList(RowTable[NameStatistics]):
 
 
 def window_words(found: TaskStatistics | None, window: Window, zone: tzinfo | None) -> str:
-    """Which tasks are counted."""
+    """Return which tasks are counted."""
     since = f", since {moment_text(found.since, found.now, zone)}" if found is not None else ""
     return f"ended in the last {window.name}{since}"
 

@@ -56,7 +56,7 @@ _TICK_S: Final = 0.125
 
 
 class TasksView(WithStory[TaskSnapshot], GroupedTasks):
-    """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
+    """The view. It follows new tasks while the cursor is on the first row; otherwise only the operator moves rows."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]

@@ -44,7 +44,7 @@ class Slice:
 
 
 class RowWindow:
-    """At most `most` rows. `before` and `after` are where the pages beyond begin; None: there are none."""
+    """A window of at most `most` rows. `before` and `after` are where the pages beyond begin; None: there are none."""
 
     def __init__(self, sort: Sort, most: int = MOST_ROWS) -> None:
         self.sort = sort
@@ -77,12 +77,12 @@ class RowWindow:
 
     @property
     def horizon(self) -> Cursor | None:
-        """How far was searched, if that is beyond the last row but not everything."""
+        """The end of the search, if that is beyond the last row but not everything."""
         at_last = self._lines and self.after == self._lines[-1].place
         return None if at_last else self.after
 
     def beyond(self, edge: Edge) -> Cursor | None:
-        """Where the page beyond an edge begins."""
+        """Return where the page beyond an edge begins."""
         return self.before if edge == "start" else self.after
 
     def reset(self, page: TaskPage) -> None:
@@ -117,7 +117,7 @@ class RowWindow:
         return Slice(place, limit, first, min(first + limit, len(self._lines)))
 
     def has_searched(self, place: Cursor) -> bool:
-        """Whether the search has reached this place before."""
+        """Return whether the search has reached this place before."""
         return self.after is not None and not self._is_after(self.after, place)
 
     def missing_from(self, part: Slice, page: TaskPage) -> list[str]:

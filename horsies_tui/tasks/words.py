@@ -58,7 +58,7 @@ def tally(
 
 
 def _counts(snapshot: TaskSnapshot) -> TaskCounts | None:
-    """How many match, by state; of a list that shows all of them, those that it shows."""
+    """Return how many match, by state; of a list that shows all of them, those that it shows."""
     whole = snapshot.at_start and snapshot.at_end and not (snapshot.loading or snapshot.unseen or snapshot.searched)
     if snapshot.counts is None or not whole or snapshot.sort not in _ALL_ROWS:
         return snapshot.counts
@@ -66,7 +66,7 @@ def _counts(snapshot: TaskSnapshot) -> TaskCounts | None:
 
 
 def extent_of(snapshot: TaskSnapshot) -> Extent:
-    """How the window lies in the whole list."""
+    """Return the position of the window in the whole list."""
     before = snapshot.unseen if snapshot.at_start else None
     if snapshot.at_start and snapshot.at_end:
         return Extent(before)
@@ -75,7 +75,7 @@ def extent_of(snapshot: TaskSnapshot) -> Extent:
 
 
 def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone: tzinfo | None) -> str:
-    """How far back tasks were counted; empty if all were."""
+    """Return how far back tasks were counted; empty if all were."""
     if counted is None or counted.reached is None:
         return ""
     return moment_text(counted.reached, snapshot.now or counted.reached, zone)

@@ -1,6 +1,6 @@
 """A grid of charts, or of one line per chart if there is little room; a chart is drawn when its data change.
 
-One cursor chooses the chart, another one the time at which the values of all charts are read.
+One cursor chooses the chart, a second one the time at which the values of all charts are read.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class ChartGrid(LineView, can_focus=True):
 
     @property
     def is_empty(self) -> bool:
-        """A sentence stands in place of the charts."""
+        """True if a sentence is shown in place of the charts."""
         return bool(self._nothing)
 
     @property
     def reading(self) -> Reading | None:
-        """What is read instead of the newest values, while its time is in the window."""
+        """The values read at the cursor instead of the newest ones, while its time is in the window."""
         if self._buckets is None or self._read_at is None or not self.has_focus:
             return None
         number = self._buckets.index(self._read_at)

@@ -44,7 +44,7 @@ _BRIEF_BELOW: Final = 100
 
 
 class _Way(NamedTuple):
-    """How a state and its number are written."""
+    """The notation of a state and its number."""
 
     words: bool
     space: int
@@ -114,7 +114,7 @@ class CountsLine(EndsLine):
         return self._left(width - width_of(right) - _GAP), right
 
     def _left(self, room: int) -> Spans:
-        """With words if all fit, else signs and numbers, as many as fit."""
+        """Return the counts with words if all fit, else signs and numbers, as many as fit."""
         counts = self._tally.counts
         found = counts.states if counts is not None else {}
         for state in self._order:
@@ -177,5 +177,5 @@ class CountsLine(EndsLine):
 
 
 def counted(number: Count | None) -> str:
-    """None counts as zero."""
+    """Format a count; None counts as zero."""
     return "0" if number is None else count(number.number, at_least=number.at_least)

@@ -118,7 +118,7 @@ class LineView(Lasting, Widget):
             self.parent.post_message(events.DescendantBlur(self))
 
     def _focus_changed(self) -> None:
-        """For subclasses that look different with the focus."""
+        """Update the look, in subclasses that look different with the focus."""
 
     def _take_focus(self) -> None:
         if self.is_attached:

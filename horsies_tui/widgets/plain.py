@@ -61,7 +61,7 @@ class Lines(Static):
 
 
 class ClickButton(Button, can_focus=False):
-    """For the mouse only. If it had the focus, enter would press it, and enter also ends what is typed."""
+    """A button for the mouse only: with the focus, enter would press it, and enter also ends what is typed."""
 
     def show(self, label: str, glyphs: Glyphs) -> None:
         self.label = plain([label], glyphs)

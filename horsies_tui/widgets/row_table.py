@@ -1,4 +1,4 @@
-"""The base of all lists: no row moves by itself, cursor and marks keep to ids, and only changes are sent."""
+"""The base of all lists: no row moves on its own, cursor and marks keep to ids, changes are sent."""
 
 from __future__ import annotations
 
@@ -451,5 +451,5 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         return drawn[3]
 
     def _is_here(self, row: RowT) -> bool:
-        """Whether the cursor is shown on this row."""
+        """Return whether the cursor is shown on this row."""
         return row.id == self._view.cursor_id and (self.has_focus or not self._beside)

@@ -53,7 +53,7 @@ class RowsView(ConsoleView[SnapshotT]):
         self.refresh_now()
 
     def say_none_chosen(self, verb: str, what: str) -> None:
-        """If a single row is left, choose it: not at once, because the key was pressed for the row that has gone."""
+        """Choose a single row that is left, but not at once: the key was pressed for the row that has gone."""
         if len(self._table.rows) == 1:
             self._table.choose_one()
             self.console.say(f"{verb}: the {what} under the cursor has gone; the one that is left is chosen now")
@@ -139,7 +139,7 @@ class FilteredView(RowsView[SnapshotT]):
 
     @property
     def _focused(self) -> Widget:
-        """What takes the keys while no filter is typed."""
+        """The widget that takes the keys while no filter is typed."""
         return self._table
 
     def take_focus(self) -> None:
@@ -155,7 +155,7 @@ class FilteredView(RowsView[SnapshotT]):
             self._filter_bar.action_apply()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters, and the footer offers no other keys."""
+        """Offer no other keys while a filter is typed: its keys are letters then."""
         return not (action == "filter" and self._filter_bar.editing)
 
     def action_filter(self) -> None:
@@ -187,7 +187,9 @@ class FilteredView(RowsView[SnapshotT]):
 
 
 def capped(now: datetime, read_at: datetime | None) -> datetime:
-    """At most a little after the last read: on a frozen screen what is alive must not appear silent or overdue."""
+    """Return the time, at most a little after the last read: on a frozen screen nothing alive must look silent or
+    overdue.
+    """
     return now if read_at is None else min(now, read_at + _AHEAD)
 
 

@@ -38,7 +38,7 @@ def state_menu(
     glyphs: Glyphs,
     help: Mapping[str, str] = _NO_HELP,  # noqa: A002 - as in an Item
 ) -> PickSome:
-    """In the order of `letters`. With no state switched on any state matches, so one key and enter show one state."""
+    """Return the states in the order of `letters`. With none switched on, any state matches."""
     found = counts.states if counts is not None else {}
     items = [
         Item(

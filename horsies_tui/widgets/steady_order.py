@@ -1,4 +1,4 @@
-"""When the rows of a list that is sorted here may change their places: not while an operator works with it."""
+"""The times at which rows of a list sorted here may change places: never while an operator works with it."""
 
 from __future__ import annotations
 

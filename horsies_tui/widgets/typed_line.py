@@ -104,7 +104,7 @@ class TypedLine(Widget):
         raise NotImplementedError
 
     def _gap(self, offer: Completion, rest: str) -> str:
-        """What is written between a suggestion and the rest of the text."""
+        """Return what is written between a suggestion and the text behind it."""
         return ""
 
     # Keys.

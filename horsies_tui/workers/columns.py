@@ -1,4 +1,4 @@
-"""The columns of the worker list, of its hosts, and of the tasks that one worker holds."""
+"""The columns of the worker list, of its hosts, and of one worker's tasks."""
 
 from __future__ import annotations
 

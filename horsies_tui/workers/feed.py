@@ -37,7 +37,7 @@ _HELD: Final = ("CLAIMED", "RUNNING")
 
 @dataclass(frozen=True, slots=True)
 class WorkersNeed:
-    """What the screen requests. `everyone`: also workers that were lost or stopped more than an hour ago."""
+    """The request of the screen. `everyone`: also workers that were lost or stopped more than an hour ago."""
 
     everyone: bool = False
     selected: str | None = None
@@ -120,7 +120,7 @@ class WorkersFeed(Feed[WorkersSnapshot]):
         return channel in _CHANNELS and (channel != _OF_WORKERS or payload == self._need.selected)
 
     def _has_all(self) -> bool:
-        """On a frozen screen the cursor may still go to a worker whose details have not been read."""
+        """Return whether all is read; on a frozen screen the cursor may still go to a worker with unread details."""
         need, one = self._need, self.snapshot.one
         missing = need.selected is not None and (one is None or (one.id, one.window) != (need.selected, need.window))
         return super()._has_all() and not missing

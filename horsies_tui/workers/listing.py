@@ -232,7 +232,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         self._line.show(summary(rows, self._glyphs) if rows else (), words)
 
     def _fit_window(self) -> None:
-        """Until the operator chooses a window, take one that the oldest worker's past fills."""
+        """Choose, until the operator does, a window that the oldest worker's past fills."""
         told = [row.snapshot for row in self._snapshot.rows if row.snapshot is not None]
         if told and not self._window_chosen:
             self._ask(window=fitting(self._now - min(one.started_at for one in told)))

@@ -31,7 +31,7 @@ class WorkerSort(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether the sort value changes with each snapshot."""
+        """True if the sort value changes with each snapshot."""
         return self not in (WorkerSort.TROUBLE, WorkerSort.NAME, WorkerSort.YOUNGEST)
 
 

@@ -92,7 +92,7 @@ class WorkerStory(LineView):
         self._redraw()
 
     def _reading(self, points: Sequence[WorkerPoint]) -> Reading | None:
-        """What is read instead of the newest values, while its time is in the window."""
+        """Return the values read at the cursor instead of the newest ones, while its time is in the window."""
         if self._read_at is None or self._shown is None:
             return None
         number = next((at for at, point in enumerate(points) if point.start == self._read_at), None)
@@ -148,7 +148,7 @@ class WorkerStory(LineView):
         return lines
 
     def _plots(self, shown: Shown, width: int, height: int) -> list[Line]:
-        """As much as fits: charts beside each other, charts below each other, one chart and lines, or only lines."""
+        """Return as much as fits: charts side by side, charts below each other, one chart and lines, or only lines."""
         if shown.points is None or height < 1:
             return []
         if all(point.at is None for point in shown.points):
@@ -208,7 +208,7 @@ def _framed(line: Line) -> Line:
 
 
 def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
-    """How busy the worker was, and its use of CPU and memory; the first curve of each chart matters most."""
+    """Return charts of how busy the worker was, its CPU and its memory; the first curve of each matters most."""
     processes = max((point.processes or 0 for point in points), default=0)
     busy = _of(points, _busy)
     claimed = _of(points, lambda one: one.claimed)

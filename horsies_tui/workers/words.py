@@ -89,7 +89,7 @@ def seen(row: WorkerRow, now: datetime) -> str:
 
 
 def note(row: WorkerRow, now: datetime) -> str:
-    """What the operator should know about the worker; otherwise the queues that it serves."""
+    """Return what the operator should know about the worker; otherwise the queues that it serves."""
     held = counted(row.in_flight, "task")
     match row.liveness:
         case Liveness.LOST if row.in_flight:
@@ -114,7 +114,7 @@ def note(row: WorkerRow, now: datetime) -> str:
 
 
 def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
-    """How its liveness is known, by the database's clock."""
+    """Return how its liveness is known, by the database's clock."""
     silent, by = row.silent(now), _SIGNS[row.seen_by]
     at = moment_text(row.seen_at, now, zone)
     match row.liveness:
@@ -143,7 +143,7 @@ def _snapshots_are_late(row: WorkerRow, now: datetime) -> bool:
 
 
 def order(row: WorkerRow, now: datetime) -> str:
-    """Why it claims nothing; empty if it claims."""
+    """Return why it claims nothing; empty if it claims."""
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"

@@ -241,7 +241,7 @@ async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeDetail | No
 
 
 async def _read_times(conn: Connection, request: tuple[str, frozenset[str]]) -> Mapping[str, TimedStory]:
-    """Of the workflow, and of each unfolded one that is still there."""
+    """Read the times of the workflow, and of each unfolded one that still exists."""
     workflow_id, unfolded = request
     found = {}
     for each in (workflow_id, *sorted(unfolded)):

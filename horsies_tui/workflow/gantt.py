@@ -1,4 +1,4 @@
-"""A workflow on a time axis: what each node waited for and when it ran, and the chain of nodes that took the time."""
+"""A workflow on a time axis: what each node waited for, when it ran, and the chain of nodes that took the time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_DEPTH: Final = 8
 
 
 class Part(Enum):
-    """What a node does in a stretch of time; where two share a place, the later of these is drawn."""
+    """A node's activity in a stretch of time; where two share a place, the later of these is drawn."""
 
     WAITS = auto()
     BACKOFF = auto()
@@ -73,7 +73,7 @@ class Gantt:
 
 
 def gantt(whole: TimedStory, parts: Mapping[str, TimedStory], unfolded: frozenset[str], now: datetime) -> Gantt:
-    """In the order of the nodes; below an unfolded node those of its sub-workflow, as far as they were read."""
+    """Lay out the nodes in their order; below an unfolded node those of its sub-workflow, as far as they were read."""
     rows = tuple(_rows(whole, parts, unfolded, now, 0))
     row = whole.story.row
     bars = [bar for each in rows for bar in each.bars]
@@ -103,7 +103,7 @@ def _rows(
 
 
 def _ready_at(node: NodeView, nodes: Mapping[int, NodeView], begin: datetime) -> datetime | None:
-    """When the last of what it waits for had ended; None as long as something has not."""
+    """Return when the last of its dependencies ended; None until all have."""
     ends = [nodes[need].completed_at for need in node.dependencies if need in nodes]
     known = [end for end in ends if end is not None]
     return None if len(known) < len(ends) else max(known, default=begin)
@@ -130,7 +130,7 @@ def _bars(node: NodeView, runs: Sequence[NodeRun], ready: datetime | None, now: 
 
 
 def critical_path(nodes: Sequence[NodeView], now: datetime) -> frozenset[int]:
-    """From the node that ended last, or still runs, back to what each one waited for longest."""
+    """Return the chain from the node that ended last, or still runs, back through what each waited for longest."""
     known = {node.index: node for node in nodes}
     begun = [node for node in nodes if node.started_at is not None and node.status != "SKIPPED"]
     last = max(begun, key=lambda node: (node.completed_at or now, -node.index), default=None)

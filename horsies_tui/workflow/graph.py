@@ -40,7 +40,7 @@ class Arrangement:
     """Omitted lines, as (from, to): of a cycle, which a damaged workflow may have, or from a missing node."""
 
     def befores(self) -> dict[int, list[int]]:
-        """For each knot, the connected knots of the previous layer."""
+        """Return, for each knot, the connected knots of the previous layer."""
         found: dict[int, list[int]] = {knot: [] for layer in self.layers for knot in layer}
         for knot, after in self.nexts.items():
             for next_knot in after:
@@ -207,7 +207,7 @@ def _mean(beside: Sequence[int], rows: Mapping[int, float], own: float) -> float
 
 
 def _spread(wanted: Sequence[float], layer: Sequence[int], node_rows: int) -> list[float]:
-    """As near to the preferred rows as possible, in this order and without overlap: least squares."""
+    """Place the knots as near to the preferred rows as possible, in order and without overlap: least squares."""
     starts = _starts(layer, node_rows)
     blocks: list[tuple[float, float, int]] = []
     for want, start, knot in zip(wanted, starts, layer, strict=True):

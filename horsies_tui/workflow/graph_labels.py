@@ -86,7 +86,7 @@ class Labels:
         return cut_spans((Span("  "), *self._facts(self.nodes[index])), width, self.glyphs)
 
     def is_trouble(self, index: int) -> bool:
-        """Whether the node failed, runs, or is about to run; keys jump between such nodes."""
+        """Return whether the node failed, runs, or is about to run; keys jump between such nodes."""
         return self.nodes[index].status in ("FAILED", "RUNNING", "ENQUEUED", "READY")
 
     def why_skipped(self, node: NodeView) -> str:
@@ -96,7 +96,7 @@ class Labels:
         return "" if bad is None else f"{bad.label} {bad.status.lower()}"
 
     def run(self, node: NodeView) -> str:
-        """How long the node ran, or has been running."""
+        """Return how long the node ran, or has been running."""
         if node.started_at is None or node.status == "SKIPPED":
             return ""
         if node.completed_at is not None:

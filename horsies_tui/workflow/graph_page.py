@@ -203,7 +203,7 @@ def step(drawing: Drawing, key: int, way: Way, beside: Mapping[int, Collection[i
 
 
 def _on_map(drawing: Drawing, spot: Spot, key: int, way: Way) -> int:
-    """As in a text."""
+    """Move as in a text."""
     in_order = sorted(drawing.spots, key=lambda each: (drawing.spots[each].y, drawing.spots[each].x))
     if way in ("left", "right"):
         return in_order[_bounded(in_order.index(key) + (1 if way == "right" else -1), len(in_order))]

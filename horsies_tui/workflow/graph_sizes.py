@@ -73,7 +73,7 @@ class Sizes:
         return next((size for size in (_NAMES, _SHORT) if self._fits(size, width, None)), _SHORT)
 
     def beside(self, width: int, height: int) -> int | None:
-        """The graph's width if the node's details should stand beside it; None: below it."""
+        """Return the graph's width if the node's details should be beside it; None: below it."""
         highest = max(map(len, self.arranged.layers), default=0)
         most = int(width * _BESIDE)
         if width < _WIDE or highest <= height * _FLAT or len(self._wants) > MANY:
@@ -83,7 +83,7 @@ class Sizes:
         return max(self.drawing(_NAMES, most).width + 2, width - most)
 
     def can_draw(self, size: int) -> bool:
-        """With many nodes only prepared drawings are used: others take too long and are too large to scroll through."""
+        """Return whether this size can be drawn. Large graphs use prepared drawings only: others take too long."""
         return len(self._wants) <= MANY or SIZES[size].scale is None or (size, 0) in self._drawings
 
     def prepare(self) -> None:
@@ -95,7 +95,7 @@ class Sizes:
                 self.drawing(size, 0)
 
     def _fits(self, size: int, width: int, height: int | None) -> bool:
-        """Without a height: of any height."""
+        """Return whether this size fits; without a height: into any height."""
         scale = SIZES[size].scale
         if scale is None or not self.can_draw(size) or not self._might_fit(scale, width, height):
             return False

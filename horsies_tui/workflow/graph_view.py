@@ -333,7 +333,7 @@ class GraphView(LineView, can_focus=True):
         return Piece(self._glyphs.text(text), len(text), (Tone.MUTED,))
 
     def _foot(self) -> str:
-        """What lies outside the view, and the size if the operator chose it."""
+        """Return what lies outside the view, and the size if the operator chose it."""
         width, height = self._room
         beyond = (
             ("←", self._left, "columns"),

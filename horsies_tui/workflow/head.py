@@ -1,4 +1,4 @@
-"""The lines above a workflow's graph: state, progress, parents; and what stands in place of a missing graph."""
+"""The lines above a workflow's graph: state, progress, parents; and the sentence in place of a missing graph."""
 
 from __future__ import annotations
 

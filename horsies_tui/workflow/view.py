@@ -357,7 +357,7 @@ class WorkflowView(TimelinePart):
             self._go_to(wanted)
 
     def _place(self) -> None:
-        """The details stand beside a high graph if the width suffices for both, else below it."""
+        """Put the details beside a high graph if the width suffices for both, else below it."""
         width, height = self._body.size
         if self._sizes is not None and width and height:
             beside = None if self.has_class("-timeline") else self._sizes.beside(width, height)

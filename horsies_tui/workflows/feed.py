@@ -32,7 +32,7 @@ _CHANNELS: Final = frozenset({"horsies_workflow_status", "task_done", "horsies_t
 
 @dataclass(frozen=True, slots=True)
 class WorkflowsSnapshot:
-    """In the order of `sort`. An unchanged row is the same object as in the previous snapshot."""
+    """The workflows in the order of `sort`. An unchanged row is the same object as in the previous snapshot."""
 
     rows: tuple[WorkflowRow, ...] = ()
     at_end: bool = False

@@ -120,7 +120,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
         return action.scope is not Scope.FLOWS or unseen or offered(action.record, statuses)
 
     def intent(self, verb: str) -> Intent | None:
-        """For the marked workflows, else the one under the cursor."""
+        """Return the intent for the marked workflows, else for the one under the cursor."""
         if ("node", verb) in VERBS:
             self.console.say(f"{verb} is for a node: enter opens the workflow's graph")
             return None

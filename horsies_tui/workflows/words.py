@@ -81,7 +81,7 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool
 
 
 def _counts(snapshot: WorkflowsSnapshot) -> WorkflowCounts | None:
-    """How many match, by state; of a list that shows all of them, those that it shows."""
+    """Return how many match, by state; of a list that shows all of them, those that it shows."""
     if snapshot.counts is None or not snapshot.at_end or snapshot.loading or snapshot.sort not in _ALL_ROWS:
         return snapshot.counts
     return of_rows(snapshot.counts, (row.status for row in snapshot.rows))
@@ -95,7 +95,7 @@ def _order_and_reach(snapshot: WorkflowsSnapshot) -> Iterator[str]:
 
 
 def extent_of(snapshot: WorkflowsSnapshot) -> Extent:
-    """How the rows lie in the whole list, whose first ones they are."""
+    """Return the position of the rows in the whole list, whose first ones they are."""
     total = None if snapshot.counts is None else snapshot.counts.total
     if snapshot.at_end:
         return Extent()

@@ -1,4 +1,4 @@
-"""What an alert of the overview is; each module of this package has the rules that raise some.
+"""The alerts of the overview; each module of this package has the rules that raise some.
 
 `alerts` runs the `RULES` of every module here, found by its name alone. A finding of the recovery report becomes an
 alert by the words of its kind; see findings.py of this package.
@@ -69,7 +69,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the rules judge. `targets`: by queue, how many seconds a due task may wait.
+    """The data that the rules judge. `targets`: by queue, how many seconds a due task may wait.
 
     `began`: by alert id, the start of each failure alert that was raised before: its rows are counted from then on.
     """

@@ -53,7 +53,7 @@ def _surge(scene: Scene, rule: str, what: str, evidence: str, since: datetime, r
 
 
 def surges(lately: int, usual: float | None) -> bool:
-    """Whether this number of failures within LATELY is far more than usual."""
+    """Return whether this number of failures within LATELY is far more than usual."""
     return lately >= LEAST_FAILURES and (usual is None or lately >= SURGE * max(usual, 1.0))
 
 

@@ -31,7 +31,7 @@ _CAUSE_PLACE: Final = 1
 
 
 def _no_worker(scene: Scene) -> Iterator[Alert]:
-    """Before the report says so, whose alert then replaces this one."""
+    """Alert before the report does, whose alert then replaces this one."""
     glance = scene.glance
     due = sum(row.due.number for row in glance.queues if row.paused_at is None)
     if due and not glance.alive and not glance.awaits_first_worker:
@@ -140,7 +140,7 @@ def _count(findings: Sequence[Finding]) -> str:
 
 
 def _lasts(finding: Finding, report: Report) -> str:
-    """As of the time of the report, as in its evidence: otherwise the two would differ."""
+    """Return how long the finding had lasted at the time of the report, as its evidence says."""
     return "" if finding.since is None else lasting((report.now - finding.since).total_seconds())
 
 

@@ -44,7 +44,7 @@ def _waiting(scene: Scene) -> list[QueueRow]:
 
 
 def _uncapped(scene: Scene) -> list[QueueRow]:
-    """Without the queues that wait at a cap, whose alert names that as the cause."""
+    """Return the waiting queues without those at a full cap, whose alert names that as the cause."""
     if _full_cluster_cap(scene.glance) is not None:
         return []
     return [row for row in _waiting(scene) if not _is_full(row)]
