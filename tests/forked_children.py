@@ -34,8 +34,10 @@ from typing import Any, Final, NoReturn
 
 from setproctitle import setproctitle
 
-from horsies.run import child_main, guard, process
+from horsies.run import guard
+from horsies.run.child import main as child_main
 from horsies.run.die_with_parent import die_with
+from horsies.run.pool import process
 
 TITLE: Final = "nursery of the tests"
 _CALL: Final = inspect.signature(subprocess.Popen._execute_child)

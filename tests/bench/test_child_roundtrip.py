@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.run.child import Child, ChildExit, ChildResult, ChildSpec, Job
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock
-from horsies.run.leases import Guard
+from horsies.run.pool.child import Child, ChildExit, ChildResult, ChildSpec, Job
+from horsies.run.pool.guard import Guard
 
 pytestmark = pytest.mark.bench
 

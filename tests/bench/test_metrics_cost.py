@@ -20,8 +20,8 @@ from test_drain import drain
 
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask
-from horsies.run.in_flight import InFlightTask
 from horsies.run.metrics.of_worker import MOST_SERIES, WorkerMetrics
+from horsies.run.worker.in_flight import InFlightTask
 
 pytestmark = pytest.mark.bench
 

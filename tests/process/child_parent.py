@@ -8,10 +8,10 @@ import signal
 import sys
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.run.child import Child, ChildSpec, Job
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock
-from horsies.run.leases import Guard
+from horsies.run.pool.child import Child, ChildSpec, Job
+from horsies.run.pool.guard import Guard
 
 
 async def main(locator: str, task_name: str, args: str) -> None:

@@ -19,11 +19,11 @@ from forked_children import forked_here
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress import Reading
-from horsies.run import job_queue as track
-from horsies.run.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
 from horsies.run.contract import LeaseTerms, LogRecord
 from horsies.run.guard import clock
-from horsies.run.leases import Guard
+from horsies.run.pool import job_queue as track
+from horsies.run.pool.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
+from horsies.run.pool.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

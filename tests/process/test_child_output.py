@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.run.output import BURST_LINES, OutputReader
-from horsies.run.stdio import END, MARK
+from horsies.run.child.stdio import BURST_LINES, END, MARK
+from horsies.run.pool.output import OutputReader
 
 
 class Pipe:

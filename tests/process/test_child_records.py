@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from horsies.run.child_logs import RecordSender
+from horsies.run.child.logs import RecordSender
+from horsies.run.child.stdio import BURST_LINES
 from horsies.run.events import OUTPUT_LOGGER_NAME, Events
-from horsies.run.output import BURST_LINES
 
 SCENE = """
 import os, signal, socket, threading, time
-from horsies.run.child_main import Parent
+from horsies.run.child.main import Parent
 from horsies.run.frames import FrameReader
 
 ours, theirs = socket.socketpair()

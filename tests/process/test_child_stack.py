@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from test_child import Watched
 
-from horsies.run import stacks
 from horsies.run.guard import clock
+from horsies.run.pool import stacks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

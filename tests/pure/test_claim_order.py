@@ -8,7 +8,7 @@ import pytest
 
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask, RowPlace
-from horsies.run.claim_order import ClaimOrder
+from horsies.run.worker.claim_order import ClaimOrder
 
 A, B, C = (0, 1), (0, 2), (7, 1)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from worker_scene import NOON, a_worker, ago, gone
 
-from horsies.run.snapshots import Snapshots
+from horsies.run.worker.snapshots import Snapshots
 from horsies.views import Liveness, WorkerRow
 from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.look.glyphs import ASCII, UNICODE

@@ -11,9 +11,9 @@ import pytest
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskFailed, WorkerStarted
 from horsies.domain.errors import ConfigurationError
-from horsies.run import hook_threads
 from horsies.run.events import Events
-from horsies.run.hook_threads import Hooks
+from horsies.run.worker import hook_threads
+from horsies.run.worker.hook_threads import Hooks
 
 STARTED = WorkerStarted("w", "host", 1, ("default",))
 

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask
-from horsies.run.in_flight import InFlightTask
 from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page
 from horsies.run.metrics.of_cluster import METRICS as OF_CLUSTER
 from horsies.run.metrics.of_worker import METRICS as OF_WORKER, MOST_SERIES, WorkerMetrics
+from horsies.run.worker.in_flight import InFlightTask
 
 SENT = Metric("shop_sent_total", "counter", 'How many; "quoted", a \\ and\na second line.', ("task", "queue"))
 DEPTH = Metric("shop_depth", "gauge", "Of the queue.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from horsies.run.outage import BEATS, Outage
+from horsies.run.loops import BEATS, Outage
 
 
 class Scene:

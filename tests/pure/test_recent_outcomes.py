@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
-from horsies.run.recent_outcomes import RecentOutcomes
+from horsies.run.worker.in_flight import RecentOutcomes
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 

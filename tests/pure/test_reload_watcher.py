@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from horsies.run.watcher import Watcher, project_roots
+from horsies.run.worker.reload import Watcher, project_roots
 
 
 def write(path: Path, text: str = "x = 1\n") -> Path:

@@ -6,8 +6,8 @@ import pytest
 from task_apps import make_app, make_custom_app
 
 from horsies.domain.errors import ConfigurationError
-from horsies.run.claim_rules import ClaimRules
 from horsies.run.settings import Identity, WorkerSettings
+from horsies.run.worker.claim_rules import ClaimRules
 
 
 def served(queues: tuple[str, ...] = (), but: tuple[str, ...] = (), *, custom: bool = True) -> list[str]:

@@ -10,8 +10,7 @@ import pytest
 from horsies.config.resilience import WorkerResilienceConfig
 from horsies.run import loops
 from horsies.run.events import Events
-from horsies.run.loops import Supervisor, Wake
-from horsies.run.outage import BEATS
+from horsies.run.loops import BEATS, Supervisor, Wake
 
 PATIENT = WorkerResilienceConfig(db_retry_initial_ms=30_000, db_retry_max_ms=30_000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from horsies.lifecycle.claim_token import Token
-from horsies.run.output_rings import RING_BYTES, OutputRing, OutputRings
+from horsies.run.pool.output_rings import RING_BYTES, OutputRing, OutputRings
 
 
 def token(number: int) -> Token:

@@ -14,9 +14,9 @@ from hypothesis import given, strategies as st
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerResilienceConfig
 from horsies.domain.errors import ConfigurationError
 from horsies.run.events import Events
-from horsies.run.lifespan import locator_of
 from horsies.run.log_format import EventText, HumanFormatter, JsonFormatter
 from horsies.run.loops import Supervisor, Wake, backoff_s
+from horsies.run.worker.lifespan import locator_of
 
 
 async def test_a_wake_up_before_the_wait_is_remembered_once() -> None:

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from horsies.run.title import PAUSE_S, Title
+from horsies.run.pool.title import PAUSE_S, Title
 
 
 class Loop:

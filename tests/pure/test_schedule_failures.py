@@ -6,15 +6,15 @@ import logging
 
 import pytest
 
-from horsies.run import schedule_failures
+from horsies.run import scheduler
 from horsies.run.events import Events
-from horsies.run.schedule_failures import ScheduleFailures
+from horsies.run.scheduler import ScheduleFailures
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(schedule_failures.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     return now
 
 

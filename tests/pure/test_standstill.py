@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from horsies.run import standstill
-from horsies.run.standstill import stands_still
+from horsies.run.pool import process
+from horsies.run.pool.process import stands_still
 
 
 def test_a_stopped_process_stands_still_and_one_that_goes_on_does_not() -> None:
@@ -51,7 +51,7 @@ def test_a_frozen_cgroup_stops_those_in_it_and_not_us(
     for name, text in files.items():
         (cgroups / name).parent.mkdir(parents=True, exist_ok=True)
         (cgroups / name).write_text(text)
-    monkeypatch.setattr(standstill, "_PROC", proc)
-    monkeypatch.setattr(standstill, "_CGROUPS", cgroups)
+    monkeypatch.setattr(process, "_PROC", proc)
+    monkeypatch.setattr(process, "_CGROUPS", cgroups)
     assert stands_still(77) is expected
     assert not stands_still(os.getpid())

@@ -6,9 +6,9 @@ import itertools
 import logging
 import socket
 
-from horsies.run.child_logs import RecordSender
+from horsies.run.child.logs import RecordSender
+from horsies.run.child.sync_runner import SyncRunner
 from horsies.run.outcomes import TaskStopped
-from horsies.run.sync_runner import SyncRunner
 
 STOP = TaskStopped("TASK_INTERRUPTED", "stopped")
 

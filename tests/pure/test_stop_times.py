@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.run.settings import WorkerSettings
-from horsies.run.stop_times import CONTAINER, HOST, KUBERNETES, Platform, StopTimes, detect
+from horsies.run.settings import CONTAINER, HOST, KUBERNETES, Platform, StopTimes, WorkerSettings, detect
 
 OVERLAY = "606 488 0:55 / / rw,relatime master:196 - overlay overlay rw,lowerdir=3/fs:2/fs,upperdir="
 CONTAINERD = f"{OVERLAY}/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/4/fs\n"

@@ -25,7 +25,7 @@ from typing_extensions import TypeAliasType, TypedDict
 from horsies import Err, OperationalErrorCode, TaskError, TaskResult
 from horsies.domain.codec import dump_args, dump_kwargs, load_task_result
 from horsies.domain.codec.conversion import Fidelity, fidelity
-from horsies.run.execute import Run, execute
+from horsies.run.child.execute import Run, execute
 from horsies.task.options import PLAIN
 from horsies.task.parameters import Parameters
 

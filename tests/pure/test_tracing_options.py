@@ -26,7 +26,7 @@ def test_without_a_call_of_trace_nothing_is_loaded_and_no_row_changes() -> None:
     program = """
 import sys
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
-from horsies.run.worker import Worker
+from horsies.run.worker.worker import Worker
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://u@db/app")))
 @app.task("work")
 def work() -> TaskResult[None, TaskError]:

@@ -24,9 +24,9 @@ from horsies import (
 from horsies.domain.codec import dump_task_result, dump_value
 from horsies.domain.codes import ContractCode
 from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
-from horsies.run.child_leases import ChildLeases
+from horsies.run.child.execute import Run, execute
+from horsies.run.child.leases import ChildLeases
 from horsies.run.contract import LeaseTerms
-from horsies.run.execute import Run, execute
 from horsies.run.guard import SLOT_BYTES, LeaseTable, clock
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 

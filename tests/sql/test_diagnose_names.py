@@ -12,9 +12,9 @@ from diagnose_steps import insert, the_only
 from horsies import AppConfig, PostgresConfig, __version__
 from horsies.config.contexts import DatabaseChoice
 from horsies.operations.findings.waiting import UNKNOWN_NAME
-from horsies.run.in_flight import InFlightTasks
 from horsies.run.settings import Identity, WorkerSettings
-from horsies.run.snapshots import Snapshots
+from horsies.run.worker.in_flight import InFlightTasks
+from horsies.run.worker.snapshots import Snapshots
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
 

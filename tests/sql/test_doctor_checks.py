@@ -18,7 +18,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.doctor import Verdict
 from horsies.doctor.checks import connections, indexes, transactions
 from horsies.doctor.examine import all_checks
-from horsies.run.worker import _LANES
+from horsies.run.worker.worker import _LANES
 from horsies.store.schema import upgrade
 
 OK, WARN, FAIL, UNKNOWN = Verdict.OK, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN

@@ -8,8 +8,8 @@ from sweep_steps import options, stale_runs
 
 from horsies import AppConfig, Horsies, PostgresConfig, RecoveryConfig, TaskFailed, TaskRetried
 from horsies.run.events import Events
-from horsies.run.hook_threads import Hooks
-from horsies.run.sweeper import StaleRuns
+from horsies.run.worker.hook_threads import Hooks
+from horsies.run.worker.sweeper import StaleRuns
 
 
 async def test_a_run_that_is_failed_and_one_that_is_retried_are_told(connection: asyncpg.Connection) -> None:

@@ -13,7 +13,7 @@ from statements import statement
 
 from horsies.operations.looking import answer_to, ask_again, close, look_at
 from horsies.operations.target import OperationError
-from horsies.run.looks import CHANNEL
+from horsies.run.worker.looks import CHANNEL
 
 STACK = {"how": "python", "frames": [], "threads": []}
 

@@ -22,7 +22,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verb import WorkerVerb
 from horsies.operations.verbs import VERBS
-from horsies.run.orders import CHANNEL
+from horsies.run.worker.orders import CHANNEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from pulse_steps import HARMLESS_S, SPARE_S, pulse_gaps, pulse_row, silent_for
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.run.events import Events
-from horsies.run.sweeper import Recovery, StaleClaims, StaleRuns
+from horsies.run.worker.sweeper import Recovery, StaleClaims, StaleRuns
 from horsies.store.pulse import read_pulse, write_pulse
 
 CONFIG = RecoveryConfig(

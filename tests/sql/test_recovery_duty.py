@@ -14,7 +14,7 @@ from lifecycle_steps import running, statuses
 from horsies.config.recovery import RecoveryConfig
 from horsies.run.events import Events
 from horsies.run.settings import Identity
-from horsies.run.sweeper import Chore, Duty, Recovery, Retention, rules_of
+from horsies.run.worker.sweeper import Chore, Duty, Recovery, Retention, rules_of
 from horsies.store.sweep_state import take_duty, write_report
 
 MINUTE_MS = 60_000

@@ -13,7 +13,7 @@ import pytest
 from blackhole_proxy import BlackholeProxy
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, waits_in_tasks
-from horsies.run.leases import memory_for_waits
+from horsies.run.pool.guard import memory_for_waits
 
 ENDED = 'UPDATE horsies_tasks SET status = \'COMPLETED\', result = \'{"__task_result__":true,"ok":1,"err":null}\''
 

@@ -70,7 +70,7 @@ def _definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     def child_plan(app: Horsies, key: str, kwargs_json: str | None) -> WorkflowPlan:
         return plan_of(catalog[key], key) if key in catalog else children.child_plan(app, key, kwargs_json)
 
-    for module in ("horsies.run.subworkflow_builder", "horsies.testing.inline_workflows"):
+    for module in ("horsies.run.worker.subworkflow_builder", "horsies.testing.inline_workflows"):
         monkeypatch.setattr(f"{module}.child_plan", child_plan)
 
 

@@ -12,8 +12,8 @@ from workflow_plans import node
 
 from horsies import PostgresConfig
 from horsies.config.contexts import DatabaseChoice
-from horsies.run.advancer import Advancer
 from horsies.run.events import Events
+from horsies.run.worker.advancer import Advancer
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
 

@@ -28,8 +28,8 @@ from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError
 from horsies.lifecycle.advancing import lock_families, update_workflows
 from horsies.lifecycle.children import start_child
-from horsies.run import subworkflow_builder as subworkflow_builder
-from horsies.run.subworkflow_builder import build_child
+from horsies.run.worker import subworkflow_builder as subworkflow_builder
+from horsies.run.worker.subworkflow_builder import build_child
 from horsies.workflow.children import BuildFailed, UnknownDefinition
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from horsies.lifecycle.controlling import pause
 from horsies.lifecycle.following import follow
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import end_silent_sessions
-from horsies.run.advancer import Advancer
 from horsies.run.events import Events
+from horsies.run.worker.advancer import Advancer
 from horsies.store.connect import Database, is_transient
 from horsies.store.dedicated_connection import DedicatedConnection
 

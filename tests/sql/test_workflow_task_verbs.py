@@ -33,7 +33,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 from horsies.run.events import Events
-from horsies.run.sweeper import Recovery
+from horsies.run.worker.sweeper import Recovery
 
 GOES_ON_AFTER_FAILURE = plan(node(0), node(1, 0, allow_failed_deps=True))
 

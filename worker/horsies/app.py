@@ -359,7 +359,7 @@ class Horsies:
         ids of the tasks whose outcomes could not be stored.
         """
         # By name: the sending side must not import the worker, and a program that only sends should not load it.
-        return import_module("horsies.run.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
+        return import_module("horsies.run.worker.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
 
     def trace(self, tracer_provider: Any = None) -> None:
         """From now on sends and runs are spans of OpenTelemetry, by the provider that is set globally, or by this one.

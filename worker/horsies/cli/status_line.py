@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from horsies.domain.plain_text import clean
-from horsies.run.in_flight import Stage
+from horsies.run.worker.in_flight import Stage
 
 if TYPE_CHECKING:
-    from horsies.run.worker import Worker
+    from horsies.run.worker.worker import Worker
 
 _REDRAW_S = 1.0
 _CLEAR = "\r\x1b[2K"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.cli.status_line import StatusLine
     from horsies.config.contexts import DatabaseChoice
     from horsies.run.settings import WorkerSettings
-    from horsies.run.worker import Worker
+    from horsies.run.worker.worker import Worker
 
 
 class LogFormat(StrEnum):
@@ -223,7 +223,7 @@ def _lost_outcomes(
     from horsies.cli.status_line import StatusLine
     from horsies.run.events import Events
     from horsies.run.log_format import configure_logging
-    from horsies.run.worker import Worker
+    from horsies.run.worker.worker import Worker
 
     line = StatusLine(sys.stderr)
     configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)

@@ -1,1 +1,2 @@
-"""The worker: claims tasks, runs them in child processes, and stores their outcomes."""
+"""The processes that run tasks, a room for each: `worker/` with its `pool/` of children, `child/`, `guard.py`,
+`scheduler.py`; `metrics/` answers scrapes. What stands beside the rooms is what several of them share."""

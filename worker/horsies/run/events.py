@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from horsies.lifecycle.recovering import CrashedRun
     from horsies.lifecycle.scheduling import ScheduleRun
     from horsies.run.contract import LogRecord
-    from horsies.run.in_flight import InFlightTask
     from horsies.run.metrics.of_worker import WorkerMetrics
+    from horsies.run.worker.in_flight import InFlightTask
 
 LOGGER_NAME = "horsies.worker"
 OUTPUT_LOGGER_NAME: Final = "horsies.output"

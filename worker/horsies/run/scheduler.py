@@ -5,37 +5,182 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from horsies import __version__
+from horsies.domain.errors import HorsiesError
 from horsies.lifecycle.scheduling import (
     MOST_DUE,
     RunningScheduler,
     define,
     due,
+    ordered_runs,
     register,
     remove_scheduler,
     renew_scheduler,
     run,
+    start,
+    start_ordered,
 )
-from horsies.run.database import wait_for_database
 from horsies.run.loops import Supervisor, Wake
-from horsies.run.schedule_failures import ScheduleFailures
-from horsies.run.scheduled_workflows import ScheduledWorkflows
+from horsies.run.serve import wait_for_database
 from horsies.run.settings import Identity
+from horsies.run.threads import TooManyHangError, in_thread
+from horsies.store.connect import is_transient
 from horsies.store.dedicated_connection import DedicatedConnection, is_behind_pooler
+from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import ScheduledWorkflow, schedules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import asyncpg
+    from collections.abc import Callable, Sequence
 
     from horsies.app import Horsies
-    from horsies.lifecycle.scheduling import DueSchedule, ScheduleRun
+    from horsies.domain.plan import WorkflowPlan
+    from horsies.lifecycle.scheduling import DueSchedule, OrderedRun, ScheduleRun
     from horsies.run.events import Events
     from horsies.task.scheduled import Scheduled
+
+
+_LONGEST_PAUSE_S = 60.0
+
+
+@dataclass(slots=True)
+class _Failure:
+    error: str
+    count: int
+    until: float
+
+
+class ScheduleFailures:
+    """A schedule whose row the database rejects, or whose workflow cannot be built, fails at each tick: its errors
+    would fill the log, and its builds would delay others."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._failures: dict[str, _Failure] = {}
+
+    def waits(self, name: str) -> bool:
+        failure = self._failures.get(name)
+        return failure is not None and time.monotonic() < failure.until
+
+    def add(self, name: str, error: str) -> None:
+        """It failed once more. Logged at once if the error is another one, later at failures 2, 4, 8 and so on."""
+        before = self._failures.get(name)
+        count = before.count + 1 if before is not None and before.error == error else 1
+        pause_s = min(2.0 ** (count - 1), _LONGEST_PAUSE_S)
+        self._failures[name] = _Failure(error, count, time.monotonic() + pause_s)
+        if count & (count - 1) == 0:
+            self._events.schedule_failed(name, error, count, pause_s)
+
+    def forget(self, name: str) -> None:
+        self._failures.pop(name, None)
+
+
+_LONGEST_BUILD_S = 30.0
+# A build that takes longer is awaited by a later tick: one that hangs would hold up all other schedules.
+_PATIENCE_S = 0.25
+
+
+class ScheduledWorkflows:
+    """The schedules of an application that start workflows. Their `build_with` is user code: it runs beside the loop,
+    and in no transaction."""
+
+    def __init__(
+        self,
+        schedules: Sequence[ScheduledWorkflow],
+        failures: ScheduleFailures,
+        events: Events,
+        *,
+        look_again: Callable[[], None],
+    ) -> None:
+        self._schedules = {one.name: one for one in schedules}
+        self._failures = failures
+        self._events = events
+        self._look_again = look_again
+        self._builds: dict[str, asyncio.Task[WorkflowPlan]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._schedules
+
+    async def start(self, connection: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> None:
+        """Start what is due, and what operators ordered, as far as it is built by now."""
+        if not self._schedules:
+            return
+        orders = [one for one in await ordered_runs(connection, self._schedules) if not self._failures.waits(one.name)]
+        wanted = {one.due.name for one in runs if one.sends} | {one.name for one in orders}
+        plans = await self._built(wanted)
+        for one in runs:
+            if not one.sends or one.due.name in plans:
+                await self._start(connection, one, plans.get(one.due.name))
+        for order in orders:
+            if order.name in plans:
+                await self._start_ordered(connection, order, plans[order.name])
+
+    async def close(self) -> None:
+        for task in self._builds.values():
+            task.cancel()
+        await asyncio.gather(*self._builds.values(), return_exceptions=True)
+        self._builds.clear()
+
+    async def _built(self, names: set[str]) -> dict[str, WorkflowPlan]:
+        """Of these schedules the workflows that are built by now; those that another scheduler has started are
+        dropped."""
+        for name in [name for name, build in self._builds.items() if build.done() and name not in names]:
+            self._builds.pop(name).exception()
+        new = {name: asyncio.create_task(self._build(name)) for name in names - self._builds.keys()}
+        self._builds |= new
+        if new:
+            _, slow = await asyncio.wait(new.values(), timeout=_PATIENCE_S)
+            for build in slow:
+                build.add_done_callback(lambda _: self._look_again())
+        plans: dict[str, WorkflowPlan] = {}
+        for name in [name for name in names if self._builds[name].done()]:
+            try:
+                plans[name] = self._builds.pop(name).result()
+            except (HorsiesError, TimeoutError) as error:
+                self._failures.add(name, str(error))
+        return plans
+
+    async def _build(self, name: str) -> WorkflowPlan:
+        try:
+            return await in_thread(self._schedules[name].plan, name=name, longest_s=_LONGEST_BUILD_S, most_hanging=1)
+        except TooManyHangError as error:
+            raise TimeoutError(f"its workflow is not built again: {error}") from None
+        except TimeoutError:
+            raise TimeoutError(f"its workflow was not built within {_LONGEST_BUILD_S:g} s") from None
+
+    async def _start(self, connection: asyncpg.Connection, one: ScheduleRun, plan: WorkflowPlan | None) -> None:
+        try:
+            moved = await start(connection, one, plan)
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
+            self._failed(one.due.name, error)
+        else:
+            self._failures.forget(one.due.name)
+            if moved:
+                self._events.slots_used(one)
+            if moved and one.next_run_at <= one.due.now:
+                self._look_again()  # more slots were missed than one tick catches up on
+
+    async def _start_ordered(self, connection: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> None:
+        try:
+            started = await start_ordered(connection, order, plan)
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
+            self._failed(order.name, error)
+        else:
+            self._failures.forget(order.name)
+            if started:
+                self._events.note("run now", schedule=order.name, workflow=order.workflow_id)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """An error of the server or the connection fails the tick; another one is that of this workflow."""
+        if is_transient(error) or not is_about_a_row(error):
+            raise error
+        self._failures.add(name, str(error))
+
 
 _REGISTER_EVERY_S = 30.0
 """How often missing rows are made anew, and overdue ones of another pattern taken over: upstream's scheduler deletes

@@ -1,15 +1,20 @@
-"""A worker or a scheduler as the main program of its process: handles signals, exits after a clean stop."""
+"""A worker or a scheduler as the main program of its process: its database, its signals, its clean stop."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
+
+from horsies.run.loops import backoff_s
+from horsies.store.connect import Database, DatabaseUnavailable, open_database
+from horsies.store.schema import create, require_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.app import Horsies
     from horsies.run.events import Events
 
 
@@ -82,3 +87,35 @@ async def _started(service: Service, stopping: asyncio.Event) -> bool:
         raise
     await service.abort()
     return False
+
+
+async def wait_for_database(app: Horsies, events: Events, resources: AsyncExitStack) -> Database:
+    """Wait for the database without a limit, at the pace of the resilience settings, and bring its schema up to date.
+
+    `resources` releases it.
+    """
+    resilience, failures = app.config.resilience, 0
+    while True:
+        stack = AsyncExitStack()
+        try:
+            database = await stack.enter_async_context(open_database(app.database))
+            connection = await database.connect("worker start")
+            try:
+                await create(connection)
+                await require_current(connection)
+            finally:
+                await connection.close()
+        except DatabaseUnavailable as error:
+            await stack.aclose()
+            failures += 1
+            if not error.transient or failures == resilience.db_retry_max_attempts:
+                raise
+            delay = backoff_s(resilience, failures)
+            events.waiting_for_database(error, delay)
+            await asyncio.sleep(delay)
+        except BaseException:
+            await stack.aclose()
+            raise
+        else:
+            resources.push_async_callback(stack.aclose)
+            return database

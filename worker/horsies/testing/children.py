@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.lifecycle.recovering import expire_pending
 from horsies.run.events import Events
-from horsies.run.lifespan import locator_of
 from horsies.run.settings import WorkerSettings
-from horsies.run.worker import Worker
+from horsies.run.worker.lifespan import locator_of
+from horsies.run.worker.worker import Worker
 from horsies.store.statements import statement
 from horsies.testing.claims import connected, pass_time, queues_of
 from horsies.testing.here import Ran
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.app import Horsies
-    from horsies.run.in_flight import InFlightTask
+    from horsies.run.worker.in_flight import InFlightTask
 
 _LOOK_S = 0.02
 

@@ -20,7 +20,7 @@ from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
 from horsies.run.settings import Identity
-from horsies.run.subworkflow_builder import build_child
+from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement

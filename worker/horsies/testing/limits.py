@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codes import StopCode
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.run.execute import comes_from_a_stop
+from horsies.run.child.execute import comes_from_a_stop
 from horsies.run.outcomes import TaskStopped
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ LATE_AFTER_S: Final = 12.0
 GONE_AFTER_S: Final = 30.0
 """Six snapshots; horsies.operations uses the same."""
 SNAPSHOT_EVERY_S: Final = 5.0
-"""The interval of horsies.run.snapshots."""
+"""The interval of horsies.run.worker.snapshots."""
 FIRST_WORKER_WITHIN_S: Final = 10.0
 """Where no worker has ever been, a task may wait so long before that is an alert: the first one may be starting."""
 

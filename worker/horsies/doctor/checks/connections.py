@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from horsies.doctor import Patient
 
 MOST_OF_A_WORKER: Final = 10
-"""The connections of horsies.run.worker, one for listening, one for schedules; two more while it sweeps and prunes."""
+"""The connections of a worker (`horsies.run.worker.worker`), one for listening, one for schedules;
+two more while it sweeps and prunes."""
 _ALIVE_WITHIN_S: Final = 30.0
 _NEARLY_ALL: Final = 0.95
 _MUCH: Final = 0.8

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from horsies.run.in_flight import InFlightTask
+    from horsies.run.worker.in_flight import InFlightTask
 
 MOST_SERIES: Final = 100
 """Pairs of a task and a queue that have series of their own, about 40 lines of a page each; all others are `other`."""

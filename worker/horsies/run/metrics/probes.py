@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from horsies.domain.masking import mask
-from horsies.run.in_flight import Stage
 from horsies.run.metrics import of_worker
 from horsies.run.metrics.exposition import CONTENT_TYPE
 from horsies.run.metrics.http import Address, HttpServer, Reply
+from horsies.run.worker.in_flight import Stage
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaError, require_current
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.app import Horsies
-    from horsies.run.claim_rules import ClaimRules
-    from horsies.run.claimer import Claimer
     from horsies.run.events import Events
-    from horsies.run.finisher import Finisher
-    from horsies.run.in_flight import InFlightTasks
     from horsies.run.loops import Supervisor
     from horsies.run.metrics.exposition import Page
+    from horsies.run.pool.slots import Slots
     from horsies.run.settings import WorkerSettings
-    from horsies.run.slots import Slots
-    from horsies.run.snapshots import Snapshots
+    from horsies.run.worker.claim_rules import ClaimRules
+    from horsies.run.worker.claimer import Claimer
+    from horsies.run.worker.finisher import Finisher
+    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.snapshots import Snapshots
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _SILENT_S: Final = 15.0

@@ -1,0 +1,385 @@
+"""The parent's side of one child process: its start, jobs in, results and output out, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from dataclasses import astuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.run.contract import (
+    TASK_INTERRUPTED,
+    ChildExit,
+    ChildFailed,
+    ChildResult,
+    ChildSpec,
+    Job,
+    LogRecord,
+    Stream,
+    TaskFacts,
+)
+from horsies.run.guard import LeaseTable, clock
+from horsies.run.pool.channel import Channel
+from horsies.run.pool.guard import memory_for, memory_for_waits, shared_memory
+from horsies.run.pool.job_queue import JobQueue, LostJobs
+from horsies.run.pool.output import OutputReader
+from horsies.run.pool.process import ChildProcess, stands_still
+from horsies.run.pool.stacks import StackReader
+from horsies.run.pool.title import Title
+from horsies.run.progress_table import RECORD_BYTES, ProgressTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.domain.progress import Reading
+    from horsies.run.child.stack import Stack
+    from horsies.run.pool.guard import Guard
+
+__all__ = ["Child", "ChildExit", "ChildFailed", "ChildResult", "ChildSpec", "Job", "Stream"]
+
+_RECYCLE_GRACE_S: Final = 5.0
+_DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
+_LAST_WORDS: Final = 20
+_SPARE_SLOTS: Final = 64  # a child gets at most 32 plain jobs ahead
+_STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
+
+
+class Child:
+    """One child process. All methods run in the event loop that called start()."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        guard: Guard,
+        on_result: Callable[[Child, str, ChildResult], None],
+        on_output: Callable[[Child, str | None, Stream, str], None],
+        on_log: Callable[[Child, str | None, LogRecord], None],
+        on_progress: Callable[[str, Reading], None],
+    ) -> None:
+        self.spec = spec
+        self.guard = guard
+        self.facts: dict[str, TaskFacts] = {}
+        self.config_text = ""
+        """The configuration that it has imported, to be compared with that of another child."""
+        self.definitions: list[str] = []
+        """The keys of its workflow definitions."""
+        self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
+        self._loop = asyncio.get_running_loop()
+        self._on_result = on_result
+        self._on_output = on_output
+        self._on_log = on_log
+        self._on_progress = on_progress
+        self._on_exit: Callable[[Child, ChildExit], None] | None = None  # set when it is ready
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._coroutines: frozenset[str] = frozenset()
+        self._submitted = 0
+        self._finishing = False
+        self._too_late: list[str] = []
+        self._last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
+        self._control = Channel(self._loop, self._hear, self._lost)
+        self._stood_still = False
+        self._table_fd = memory_for(2 * _SPARE_SLOTS + spec.async_concurrency)
+        self._table = LeaseTable(self._table_fd)
+        self._progress_fd = shared_memory("horsies progress", (len(self._table.slots) + 1) * RECORD_BYTES)
+        self._progress = ProgressTable(self._progress_fd)
+        self._late_ns = spec.terms.late_ns
+        slots = self._table.slots
+        self._tracks = (
+            self._track(0, 1, slots[:_SPARE_SLOTS]),
+            self._track(1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
+        )
+        self._channels = [self._control, *(track.channel for track in self._tracks)]
+        self._dump = shared_memory("horsies stacks", 0)
+        self._process, self._outputs = self._spawn()
+        self._stacks = StackReader(
+            self._dump, lambda *question: self._control.send(question), self._process.signal_thread
+        )
+        self.pid = self._process.pid
+        self.name = f"worker-{self.pid}"
+
+    @classmethod
+    async def start(
+        cls,
+        spec: ChildSpec,
+        guard: Guard,
+        *,
+        on_result: Callable[[Child, str, ChildResult], None],
+        on_output: Callable[[Child, str | None, Stream, str], None],
+        on_log: Callable[[Child, str | None, LogRecord], None],
+        on_progress: Callable[[str, Reading], None],
+        on_exit: Callable[[Child, ChildExit], None],
+    ) -> Child:
+        """Start a child and wait until it has imported the app; raises ChildFailed with the reason otherwise.
+
+        The callbacks run in the event loop's thread and must not raise. on_progress comes before the result of its job,
+        and with read_progress(). on_exit is the last one, called exactly once,
+        after every result that the child had sent, also after close() and kill().
+        """
+        child = cls(spec, guard, on_result, on_output, on_log, on_progress)
+        try:
+            async with asyncio.timeout(spec.start_timeout_s):
+                await child._ready
+        except TimeoutError:
+            await child._end()
+            raise child._failure(
+                f"it was not ready after {spec.start_timeout_s:g} s",
+                "a module of the application hangs, or takes that long, while it is imported",
+            ) from None
+        except BaseException:
+            await child._end()
+            raise
+        if child._gone.done():
+            raise child._failure("it ended as soon as it was ready")
+        child._on_exit = on_exit
+        return child
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs submitted without a result yet: running or waiting in the child."""
+        return sum(len(track) for track in self._tracks)
+
+    @property
+    def remaining(self) -> int | None:
+        """How many more jobs this child takes: None = no limit, 0 = it is about to end."""
+        if self._finishing:
+            return 0
+        return None if self.spec.max_tasks is None else max(0, self.spec.max_tasks - self._submitted)
+
+    def submit(self, job: Job, confirmed_at: int) -> None:
+        """Hand over one job. Never blocks; jobs submitted in one iteration of the loop are sent in one write.
+
+        Its lease counts from `confirmed_at`, the time at which the statement was sent after which the database has the
+        task RUNNING. A job for a child that takes no more jobs (see `remaining`) is reported as waiting when the child
+        ends.
+        """
+        if self.remaining == 0:
+            self._too_late.append(job.key)
+            return
+        self._submitted += 1
+        self._tracks[job.task_name in self._coroutines].submit(job, confirmed_at)
+        if clock() - confirmed_at > self._late_ns:
+            self.guard.look()
+
+    def confirm(self, key: str, confirmed_at: int) -> None:
+        """A stored beat shows this job alive: its lease counts from then. An unknown key is ignored."""
+        for track in self._tracks:
+            if key in track:
+                track.confirm(key, confirmed_at)
+
+    def stands_still(self) -> bool:
+        """Whether its process is stopped or frozen, so that no job in it may be reported alive."""
+        self._stood_still = stands_still(self.pid)
+        return self._stood_still
+
+    def stop_task(self, key: str, code: str = TASK_INTERRUPTED, message: str = "the task was asked to stop") -> None:
+        """Stop one job: a waiting job never starts; a running one is interrupted, and its child killed after 5 s.
+
+        The job then ends with `code`, unless its code had returned before. An unknown key is ignored.
+        """
+        for track in self._tracks:
+            if key in track:
+                track.stop(key, code, message)
+
+    async def stack(self, key: str, *, with_locals: bool) -> Stack | None:
+        """What this job is doing now, within a second; None if it has not begun or has ended."""
+        for kind, track in enumerate(self._tracks):
+            if key in track:
+                runs = partial(track.has_begun, key)
+                return await self._stacks.read(kind, track.number(key), runs, with_locals=with_locals)
+        return None
+
+    def before(self, key: str) -> Job | None:
+        """The job that keeps this one from beginning; None if it has begun, has ended, or is the next."""
+        return next((track.before(key) for track in self._tracks if key in track), None)
+
+    def read_progress(self) -> None:
+        """Call on_progress with the key and the last report of each job that has reported anything."""
+        if self._progress.used:
+            for track in self._tracks:
+                track.read_progress()
+
+    def hold_results(self, hold: bool) -> None:
+        """Stop reading results, so that the child waits before it sends more, or read them again."""
+        for track in self._tracks:
+            track.hold_results(hold)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    def retire(self) -> None:
+        """Take no more jobs; the process ends after those that it has."""
+        self._finish()
+
+    async def close(self, grace_s: float) -> None:
+        """Send no more jobs; wait until the submitted ones and the child have ended, or kill it after `grace_s`."""
+        self._finish()
+        await asyncio.wait([self._gone], timeout=grace_s)
+        await self._end()
+
+    def _track(self, kind: int, limit: int, slots: range) -> JobQueue:
+        return JobQueue(
+            self._loop,
+            limit=limit,
+            table=self._table,
+            slots=slots,
+            progress=self._progress,
+            terms=self.spec.terms,
+            running=self.running,
+            ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
+            on_begin=self._title.begun,
+            before_results=self._read_outputs,
+            read_logs=self._control.drain,
+            on_progress=self._on_progress,
+            on_result=self._result,
+            on_end=self._lost,
+            kill=self.kill,
+        )
+
+    def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
+        channels = self._channels
+        rope, end_of_guard = os.pipe()
+        shared = [self._table_fd, self._progress_fd]
+        waits_fd = self.spec.waits_fd
+        shared.append(memory_for_waits(self.spec.index) if waits_fd is None else os.dup(waits_fd))
+        descriptors = [*shared, rope, self._dump, *(channel.child_end.fileno() for channel in channels)]
+        pipes = [os.pipe() for _ in _STREAMS]
+        numbers = [str(number) for number in (os.getpid(), *descriptors)]
+        try:
+            process = ChildProcess(
+                self._loop,
+                # -P: with -m, Python would put the current directory first on the path, where a file can shadow any
+                # module.
+                [sys.executable, "-P", "-m", "horsies.run.child.main", *numbers],
+                stdout=pipes[0][1],
+                stderr=pipes[1][1],
+                pass_fds=descriptors,
+                on_exit=self._exited,
+            )
+            self.guard.watch(process, self._table_fd, end_of_guard)
+        except OSError as error:
+            for channel in channels:
+                channel.close()
+            self._table.close()
+            self._progress.close()
+            os.close(self._dump)
+            for end_of_ours, _ in pipes:
+                os.close(end_of_ours)
+            raise self._failure(f"no process can be started: {error}", "see `ulimit -u` and the free memory") from error
+        finally:
+            for _, end_of_child in pipes:
+                os.close(end_of_child)
+            for descriptor in (*shared, rope, end_of_guard):
+                os.close(descriptor)
+        for channel in channels:
+            channel.child_end.close()
+        spec = self.spec
+        self._control.send(
+            (
+                *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
+                *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms), spec.index),
+            )
+        )
+        return process, [self._output(fd, stream) for (fd, _), stream in zip(pipes, _STREAMS, strict=True)]
+
+    def _output(self, fd: int, stream: Stream) -> OutputReader:
+        def emit(key: str | None, line: str) -> None:
+            self._last_words.append(line)
+            self._on_output(self, key, stream, line)
+
+        return OutputReader(self._loop, fd, emit, self._only_key)
+
+    def _only_key(self) -> str | None:
+        """The job that wrote unmarked output, if that can be determined."""
+        return next(iter(self.running)) if len(self.running) == 1 else None
+
+    def _name_of(self, key: str) -> str:
+        return next(track.task_name(key) for track in self._tracks if key in track)
+
+    def _show_title(self, title: str) -> None:
+        self._control.send(("title", title))
+
+    def _read_outputs(self) -> None:
+        """The output of a job comes before its result."""
+        for output in self._outputs:
+            output.read()
+
+    def _hear(self, messages: list[Any]) -> None:
+        for kind, *rest in messages:
+            if kind == "stack":
+                self._stacks.heard(*rest)
+                continue
+            if kind == "log":
+                key, record = rest
+                self._read_outputs()  # what was printed before it
+                self._last_words.append(record[2])
+                self._on_log(self, key or self._only_key(), record)
+                continue
+            if self._ready.done():
+                return
+            if kind == "failed":
+                self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
+            else:
+                facts, self.config_text, self.definitions, self._stacks.listener, self._stacks.threads = rest
+                self.facts = {name: TaskFacts(*each) for name, *each in facts}
+                self._coroutines = frozenset(name for name, task in self.facts.items() if task.is_async)
+                self._ready.set_result(None)
+
+    def _lost(self) -> None:
+        """Called when a socket of the child has closed. That is how a child ends; one that still runs is killed."""
+        self.kill()
+        self._process.reap()
+
+    def _result(self, key: str, result: ChildResult) -> None:
+        for output in self._outputs:
+            output.job_ended(key)
+        self._title.ended()
+        if self.remaining == 0 and self.in_flight == 0:
+            self._finish()
+            self._loop.call_later(_RECYCLE_GRACE_S, self.kill)
+        self._on_result(self, key, result)
+
+    def _finish(self) -> None:
+        self._finishing = True
+        for track in self._tracks:
+            track.channel.finish()
+
+    async def _end(self) -> None:
+        self.kill()
+        await asyncio.wait([self._gone], timeout=_DEATH_S)
+
+    def _exited(self, returncode: int) -> None:
+        self._finishing = True
+        self._control.drain()
+        plain, many = (track.on_child_exit() for track in self._tracks)
+        self._table.close()
+        self._progress.close()
+        for output in self._outputs:
+            output.finish()
+        self._control.close()
+        self._stacks.close()
+        self._title.close()
+        waiting = *plain.waiting, *many.waiting, *self._too_late
+        end = ChildExit(returncode, (*plain.started, *many.started), waiting, self._cause(returncode, plain, many))
+        if not self._ready.done():
+            self._ready.set_exception(self._failure(f"it ended before it was ready: {end.reason}"))
+        self._gone.set_result(None)
+        if self._on_exit is not None:
+            self._on_exit(self, end)
+
+    def _cause(self, returncode: int, *lost: LostJobs) -> str:
+        """Why it was killed: a job that did not stop, or an expired lease."""
+        causes = [cause for each in lost for cause in each.causes]
+        if returncode != -signal.SIGKILL or not causes:
+            return ""
+        return f"its process was stopped or frozen; {causes[0]}" if self._stood_still else causes[0]
+
+    def _failure(self, reason: str, *notes: str) -> ChildFailed:
+        words = [f"its last words:\n{chr(10).join(self._last_words)}"] if self._last_words else []
+        return ChildFailed(f"child {self.spec.index} did not start: {reason}", notes=[*notes, *words])

@@ -1,0 +1,397 @@
+"""Fills free room with claimed tasks: at once when something may have become claimable, else at every poll."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from horsies.lifecycle.claiming import (
+    LARGEST_CLAIM,
+    ClaimRequest,
+    claim,
+    claim_capped,
+    release_expired,
+    take_back_unlocked,
+    unaccounted,
+)
+from horsies.lifecycle.starting import Start, start
+from horsies.lifecycle.waiting import next_due
+from horsies.run.guard import clock
+from horsies.run.loops import Wake
+from horsies.run.worker.claim_order import ClaimOrder
+from horsies.run.worker.in_flight import InFlightTask, Stage
+from horsies.store.isolate_bad_rows import is_blocked
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    import asyncpg
+
+    from horsies.lifecycle.claim_token import Token
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.finishing import Outcome
+    from horsies.run.loops import Outage
+    from horsies.run.pool.child import Child
+    from horsies.run.pool.slots import Slots
+    from horsies.run.worker.claim_rules import ClaimRules
+    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.store.dedicated_connection import DedicatedConnection
+
+_EXPIRED_EVERY_S = 1.0
+_MANY_EXPIRED_EVERY_S = 0.25
+_MANY_EXPIRED = 500
+_FULL_HOLDS_S = 0.1
+"""How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
+_SECOND_LOOK_S = 5.0
+_LOCKED_AGAIN_S = 0.5
+_RETRIES_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A claim ready to be made, with the places reserved for tasks that it starts at once."""
+
+    request: ClaimRequest
+    places: list[Child]
+    is_async: bool
+    room: int = 0
+    sent_at: int = field(default_factory=clock)
+
+
+class Claimer:
+    """One pass claims for all free room. Where possible, the finisher's statements claim as well.
+
+    One claim is under way at a time, in the claimer or the finisher. Tasks of a claim whose reply was lost are released
+    before the next claim: only then are all tokens of this worker known.
+    """
+
+    name = "claim"
+    step_timeout_s = 30.0
+
+    def __init__(
+        self,
+        rules: ClaimRules,
+        lane: DedicatedConnection,
+        slots: Slots,
+        in_flight: InFlightTasks,
+        poll_s: float,
+        outage: Outage,
+        *,
+        on_claimed: Callable[[list[ClaimedTask], list[Child], int], None],
+        on_taken_back: Callable[[int], None],
+        on_lost_commit: Callable[[InFlightTask, Outcome | None], None],
+    ) -> None:
+        self.interval_s = poll_s
+        self.wake = Wake()
+        self._rules = rules
+        self._largest = min(rules.max_batch or LARGEST_CLAIM, LARGEST_CLAIM)
+        self.lane = lane
+        self._slots = slots
+        self._in_flight = in_flight
+        self._outage = outage
+        self._on_claimed = on_claimed
+        self._on_taken_back = on_taken_back
+        self._on_lost_commit = on_lost_commit
+        self._connection: asyncpg.Connection | None = None
+        self._looks: list[float] = []
+        """When to look for claims whose reply was lost."""
+        self.claiming = asyncio.Lock()
+        """Held while a claim is under way; its holder knows that there is no other."""
+        self._alarm: asyncio.TimerHandle | None = None
+        self._release_expired_at = 0.0
+        self._retry_alarm_at = 0.0
+        self._order = ClaimOrder()
+        self._full: dict[str | None, float] = {}
+        """The queues whose cap had no room after the last claim, and since when; None: the cluster's cap."""
+        self._got_room: set[str | None] = set()
+        """The caps under which a task has ended since the last claim began."""
+        self._freed: dict[str, str] = {}
+        """Queues in which tasks of this worker have ended since then, each with one of these tasks."""
+        self.draining = False
+        """By an operator's order, or because the worker stops: claim nothing."""
+
+    @property
+    def queues(self) -> list[str]:
+        return list(self._rules.queues)
+
+    def notice(self, queue: str | None = None) -> None:
+        """A task was enqueued, in this queue or in any, that may come before all known tasks.
+
+        While the cap of its queue has no room, no claim is needed: the end of a task will trigger one.
+        """
+        self._order.expire()
+        if queue is None or not self._is_full(queue):
+            self.wake.set()
+
+    def notice_room(self, queue: str) -> None:
+        """A task of this queue has ended in another worker, which left the room under the cap to others.
+
+        Only a claim that the cap has rejected, or may be rejecting at this moment, is repeated.
+        """
+        self._got_room |= {queue, None}
+        if self._is_full(queue) or self.claiming.locked():
+            self.wake.set()
+
+    def ended(self, tasks: Mapping[str, str]) -> None:
+        """By queue, a task of this worker that has ended there. It claims first, then announces the remaining room."""
+        self._freed.update(tasks)
+        self._got_room |= {*tasks, None}
+        self.wake.set()
+
+    async def step(self) -> None:
+        async with self.claiming:
+            self._forget_full()
+            connection = await self.lane.ready()
+            if self._connection not in (connection, None):
+                self._take_back_soon()  # the server may be another one by now, with fewer transactions
+            self._connection = connection
+            if self._looks and self._looks[0] <= time.monotonic():
+                await self._take_back(connection)
+            try:
+                for is_async, names in self._kinds:
+                    if not self._turned_away:
+                        await self._fill(connection, names, is_async=is_async)
+            except BaseException as error:
+                self._take_back_after(error)
+                raise
+            if self._freed:
+                await self._announce_room(connection)
+            if self._has_room():  # otherwise the next free place triggers it
+                await self._release_expired(connection)
+                await self._wake_when_due(connection)
+
+    async def free_within(self, seconds: float) -> bool:
+        """Whether `claiming` can be taken at once or within this time."""
+        if self.claiming.locked():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds), self.claiming:
+                    pass
+        return not self.claiming.locked()
+
+    @property
+    def claims_along(self) -> bool:
+        """Whether the finisher's statements claim: caps need locks of their own, several queues several claims."""
+        return not self._rules.capped and len(self._rules.queues) == 1
+
+    def offer(self, *, is_async: bool) -> Offer | None:
+        """What to claim in the statement that stores outcomes; the caller holds `claiming`."""
+        names = self._rules.async_names if is_async else self._rules.sync_names
+        room = self._room(is_async=is_async)
+        if not self.claims_along or len(self._looks) > 1 or not names or room <= 0:
+            return None
+        return self._offer(self.queues[0], names, room, is_async=is_async)
+
+    def accept(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
+        """The finisher's claim was made."""
+        self._take(offer, claimed)
+        if len(claimed) < offer.room:
+            self.wake.set()  # nothing more is due and the alarm must be set, or the room needs another claim
+
+    def forget(self, offer: Offer, error: BaseException) -> None:
+        """The finisher's statement has failed. If the connection was lost, the claim may have been made or not."""
+        self._take_back_after(error)
+        self._free(offer.places, offer)
+        self.wake.set()
+
+    def take_back_locked(self) -> None:
+        """Claims unknown to this worker are in rows that other sessions have locked: release them later."""
+        if not self._looks:
+            self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
+            asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing may be claimed at this moment."""
+        return self.draining or self._outage.holds_back
+
+    @property
+    def _turned_away(self) -> bool:
+        """Whether no queue has room under its cap or the cluster's cap."""
+        return all(self._is_full(queue) for queue in self._rules.queues)
+
+    def _is_full(self, queue: str) -> bool:
+        return queue in self._full or None in self._full
+
+    def _forget_full(self) -> None:
+        """Forget caps that got room during a claim, which may still have counted the task that ended: repeat it."""
+        now = time.monotonic()
+        self._full = {
+            queue: since
+            for queue, since in self._full.items()
+            if now - since < _FULL_HOLDS_S and queue not in self._got_room
+        }
+        self._got_room.clear()
+
+    @property
+    def _kinds(self) -> list[tuple[bool, list[str]]]:
+        kinds = (False, self._rules.sync_names), (True, self._rules.async_names)
+        return [(is_async, names) for is_async, names in kinds if names]
+
+    def _has_room(self) -> bool:
+        return any(self._room(is_async=is_async) > 0 for is_async, _ in self._kinds)
+
+    async def _fill(self, connection: asyncpg.Connection, names: list[str], *, is_async: bool) -> None:
+        """Claim until the present room is full or nothing is left to claim.
+
+        Room that arises meanwhile has its own wake-up, or the finisher claims for it.
+        """
+        room = self._room(is_async=is_async)
+        while room > 0:
+            claimed = await self._claim(connection, names, room, is_async=is_async)
+            if claimed < min(room, self._largest):
+                break
+            room -= claimed
+
+    def _room(self, *, is_async: bool) -> int:
+        if self.holds_back:
+            return 0
+        free = self._slots.capacity(is_async=is_async) - self._in_flight.occupied(is_async=is_async)
+        if self._rules.max_claimed:
+            free = min(free, self._rules.max_claimed - self._in_flight.count(Stage.CLAIMED))
+        return free
+
+    async def _claim(self, connection: asyncpg.Connection, names: list[str], room: int, *, is_async: bool) -> int:
+        rules = self._rules
+        if rules.capped:
+            claims = await claim_capped(
+                connection,
+                worker_id=rules.worker_id,
+                queues=[(queue, cap) for queue, cap in rules.queues.items() if queue not in self._full],
+                budget=min(room, self._largest),
+                cluster_cap=rules.cluster_cap,
+                hard=rules.hard,
+                lease_ms=rules.lease_ms,
+                task_names=names,
+            )
+            self._full |= dict.fromkeys(claims.full, time.monotonic())
+            self._on_claimed(claims.tasks, [], 0)
+            return len(claims.tasks)
+        count = 0
+        for queue in rules.queues:
+            count += await self._claim_from(connection, queue, names, room - count, is_async=is_async)
+            if count >= room:
+                break
+        return count
+
+    async def _claim_from(
+        self, connection: asyncpg.Connection, queue: str, names: list[str], room: int, *, is_async: bool
+    ) -> int:
+        offer = self._offer(queue, names, room, is_async=is_async)
+        try:
+            claimed = await claim(connection, self._rules.worker_id, offer.request)
+        except BaseException as error:
+            self.forget(offer, error)
+            raise
+        self._take(offer, claimed)
+        return len(claimed)
+
+    def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> Offer:
+        """Tasks start in the statement that claims them, if a child is free and no earlier claim waits for one."""
+        rules = self._rules
+        limit = min(room, self._largest)
+        places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
+        pids = [child.pid for child in places]
+        following = self._order.following(queue, limit, is_async=is_async)
+        request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
+        return Offer(request, places, is_async, room)
+
+    def _take(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
+        request = offer.request
+        self._order.remember(request.queue, request.following, claimed, is_async=offer.is_async)
+        taken = {task.place for task in claimed}
+        self._free([child for place, child in enumerate(offer.places) if place not in taken], offer)
+        self._on_claimed(claimed, offer.places, offer.sent_at)
+
+    def _free(self, places: list[Child], offer: Offer) -> None:
+        for child in places:
+            self._slots.unreserve(child, is_async=offer.is_async)
+
+    def _take_back_after(self, error: BaseException) -> None:
+        """Look for lost claims, unless the server has reported that nothing was claimed."""
+        if not is_blocked(error):
+            self._take_back_soon()
+
+    def _take_back_soon(self) -> None:
+        """Before the next claim, and once more later.
+
+        The lost statement may still be running: the server notices that its connection is closed when it answers.
+        """
+        now = time.monotonic()
+        self._looks = [now, now + _SECOND_LOOK_S]
+        asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
+
+    async def take_back(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
+        """Release tasks of claims and starts whose reply was lost, or that had to wait for a lock or a cap.
+
+        The caller holds `claiming`. A row whose execution has ended is not released: the database has lost the commit
+        of its outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and the
+        outcome is stored again, as soon as the cap has room for its start.
+        """
+        rules, recent = self._rules, self._in_flight.recent
+        waiting: list[Token] = []
+        for task, is_claimed in await unaccounted(connection, rules.worker_id, self._in_flight.tokens()):
+            if not recent.has_run(task.token):
+                continue
+            if is_claimed:  # its start was lost, too
+                again = Start(task.token, os.getpid(), rules.hostname, "lost commit", task.queue_name)
+                verdicts = await start(connection, rules.worker_id, [again], rules.caps_on_running)
+                waiting += verdicts.waiting
+                if task.token not in verdicts.started:
+                    continue
+            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
+            self._in_flight.add(entry)
+            self._on_lost_commit(entry, recent.outcome(task.token))
+        kept = [*self._in_flight.tokens(), *waiting]
+        returned, locked = await take_back_unlocked(connection, rules.worker_id, kept)
+        return returned, [*locked, *waiting]
+
+    async def _take_back(self, connection: asyncpg.Connection) -> None:
+        """Release tasks of claims and starts whose reply was lost, and tasks that the starter gave up as locked."""
+        returned, locked = await self.take_back(connection)
+        del self._looks[0]
+        if locked:
+            self.take_back_locked()
+        if returned:
+            self._on_taken_back(len(returned))
+
+    async def _announce_room(self, connection: asyncpg.Connection) -> None:
+        """For caps that have room after this worker's own claim: other workers may be waiting for it."""
+        queues = self.queues if self._rules.cluster_cap is not None else list(self._freed)
+        left = [queue for queue in queues if not self._is_full(queue)]
+        task_id = next(iter(self._freed.values()))
+        if left:
+            await connection.execute(statement(__name__, "announce_room"), left, task_id)
+        self._freed.clear()
+
+    async def _release_expired(self, connection: asyncpg.Connection) -> None:
+        """Release claims of workers that died before the start: they are claimed again in the order of the queue."""
+        if time.monotonic() < self._release_expired_at:
+            return
+        released = await release_expired(connection, self.queues)
+        pause_s = _MANY_EXPIRED_EVERY_S if released >= _MANY_EXPIRED else _EXPIRED_EVERY_S
+        self._release_expired_at = time.monotonic() + pause_s
+        if released:
+            self.wake.set()
+            asyncio.get_running_loop().call_later(pause_s, self.wake.set)
+
+    async def _wake_when_due(self, connection: asyncpg.Connection) -> None:
+        """No notification is sent when a delayed task or a retry falls due, so the next one sets an alarm here."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._turned_away:
+            return
+        due_in, retry_in = await next_due(connection, [queue for queue in self.queues if queue not in self._full])
+        if retry_in is not None:  # of any queue: many may follow each other that are for other workers
+            now = time.monotonic()
+            if self._retry_alarm_at <= now:
+                retry_in = max(retry_in, self._retry_alarm_at + _RETRIES_EVERY_S - now)
+            if due_in is None or retry_in < due_in:
+                due_in, self._retry_alarm_at = retry_in, now + retry_in
+        if due_in is not None and due_in < self.interval_s:
+            self._alarm = asyncio.get_running_loop().call_later(max(due_in, 0.0), self.wake.set)

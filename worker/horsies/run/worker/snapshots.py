@@ -1,0 +1,113 @@
+"""A row about this worker every five seconds: its tasks, and the resources it uses."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from horsies import __version__
+from horsies.run.loops import Wake
+from horsies.run.worker.in_flight import Stage
+from horsies.store.worker_states import STOPPED, WorkerSnapshot, write_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from horsies.config.app import AppConfig
+    from horsies.run.pool.slots import Slots
+    from horsies.run.settings import Identity, WorkerSettings
+    from horsies.run.worker.claimer import Claimer
+    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.store.dedicated_connection import DedicatedConnection
+
+_MB = 1024 * 1024
+# 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
+_NAMES_EVERY = 12
+
+
+class Snapshots:
+    """The console decides by these rows whether a worker is alive."""
+
+    name = "snapshot"
+    interval_s = 5.0
+    step_timeout_s = 20.0
+
+    def __init__(
+        self,
+        config: AppConfig,
+        settings: WorkerSettings,
+        identity: Identity,
+        lane: DedicatedConnection,
+        slots: Slots,
+        claimer: Claimer,
+        in_flight: InFlightTasks,
+        started_at: datetime,
+        task_names: Iterable[str],
+    ) -> None:
+        self.wake = Wake()
+        self._config = config
+        self._settings = settings
+        self._identity = identity
+        self.lane = lane
+        self._slots = slots
+        self._claimer = claimer
+        self._in_flight = in_flight
+        self._started_at = started_at
+        self._task_names = sorted(task_names)
+        self._written = 0
+        self._process = psutil.Process()
+        self._process.cpu_percent()  # the first call only sets the start of the next measurement
+        self.memory_mb = 0.0
+        self.is_last = False
+        """The next one says that the worker has stopped."""
+
+    def learn(self, task_names: Iterable[str]) -> None:
+        """The application defines other tasks than before; the next row names them."""
+        self._task_names = sorted(task_names)
+        self._written = 0
+
+    async def step(self) -> None:
+        snapshot = self._take()
+        async with self.lane.turn() as connection:
+            await write_snapshot(connection, snapshot)
+        self._written += 1
+
+    def _take(self) -> WorkerSnapshot:
+        config, settings = self._config, self._settings
+        served = self._claimer.queues
+        queues = [queue for queue in config.custom_queues or () if queue.name in served]
+        memory, children = self._process.memory_info().rss, self._children_memory()
+        self.memory_mb = (memory + children) / _MB
+        return WorkerSnapshot(
+            worker_id=self._identity.worker_id,
+            hostname=self._identity.hostname,
+            pid=self._identity.pid,
+            processes=STOPPED if self.is_last else settings.processes,
+            max_claim_batch=settings.max_claim_batch or settings.processes + config.prefetch_buffer,
+            max_claim_per_worker=settings.max_claim_per_worker or settings.processes + config.prefetch_buffer,
+            cluster_wide_cap=config.cluster_wide_cap,
+            queues=served,
+            queue_priorities={queue.name: queue.priority for queue in queues} if queues else None,
+            queue_max_concurrency={queue.name: queue.max_concurrency for queue in queues} if queues else None,
+            recovery_config=config.recovery.model_dump(),
+            tasks_running=self._in_flight.count(Stage.RUNNING),
+            tasks_claimed=self._in_flight.count(Stage.CLAIMED),
+            memory_usage_mb=memory / _MB,
+            children_memory_mb=children / _MB,
+            memory_percent=self._process.memory_percent(),
+            cpu_percent=self._process.cpu_percent(),
+            worker_started_at=self._started_at,
+            task_names=None if self._written % _NAMES_EVERY else self._task_names,
+            horsies_version=__version__,
+            draining=self._claimer.draining,
+        )
+
+    def _children_memory(self) -> int:
+        total = 0
+        for child in self._slots.children:
+            with suppress(psutil.Error):  # it may have exited since
+                total += psutil.Process(child.pid).memory_info().rss
+        return total

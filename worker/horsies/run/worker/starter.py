@@ -1,0 +1,237 @@
+"""Passes claimed tasks to children: RUNNING is stored first, then user code starts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from horsies.domain.injection import references
+from horsies.lifecycle.claiming import large_arguments
+from horsies.lifecycle.locked_rows import locked_rows
+from horsies.lifecycle.references import resolved
+from horsies.lifecycle.starting import Start, start
+from horsies.run.guard import clock
+from horsies.run.loops import Wake
+from horsies.run.worker.in_flight import InFlightTask, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from horsies.lifecycle.starting import StartVerdicts
+    from horsies.run.events import Events
+    from horsies.run.loops import Outage
+    from horsies.run.pool.slots import Slots
+    from horsies.run.settings import Identity
+    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.store.dedicated_connection import DedicatedConnection
+
+
+class Starter:
+    """One statement at a time; tasks that are claimed or get room meanwhile go into the next one."""
+
+    name = "start"
+    interval_s = 5.0
+    step_timeout_s = 30.0
+
+    def __init__(
+        self,
+        identity: Identity,
+        lane: DedicatedConnection,
+        slots: Slots,
+        in_flight: InFlightTasks,
+        events: Events,
+        outage: Outage,
+        *,
+        on_room: Callable[[], None],
+        on_started: Callable[[], None],
+        on_begun: Callable[[str], None],
+        on_expired: Callable[[str], None],
+        on_locked: Callable[[], None],
+        caps: Mapping[str, int],
+    ) -> None:
+        self.wake = Wake()
+        self._identity = identity
+        self.lane = lane
+        self._slots = slots
+        self._in_flight = in_flight
+        self._events = events
+        self._outage = outage
+        self._on_room = on_room
+        self._on_started = on_started
+        self._on_begun = on_begun
+        self._on_expired = on_expired
+        self._on_locked = on_locked
+        self._caps = caps
+        self._turned_away: list[InFlightTask] = []
+        """CLAIMED, and the cap of its queue had no room when it was to start."""
+        self._ask_again = False
+        self._asked = 0.0
+        self.stepping = asyncio.Lock()
+        """Held while a start is under way; its holder knows that there is none."""
+        self._waiting: dict[bool, deque[InFlightTask]] = {False: deque(), True: deque()}
+        self._unresolved: dict[InFlightTask, tuple[str | None, str | None]] = {}
+        """RUNNING, with arguments that refer to results which are not read yet."""
+
+    def add(self, entry: InFlightTask) -> None:
+        self._waiting[entry.is_async].append(entry)
+        self.wake.set()
+
+    def begin(self, entry: InFlightTask) -> None:
+        """Its row is RUNNING and names its child: run the user code."""
+        self._events.started(entry)
+        args, kwargs = self._arguments(entry)
+        if entry.task.is_workflow_task:
+            self._on_begun(entry.task_id)
+            if references(kwargs):
+                self._unresolved[entry] = args, kwargs
+                self.wake.set()
+                return
+        self._slots.submit(entry, args, kwargs)
+
+    def forget(self, entry: InFlightTask) -> None:
+        """The worker has lost it: if its results are still to be read, it is not run."""
+        if self._unresolved.pop(entry, None) is not None:
+            self._leave_child(entry)
+            self._in_flight.drop(entry)
+            self._on_room()
+
+    def take_all(self) -> list[InFlightTask]:
+        """Everything that has not been started, to be released."""
+        waiting = [*self._waiting[False], *self._waiting[True], *self._turned_away]
+        self._turned_away.clear()
+        for queue in self._waiting.values():
+            queue.clear()
+        for entry in self._unresolved:
+            self._leave_child(entry)
+            waiting.append(entry)
+        self._unresolved.clear()
+        return waiting
+
+    def retry_waiting(self) -> None:
+        """There may be room under a cap."""
+        if self._turned_away:
+            self._ask_again = True
+            self.wake.set()
+
+    async def step(self) -> None:
+        """Once per interval also for tasks that a cap had rejected: a notification may have been lost."""
+        async with self.stepping:
+            if self._turned_away and (self._ask_again or time.monotonic() - self._asked >= self.interval_s):
+                self._put_back(self._turned_away)
+                self._turned_away = []
+            if self._unresolved:
+                await self._resolve()
+            if self._outage.holds_back:
+                return
+            batch = self._reserve()
+            if batch:
+                await self._start(batch)
+
+    async def _start(self, batch: list[InFlightTask]) -> None:
+        try:
+            connection = await self.lane.ready()
+            await self._fetch_large(connection, batch)
+            self._ask_again, self._asked = False, time.monotonic()
+            sent_at = clock()
+            verdicts = await self._started_unlocked(connection, batch)
+        except BaseException:
+            # Sent again after a lost reply, a start counts rows that are RUNNING under their token as started.
+            self._put_back(batch)
+            raise
+        for entry in batch:
+            if entry.task.token in verdicts.started:
+                entry.confirmed_at = sent_at
+                self._in_flight.move(entry, Stage.RUNNING)
+            elif entry.task.token in verdicts.waiting:
+                self._leave_child(entry)
+                self._turned_away.append(entry)
+            else:
+                self._abandon(entry, verdicts)
+        # No await from RUNNING to here: a failure in between would leave a task that beats and never runs.
+        for entry in batch:
+            if entry.task.token in verdicts.started:
+                self.begin(entry)
+        self._on_started()
+        if any(self._waiting.values()):
+            self.wake.set()
+
+    async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
+        """Rows that another session has locked are given up and leave the batch: their place is for other tasks."""
+        try:
+            async with self.lane.briefly():
+                return await self._ask(connection, batch)
+        except asyncpg.LockNotAvailableError:
+            tokens = [entry.task.token for entry in batch]
+            locked = await locked_rows(connection, self._identity.worker_id, tokens)
+            if not locked:
+                raise  # the table is locked, or the row lock has ended: tried again in a moment
+        for entry in [entry for entry in batch if entry.task.token in locked]:
+            batch.remove(entry)
+            self._events.start_waits(entry.task_id, entry.task.task_name, str(locked[entry.task.token]))
+            self._leave_child(entry)
+            self._in_flight.drop(entry)
+        self._on_locked()
+        self._on_room()
+        return await self._ask(connection, batch)
+
+    async def _ask(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
+        starts = [self._start_of(entry) for entry in batch]
+        return await start(connection, self._identity.worker_id, starts, self._caps)
+
+    async def _resolve(self) -> None:
+        """Read the results that the arguments refer to. Tasks lost meanwhile are no longer here to be run."""
+        connection = await self.lane.ready()
+        for entry, (args, kwargs) in list(self._unresolved.items()):
+            whole = await resolved(connection, kwargs)
+            if self._unresolved.pop(entry, None) is not None:
+                self._slots.submit(entry, args, whole)
+
+    def _reserve(self) -> list[InFlightTask]:
+        batch = []
+        for is_async, queue in self._waiting.items():
+            for child in self._slots.reserve(len(queue), is_async=is_async):
+                entry = queue.popleft()
+                entry.child = child
+                batch.append(entry)
+        return batch
+
+    def _start_of(self, entry: InFlightTask) -> Start:
+        child = entry.child
+        assert child is not None
+        name = f"worker-{child.pid}"
+        return Start(entry.task.token, child.pid, self._identity.hostname, name, entry.task.queue_name)
+
+    async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
+        """The arguments that the claim left in the table; nothing for a stale token, which the start reports, too."""
+        for entry in batch:
+            if entry.task.large and entry.large_arguments is None:
+                entry.large_arguments = await large_arguments(connection, entry.task.token)
+
+    def _arguments(self, entry: InFlightTask) -> tuple[str | None, str | None]:
+        fetched, entry.large_arguments = entry.large_arguments, None
+        return (entry.task.args, entry.task.kwargs) if fetched is None else fetched
+
+    def _abandon(self, entry: InFlightTask, verdicts: StartVerdicts) -> None:
+        self._leave_child(entry)
+        self._in_flight.drop(entry)
+        if entry.task.token in verdicts.expired:
+            self._events.task_expired(entry)
+            if entry.task.is_workflow_task:
+                self._on_expired(entry.task_id)
+        elif entry.task.token in verdicts.stale:
+            self._events.claim_lost(entry, "start")
+        self._on_room()
+
+    def _put_back(self, batch: list[InFlightTask]) -> None:
+        for entry in reversed(batch):
+            self._leave_child(entry)
+            self._waiting[entry.is_async].appendleft(entry)
+
+    def _leave_child(self, entry: InFlightTask) -> None:
+        if entry.child is not None:
+            self._slots.unreserve(entry.child, is_async=entry.is_async)
+            entry.child = None

@@ -1,0 +1,188 @@
+"""PENDING tasks whose name this worker does not know: an unfinished deployment, or a misspelt name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec import dump_task_result
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.claiming import ClaimRequest, claim, claim_capped
+from horsies.lifecycle.starting import Start, start
+from horsies.run.contract import ChildResult
+from horsies.run.loops import Wake
+from horsies.run.worker.claimer import Offer
+from horsies.run.worker.in_flight import InFlightTask, Stage
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import asyncpg
+
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.run.events import Events
+    from horsies.run.settings import Identity
+    from horsies.run.worker.claim_rules import ClaimRules
+    from horsies.run.worker.claimer import Claimer
+    from horsies.run.worker.finisher import Finisher
+    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.store.dedicated_connection import DedicatedConnection
+
+_BATCH = 100
+_SETTLE_S = 0.5  # known tasks have been claimed by then, so that the query need not read past them
+_SELDOM_S = 60.0
+
+
+class UnknownTasks:
+    """They stay PENDING for a worker that knows them, each name logged once, or are failed if so configured.
+
+    To be failed they are claimed, started and finished like any task, so that caps, tokens and history stay valid.
+    """
+
+    name = "unknown_tasks"
+    step_timeout_s = 20.0
+
+    def __init__(
+        self,
+        rules: ClaimRules,
+        identity: Identity,
+        lane: DedicatedConnection,
+        claimer: Claimer,
+        finisher: Finisher,
+        in_flight: InFlightTasks,
+        events: Events,
+        *,
+        app_name: str,
+        fail: bool,
+        on_room: Callable[[], None],
+        on_expired: Callable[[str], None],
+    ) -> None:
+        self.wake = Wake()
+        self.interval_s = claimer.interval_s if fail else _SELDOM_S
+        self.lane = lane
+        self._rules = rules
+        self._identity = identity
+        self._claimer = claimer
+        self._finisher = finisher
+        self._in_flight = in_flight
+        self._events = events
+        self._app_name = app_name
+        self._fail = fail
+        self._on_room = on_room
+        self._on_expired = on_expired
+        self._told: set[str] = set()
+        self._waiting: list[InFlightTask] = []
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def notice(self) -> None:
+        """A task may have been enqueued: check soon, once for all tasks that arrive until then."""
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(_SETTLE_S, self.wake.set)
+
+    def take_all(self) -> list[InFlightTask]:
+        """Claimed tasks that are not started, to be released."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    async def step(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        # Names that were logged need not be counted again: for 300 names with a thousand tasks each the server counted
+        # 300,000 rows every half second.
+        known = [*self._rules.sync_names, *self._rules.async_names, *self._told]
+        async with self.lane.turn() as connection:
+            await self._start(connection)  # left by a step that failed
+            rows = await connection.fetch(statement(__name__, "unknown_names"), list(self._rules.queues), known)
+            if not self._fail:
+                self._log({row["task_name"]: row["waiting"] for row in rows})
+            elif rows and not self._claimer.holds_back:
+                await self._claim(connection, [row["task_name"] for row in rows])
+                await self._start(connection)
+
+    def _log(self, waiting: dict[str, int]) -> None:
+        for name in waiting.keys() - self._told:
+            self._told.add(name)
+            self._events.warn(
+                "unknown task",
+                task=name,
+                waiting=waiting[name],
+                help="no task of that name is registered here; it stays PENDING for a worker that has it",
+            )
+
+    async def _claim(self, connection: asyncpg.Connection, names: list[str]) -> None:
+        rules = self._rules
+        async with self._claimer.claiming:
+            for queue in rules.queues:
+                request = ClaimRequest(queue, self._most(), rules.lease_ms, names)
+                if request.limit <= 0:
+                    self.notice()
+                    return
+                try:
+                    self._hold(await self._some(connection, request))
+                except BaseException as error:
+                    self._claimer.forget(Offer(request, [], is_async=False), error)
+                    raise
+
+    async def _some(self, connection: asyncpg.Connection, request: ClaimRequest) -> list[ClaimedTask]:
+        rules = self._rules
+        if not rules.capped:
+            return await claim(connection, rules.worker_id, request)
+        claims = await claim_capped(
+            connection,
+            worker_id=rules.worker_id,
+            queues=[(request.queue, rules.queues[request.queue])],
+            budget=request.limit,
+            cluster_cap=rules.cluster_cap,
+            hard=rules.hard,
+            lease_ms=rules.lease_ms,
+            task_names=request.task_names,
+        )
+        return claims.tasks
+
+    def _most(self) -> int:
+        most = _BATCH - len(self._waiting)
+        limit = self._rules.max_claimed
+        return min(most, limit - self._in_flight.count(Stage.CLAIMED)) if limit else most
+
+    def _hold(self, claimed: list[ClaimedTask]) -> None:
+        for task in claimed:
+            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
+            self._in_flight.add(entry)
+            self._waiting.append(entry)
+        if claimed:
+            self.wake.set()  # there may be more
+
+    async def _start(self, connection: asyncpg.Connection) -> None:
+        """Make them RUNNING here, in no child, with an outcome at once, which the finisher stores."""
+        if not self._waiting:
+            return
+        me = self._identity
+        process = f"worker-{me.pid}"
+        starts = [
+            Start(entry.task.token, me.pid, me.hostname, process, entry.task.queue_name) for entry in self._waiting
+        ]
+        verdicts = await start(connection, me.worker_id, starts, self._rules.caps_on_running)
+        for entry in self.take_all():
+            if entry.task.token in verdicts.started:
+                self._finisher.result(entry, self._refusal(entry.task.task_name))
+            elif entry.task.token in verdicts.waiting:
+                self._waiting.append(entry)
+            else:
+                self._in_flight.drop(entry)
+                if entry.task.token in verdicts.expired:
+                    self._events.task_expired(entry)
+                    if entry.task.is_workflow_task:
+                        self._on_expired(entry.task_id)
+        self._on_room()  # they used some places for a moment
+
+    def _refusal(self, name: str) -> ChildResult:
+        message = (
+            f"no task {name!r} is registered in {self._app_name}; import its module where the app is defined, or, if "
+            'another application serves this queue too, set unknown_tasks="leave"'
+        )
+        code = OperationalErrorCode.WORKER_RESOLUTION_ERROR
+        error = TaskError(error_code=code, message=message, data={"task_name": name, "app": self._app_name})
+        return ChildResult("err", dump_task_result(TaskResult(err=error)), code.value, message, 0.0, began=False)

@@ -1,0 +1,451 @@
+"""One worker: its parts wired together, started and stopped in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from horsies.domain.masking import mask
+from horsies.hooks import WorkerStarted, WorkerStopped
+from horsies.run.contract import LeaseTerms
+from horsies.run.loops import Loop, Supervisor, Wake
+from horsies.run.metrics.probes import Phase, Probes
+from horsies.run.pool.output_rings import OutputRings
+from horsies.run.pool.slots import Slots
+from horsies.run.scheduler import Schedules
+from horsies.run.serve import wait_for_database
+from horsies.run.settings import Identity, WorkerSettings
+from horsies.run.worker.advancer import Advancer
+from horsies.run.worker.beats import Beats
+from horsies.run.worker.claim_rules import ClaimRules
+from horsies.run.worker.claimer import Claimer
+from horsies.run.worker.finisher import Finisher
+from horsies.run.worker.hook_threads import Hooks
+from horsies.run.worker.in_flight import InFlightTask, InFlightTasks, Stage
+from horsies.run.worker.looks import CHANNEL as LOOK_CHANNEL, Looks
+from horsies.run.worker.orders import CHANNEL, Orders
+from horsies.run.worker.progress_writer import ProgressBook, ProgressWriter
+from horsies.run.worker.reload import Reloader
+from horsies.run.worker.snapshots import Snapshots
+from horsies.run.worker.starter import Starter
+from horsies.run.worker.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
+from horsies.run.worker.sweeper import Duty, duties
+from horsies.run.worker.task_outcomes import TaskOutcomes
+from horsies.run.worker.unknown_tasks import UnknownTasks
+from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
+from horsies.store.listener import Listener
+from horsies.store.pool import CONNECTION_ERRORS
+from horsies.task.scheduled import schedules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from horsies.app import Horsies
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.run.contract import ChildResult
+    from horsies.run.events import Events
+    from horsies.run.pool.child import Child
+
+_TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
+_LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
+_LAST_CLAIM_S = 1.0
+_GIVE_BACK_S = 5.0
+_GOODBYE_S = 2.0
+_CLOSE_S = 0.1
+_STORE_HURRIED_S = 3.0
+_HOOKS_S = 2.0
+
+
+class Worker:
+    """Claims, runs and finishes tasks from start() to stop()."""
+
+    def __init__(self, app: Horsies, settings: WorkerSettings, events: Events) -> None:
+        self.app = app
+        self.settings = settings
+        self.events = events
+        self.identity = Identity()
+        self.claim_rules = ClaimRules.of(app, settings, self.identity)
+        self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
+        self.in_flight = InFlightTasks()
+        self.outputs, self.progress = OutputRings(), ProgressBook()
+        self.started_at = datetime.now(UTC)
+        self._resources = AsyncExitStack()
+        self._supervisor = Supervisor(app.config.resilience, events)
+        self._quiet = Wake()
+        self._hurry = asyncio.Event()
+        self.lanes: list[DedicatedConnection] = []
+        self.phase = Phase.STARTING
+        self.probes = None if settings.metrics_port is None else Probes(self)
+        self.lost: list[str] = []
+        """After stop(): ids of the tasks whose outcomes could not be stored; a sweep counts their runs as crashed."""
+
+    async def start(self) -> None:
+        """Wait for the database, check its schema, start the children, then the loops."""
+        if self.probes is not None:
+            await self.probes.start(self._resources)
+        self.database = await wait_for_database(self.app, self.events, self._resources)
+        self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
+        self._wire()
+        self._resources.push_async_callback(self.slots.close, 0.0)
+        if self.settings.reload:
+            self._resources.push_async_callback(Reloader(self).close)
+        await self.slots.start()
+        await self._listen()
+        if self.app.hooks.of_worker():
+            self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
+        loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
+        loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
+        if self.schedules:
+            interval_s = self.app.config.schedule_interval_s
+            schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
+            self._resources.push_async_callback(schedules.leave)
+            loops.append(schedules)
+        self._supervisor.start(loops)
+        for text in self.warnings:
+            self.events.warn("server setting", reason=text)
+        self.phase = Phase.RUNNING
+        if self.events.hooks is not None:
+            who = self.identity
+            self.events.hooks.tell(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
+        self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
+
+    @property
+    def connections(self) -> int:
+        """The number of its connections to PostgreSQL; one more while it sweeps, and one while it prunes."""
+        return len(_LANES) + (0 if self.behind_pooler else 1) + bool(self.schedules)
+
+    @property
+    def stuck(self) -> dict[str, float]:
+        """The loops that are stuck, and for how many seconds."""
+        return self._supervisor.stuck()
+
+    @property
+    def loops(self) -> Supervisor:
+        """Read only: which there are, when they succeeded, whether they hold back."""
+        return self._supervisor
+
+    async def abort(self) -> None:
+        """Release the resources of a start() that failed half-way."""
+        if self.events.hooks is not None:
+            await self.events.hooks.close(0.0)
+        await self._resources.aclose()
+
+    def hurry(self) -> None:
+        """The second signal: stop running tasks now."""
+        self._hurry.set()
+        self._quiet.set()
+
+    async def stop(self) -> None:
+        """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
+        self.phase = Phase.STOPPING
+        begin, times = time.monotonic(), self.settings.stop_times
+        self._supervisor.hasten()
+        await self._stop_claiming()
+        await self.give_back()
+        await self._drain(begin + times.drain_s)
+        if self.in_flight.count(Stage.RUNNING):
+            await self._interrupt(times.stop_task_s)
+        self.finisher.offer_refused()
+        await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
+        self.lost = self.finisher.give_up()
+        hooks, who = self.events.hooks, self.identity
+        if hooks is not None:
+            hooks.tell(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
+        await self._leave(begin + times.end_s)
+        if hooks is not None:
+            await hooks.close(min(_HOOKS_S, begin + times.end_s - time.monotonic()))
+
+    async def _leave(self, end: float) -> None:
+        """End the loops, write the last snapshot, close all connections; after `end`, do not wait for an answer."""
+        try:
+            async with asyncio.timeout(end - time.monotonic()):
+                await self._supervisor.stop_all()
+                await self.give_back()
+                await self._store_last_snapshot()
+                await self.slots.close(_GOODBYE_S)
+        except TimeoutError:
+            self.events.warn("no time for a goodbye", reason="the database does not answer, or a child does not end")
+            path = self.claimer.lane, self.starter.lane, self.finisher.lane, self.advancer.lane
+            for lane in (*path, self.beats.lane, self.snapshots.lane, *(duty.lane for duty in self.duties)):
+                lane.discard()
+        with suppress(*CONNECTION_ERRORS):  # a connection that cannot be closed has been cut
+            async with asyncio.timeout(max(end - time.monotonic(), _CLOSE_S)):
+                await self._resources.aclose()
+
+    def _wire(self) -> None:
+        lanes = {role: self._lane(role) for role in _LANES}
+        self._wire_path(lanes)
+        self._wire_upkeep(lanes["beat"], lanes["upkeep"])
+
+    def _wire_path(self, lanes: Mapping[str, DedicatedConnection]) -> None:
+        """The path of a task, from its claim to its outcome."""
+        config, events = self.app.config, self.events
+        self._wire_workflows(lanes["advance"])
+        self.slots = Slots(
+            self.settings,
+            config.prefetch_buffer,
+            LeaseTerms.of(config.recovery),
+            events,
+            database_url=config.broker.database_url,
+            title=self.identity.worker_id,
+            outputs=self.outputs,
+            progress=self.progress,
+            traced=self.app.tracing is not None,
+            on_result=self._result,
+            on_lost=self._lost_child,
+            on_room=self._room,
+        )
+        self.claimer = Claimer(
+            self.claim_rules,
+            lanes["claim"],
+            self.slots,
+            self.in_flight,
+            config.resilience.notify_poll_interval_ms / 1000,
+            self._supervisor.outage,
+            on_claimed=self._claimed,
+            on_taken_back=self._taken_back,
+            on_lost_commit=lambda *lost: self.finisher.commit_lost(*lost),  # noqa: PLW0108 - made below
+        )
+        self.starter = Starter(
+            self.identity,
+            lanes["start"],
+            self.slots,
+            self.in_flight,
+            events,
+            self._supervisor.outage,
+            on_room=self._room,
+            on_started=self._started,
+            on_begun=self.advancer.started,
+            on_expired=self.advancer.ended,
+            on_locked=self.claimer.take_back_locked,
+            caps=self.claim_rules.caps_on_running,
+        )
+        self.finisher = Finisher(
+            self.identity,
+            lanes["finish"],
+            self.in_flight,
+            events,
+            make=TaskOutcomes(self.identity, self.outputs, config.failed_output_bytes),
+            progress=self.progress,
+            claimer=self.claimer,
+            capped=self.claim_rules.capped,
+            on_retry=self._retry_due,
+            on_stored=self._quiet.set,
+            on_workflow_task=self.advancer.ended,
+            on_backlog=self.slots.hold_results,
+            on_capped_end=self.starter.retry_waiting,
+        )
+
+    def _wire_workflows(self, lane: DedicatedConnection) -> None:
+        """The work after a task that is a node of a workflow."""
+        self.subworkflow_builder = SubworkflowBuilder(self.app, lane, self.events, on_enqueued=self._enqueued)
+        self._resources.push_async_callback(self.subworkflow_builder.close)
+        self.advancer = Advancer(
+            lane,
+            self.events,
+            on_enqueued=self._enqueued,
+            on_ready_children=self.subworkflow_builder.wake.set,
+            on_done=self._quiet.set,
+        )
+
+    def _wire_upkeep(self, beat: DedicatedConnection, upkeep: DedicatedConnection) -> None:
+        """Everything that is not on the path of a task."""
+        config, events, who = self.app.config, self.events, self.identity
+        self.beats = Beats(config, who, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
+        slots, claimer, entry, tasks = self.slots, self.claimer, self.in_flight, self.app.tasks
+        self.snapshots = Snapshots(config, self.settings, who, upkeep, slots, claimer, entry, self.started_at, tasks)
+        self.unknown_tasks = UnknownTasks(
+            self.claim_rules,
+            self.identity,
+            upkeep,
+            self.claimer,
+            self.finisher,
+            self.in_flight,
+            events,
+            app_name=self.settings.locator,
+            fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
+            on_room=self._room,
+            on_expired=self.advancer.ended,
+        )
+        self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
+        self.looks: Looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
+        self.progress_writer: ProgressWriter = ProgressWriter(who, upkeep, self.progress, lambda: slots.children)
+        self.duties: list[Duty] = duties(config.recovery, events, self.identity, upkeep, self._lane)
+        self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
+
+    def _lane(self, role: str) -> DedicatedConnection:
+        durable = self.app.config.broker.durable
+        lane = DedicatedConnection(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
+        self._resources.push_async_callback(lane.close)
+        self.lanes.append(lane)
+        return lane
+
+    async def _listen(self) -> None:
+        if self.behind_pooler:
+            self.events.note("polling", reason="behind a pooler in transaction mode, which cannot LISTEN")
+            return
+        listener = Listener(
+            partial(self.database.connect, "worker listen"),
+            probe_interval_s=self.database.probe_interval_s,
+            on_gap=self._check_everything,
+        )
+        for queue in self.claimer.queues:
+            listener.add(f"task_queue_{queue}", partial(self._notified, queue))
+        listener.add(CHANNEL, self._orders_changed)
+        listener.add(LOOK_CHANNEL, self._look_asked_for)
+        listener.add(READY_CHANNEL, lambda _payload: self.subworkflow_builder.notice())
+        self._resources.push_async_callback(listener.close)
+        await listener.start()
+
+    def _enqueued(self) -> None:
+        self.claimer.notice()
+        self.unknown_tasks.notice()
+
+    def _notified(self, queue: str, payload: str) -> None:
+        """The payload is the id of a new task, or `capacity:` with the reason for which there is room or work."""
+        if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
+            self.claimer.notice_room(queue)
+            self.starter.retry_waiting()
+        else:
+            self.claimer.notice(None if payload in _TASKS_ARE_BACK else queue)
+            self.unknown_tasks.notice()
+
+    def _orders_changed(self, worker_id: str) -> None:
+        """An operator has changed the orders or the tasks of this worker."""
+        if worker_id == self.identity.worker_id:
+            self.orders.wake.set()
+            self.beats.look()
+
+    def _look_asked_for(self, worker_id: str) -> None:
+        """An operator wants to see what a task of this worker is doing."""
+        if worker_id == self.identity.worker_id:
+            self.looks.wake.set()
+
+    def _check_everything(self) -> None:
+        """Notifications may have been missed."""
+        self._enqueued()
+        self._orders_changed(self.identity.worker_id)
+        self.looks.wake.set()
+        self.subworkflow_builder.notice()
+
+    def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
+        for task in claimed:
+            entry = InFlightTask.of(task, self.claim_rules.tasks[task.task_name], self.app.config)
+            if task.place is not None:
+                entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at
+            self.in_flight.add(entry)
+            if task.place is None:
+                self.starter.add(entry)
+            else:
+                self.starter.begin(entry)
+
+    def _taken_back(self, count: int) -> None:
+        self.events.warn("gave back claims", count=count, reason="their reply was lost, or their row was locked")
+
+    def _result(self, entry: InFlightTask, result: ChildResult) -> None:
+        self.finisher.result(entry, result)
+        self.starter.wake.set()
+        if not self.claimer.claims_along and not self.claim_rules.capped:
+            self.claimer.wake.set()
+
+    def _lost_child(self, entry: InFlightTask, how: str) -> None:
+        self.finisher.crashed(entry, how)
+
+    def _lost_claim(self, entry: InFlightTask) -> None:
+        """An operator took it away, or a sweep while this worker was stalled: stop its code."""
+        self.events.claim_lost(entry, "beat")
+        self.slots.stop_task(entry)
+        self.starter.forget(entry)
+
+    def _started(self) -> None:
+        """Running tasks do not count against the limit of claims; without one, the claimer claims all that fits."""
+        if self.settings.max_claim_per_worker:
+            self.claimer.wake.set()
+
+    def _room(self) -> None:
+        self.claimer.wake.set()
+        self.starter.wake.set()
+
+    def _retry_due(self, delay_s: float) -> None:
+        """A retry raises no notification when it falls due; if it is due after the next poll, that poll finds it."""
+        if delay_s < self.claimer.interval_s:
+            asyncio.get_running_loop().call_later(delay_s, self._enqueued)
+
+    async def _stop_claiming(self) -> None:
+        """A claim that is under way is completed first, unless the database hangs.
+
+        If cancelled, it may be made all the same, and its tasks stay RUNNING without a child until they are released.
+        """
+        await self._supervisor.stop("orders")  # first: if not drained by an order, it would resume claiming
+        self.claimer.draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_CLAIM_S), self.claimer.claiming:
+                await self._supervisor.stop("claim")
+        await self._supervisor.stop("claim", "unknown_tasks")
+
+    async def give_back(self) -> None:
+        """Release tasks that have not started, and those of a statement whose reply this worker did not wait for.
+
+        Through the claimer's connection: a claim that was cancelled there has ended before this begins.
+        """
+        lane = self.claimer.lane
+        try:
+            async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
+                for entry in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
+                    self.in_flight.drop(entry)
+                returned, locked = await self.claimer.take_back(await lane.ready())
+        except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
+            lane.discard()
+            words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            self.events.warn("could not give claims back", error=mask(words))
+        else:
+            if returned:
+                self.events.note("gave back", claimed=len(returned))
+            if locked:
+                self.events.warn("could not give claims back", locked=len(locked))
+
+    async def _store_last_snapshot(self) -> None:
+        """A last snapshot: otherwise consoles show a worker that was stopped as late, and then as lost.
+
+        And how far the tasks came that have just ended.
+        """
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                self.snapshots.is_last = True
+                await self.snapshots.step()
+                await self.progress_writer.step()
+        except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost
+            self.snapshots.lane.discard()
+
+    async def _drain(self, end: float) -> None:
+        if len(self.in_flight):
+            left_s = max(0.0, end - time.monotonic())
+            self.events.note("draining", running=self.in_flight.count(Stage.RUNNING), grace=f"{left_s:.0f}s")
+        await self._until(lambda: len(self.in_flight) <= self.finisher.refused, end)
+
+    async def _interrupt(self, within_s: float) -> None:
+        # The last first: the end of a stopped task lets the next one in its child begin, unless that was stopped
+        # before.
+        for entry in reversed(self.in_flight.at(Stage.RUNNING)):
+            entry.interrupted = True
+            self.slots.stop_task(entry)
+        await self._until(lambda: self.in_flight.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
+        await self.slots.close(0.0)
+        for entry in self.slots.take_unbegun():
+            self.finisher.interrupted(entry, began=False)
+
+    def _is_stored(self) -> bool:
+        return self.finisher.pending + self.advancer.pending == 0
+
+    async def _until(self, done: Callable[[], bool], end: float, *, hurried: float = 0.0) -> None:
+        """Wait until `done`, checked whenever an outcome was stored; `hurried`: the time after a second signal."""
+        begin = time.monotonic()
+        while not done():
+            left = (min(end, begin + hurried) if self._hurry.is_set() else end) - time.monotonic()
+            if left <= 0:
+                return
+            await self._quiet.wait(min(left, 0.5))
