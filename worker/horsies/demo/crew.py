@@ -44,7 +44,7 @@ class Crew:
         return self._members[name].process.pid
 
     async def start(self, name: str, processes: int) -> None:
-        """From the main thread only: to the kernel, the parent is the thread that started the process."""
+        """Start a worker, from the main thread only: to the kernel, the starting thread is the parent."""
         with (self._directory / f"{name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *_command(processes),
@@ -59,7 +59,7 @@ class Crew:
         watcher.add_done_callback(self._watchers.discard)
 
     async def replace(self, name: str, number: signal.Signals) -> None:
-        """End it by this signal, and start another one in its place."""
+        """End a worker with this signal, and start another one in its place."""
         member = self._members[name]
         await _end(member, number)
         await self.start(name, member.processes)

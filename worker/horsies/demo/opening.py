@@ -32,7 +32,7 @@ class DemoError(HorsiesError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What has just happened, and when, in seconds from the start."""
+    """An event of the demo, with its time in seconds from the start."""
 
     at_s: float
     text: str
@@ -99,7 +99,7 @@ class Demo:
         return [str(self.directory), "keep" if self.keep else "remove", str(self._processes)]
 
     def _listen(self) -> None:
-        """In a thread, until the stage closes its output."""
+        """Read the stage's output in a thread until it is closed."""
         assert self._stage.stdout is not None
         with self._stage.stdout as output:
             for text in output:

@@ -205,7 +205,7 @@ def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
 
 @app.task("build_report", queue_name="bulk")
 def build_report(day: str, shop: str) -> TaskResult[dict[str, int], TaskError]:
-    """Not repeatable: the accountants get a mail for each. So an interrupted one needs an operator's decision."""
+    """Build a report. Not repeatable: the accountants get a mail for each. An interrupted one needs an operator."""
     orders = random.randrange(200, 2_000)  # noqa: S311 - sales of a shop that does not exist
     pause_s = about(10) / orders
     for _ in track(range(orders), unit="orders"):
@@ -222,7 +222,7 @@ def import_catalog(supplier: str, products: list[dict[str, Any]]) -> TaskResult[
 
 @app.task("nightly_import", queue_name="bulk")
 def nightly_import(path: str) -> TaskResult[None, TaskError]:
-    """It waits for a lock that is never released: RUNNING, beating, and never done until an operator ends it."""
+    """Wait for a lock that is never released: RUNNING, beating, and never done until an operator ends it."""
     progress(3_400, 10_000, "rows")
     while True:
         time.sleep(1)

@@ -79,7 +79,7 @@ async def _play(server: EmbeddedServer, processes: int, *, keep: bool) -> None:
 
 
 async def _until_over() -> None:
-    """Until the other end of stdin is closed, or this process gets a signal to end."""
+    """Wait until the other end of stdin is closed, or this process gets a signal to end."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
 

@@ -56,7 +56,7 @@ def resize_photo_v2(photo: str, sizes: list[int]) -> TaskResult[list[str], TaskE
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """At `first_s`, and then again `every_s`."""
+    """An event at `first_s`, repeated every `every_s`."""
 
     first_s: float
     every_s: float
@@ -81,7 +81,7 @@ class Story:
         await self._customers.rush(_NIGHTS_ORDERS)
 
     async def play(self) -> None:
-        """Without end."""
+        """Play the scenes without end."""
         await self._comes_up("name:nightly_import status:running")
         await self._crew.start(SECOND_WORKER, 2)
         self._say("two workers serve the queues pay, mail, default and bulk")
@@ -195,7 +195,7 @@ class Story:
                 await self._crew.replace(SECOND_WORKER, signal.SIGTERM)
 
     async def kill_a_worker(self) -> None:
-        """Its tasks are not released: the sweep finds them by their silence."""
+        """Kill a worker that holds tasks: they are not released, and the sweep finds them by their silence."""
         async with self._second_worker:
             await self._send_reports(10)
             if await self._second_holds("status:running") and await self._second_holds("status:claimed"):
@@ -229,7 +229,7 @@ class Story:
         return await self._comes_up(f"worker:*-{self._crew.pid_of(SECOND_WORKER)}-* {what}")
 
     async def _comes_up(self, text: str) -> bool:
-        """Whether a task matches within the waiting time."""
+        """Return whether a task matches within the waiting time."""
         wanted = task_conditions(parse(text))
         deadline = time.monotonic() + _COMES_UP_WITHIN_S
         async with self._database.connected("demo", settings=READER_SETTINGS) as connection:

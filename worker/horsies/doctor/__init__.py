@@ -1,4 +1,4 @@
-"""What a check of the database is; each module of `horsies.doctor.checks` has some, found by their place.
+"""The base of the checks of a database; each module of `horsies.doctor.checks` has some, found by their place.
 
 `examine.py` runs them, one after the other; `horsies doctor` prints their lines.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """From good to bad, as they are defined."""
+    """The results of a check, from good to bad."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a check found, what it saw, and the command that mends it."""
+    """The result of a check, its evidence, and the command that mends it."""
 
     verdict: Verdict
     evidence: str
@@ -73,7 +73,7 @@ class Patient:
         return rows
 
     def not_seen(self, what: str) -> Line:
-        """For what only roles with the rights of monitoring may see."""
+        """Return the line for what only roles with the rights of monitoring may see."""
         return Line(Verdict.UNKNOWN, f"role {self.role} may not see {what}", f"GRANT pg_monitor TO {quoted(self.role)}")
 
 

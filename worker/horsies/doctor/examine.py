@@ -82,7 +82,7 @@ async def examine(database: Database, config: AppConfig | None = None) -> Examin
 
 
 async def _schema_of(connection: asyncpg.Connection) -> SchemaState:
-    """For a role that may not even look, a state that says so."""
+    """Return the schema's state; for a role without the right to look, a state that says so."""
     try:
         return await inspect_schema(connection)
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""The language of filters for activity: operations of operators, and changes that the cluster made by itself."""
+"""The filter language of activity: operations of operators, and automatic changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters as conditions of a statement: the text is ours, and what the user wrote is passed beside it as parameters."""
+"""Filters as conditions of a statement: the text is ours, and the user's values are passed as parameters."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What each word of the key means of a row."""
+    """The meaning of each word of the key for a row."""
 
     of: Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""The elements of a filter language: its keys and words, and a filter that is written in it."""
+"""The elements of a filter language: its keys and words, and a filter in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT", bound="Value")
 
 
 class Kind(Enum):
-    """How the values of a key are read."""
+    """The kinds of values of a key."""
 
     STATUS = auto()
     TEXT = auto()
@@ -40,7 +40,7 @@ class Kind(Enum):
 
     @property
     def any_of(self) -> bool:
-        """Whether several values mean any of them. For the other kinds all must hold, so a comma would mislead."""
+        """True if several values mean any of them. For the other kinds all must hold, so a comma would mislead."""
         return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.COUNT, Kind.SPAN, Kind.PAST)
 
     @property

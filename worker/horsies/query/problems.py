@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Characters `start` up to `end` of the text are wrong; `suggestion`, if any, could stand in their place."""
+    """An error from character `start` up to `end` of the text; `suggestion`, if any, is a correct replacement."""
 
     start: int
     end: int

@@ -61,7 +61,7 @@ def read_id(glob: Glob) -> Glob:
 
 
 def uncut(glob: Glob) -> Glob:
-    """With a wildcard in place of the mark of a shortened id."""
+    """Replace the mark of a shortened id with a wildcard."""
     pattern = glob.pattern
     for cut in _CUT:
         if len(pattern) > len(cut):
@@ -74,5 +74,5 @@ _ID: Final = re.compile("[0-9a-f-]+", re.IGNORECASE)
 
 
 def looks_like_id(glob: Glob) -> bool:
-    """Whether all characters that are not wildcards can occur in a UUID."""
+    """Return whether all characters that are not wildcards can occur in a UUID."""
     return _ID.fullmatch("".join(char for char, wild in glob.pieces() if not wild)) is not None

@@ -63,7 +63,7 @@ def _word(text: str, start: int) -> Word:
 
 
 def _colon(text: str, start: int) -> int | None:
-    """Where the key ends. A colon after a quote, an escape or a comma is part of the search text."""
+    """Return where the key ends. A colon after a quote, an escape or a comma is part of the search text."""
     for position in range(start, len(text)):
         char = text[position]
         if char == ":":

@@ -1,4 +1,4 @@
-"""What a filter matches when all its words are combined, and when that is nothing."""
+"""The meaning of all words of a filter combined, and whether it can match anything."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _impossible_times(understood: Filter) -> Iterator[tuple[str, str]]:
 
 
 def _is_over_before(since: Moment, until: Moment) -> bool:
-    """Whether it is certain: a duration and a time cannot be compared without the database's clock."""
+    """Return whether this is certain: a duration and a time can be compared by the database's clock only."""
     if since.ago is not None and until.ago is not None:
         return since.ago < until.ago
     return since.at is not None and until.at is not None and since.at > until.at

@@ -42,7 +42,7 @@ class Glob:
         return "".join(("%" if char == "*" else "_") if wild else like_escaped(char) for char, wild in self.pieces())
 
     def is_in(self, text: str) -> bool:
-        """Whether any part of the text is like this."""
+        """Return whether any part of the text is like this."""
         parts = ((".*" if char == "*" else ".") if wild else re.escape(char) for char, wild in self.pieces())
         return re.search("".join(parts), text, re.DOTALL) is not None
 
@@ -59,7 +59,7 @@ class Glob:
         return self._written(_AMONG_VALUES)
 
     def as_word(self) -> str:
-        """Its written form as a bare word, where a colon would make it a key and a dash would negate it."""
+        """Return its written form as a bare word, where a colon would make it a key and a dash would negate it."""
         written = self._written(_AMONG_VALUES | {":"})
         return f"\\{written}" if written.startswith("-") else written
 
@@ -121,7 +121,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """From `low` to `high`, both included: fixed moments, which do not move with the present."""
+    """A span from `low` to `high`, both included: fixed moments, which do not move with the present."""
 
     text: str
     low: datetime | None = None
@@ -291,7 +291,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def read_past(text: str, present: Present | None = None) -> Range | Times:
-    """How long ago, or between which times: `<10m`, `>=2026-11-18T14:05`, `2026-11-18..2026-11-19T06:00`."""
+    """Parse how long ago, or between which times: `<10m`, `>=2026-11-18T14:05`, `2026-11-18..2026-11-19T06:00`."""
     if ".." in text:
         first, _, last = text.partition("..")
         return _read_times_between(first, last, present) if _is_time(first) or _is_time(last) else read_span(text)

@@ -1,11 +1,4 @@
-"""The array types of our statements, known without asking: what asyncpg asks of the server costs each connection.
-
-asyncpg asks for every array type but text[] on each new connection, with a recursive query: a round trip, and 4 to 15
-ms of the server's processor time for each set of types. PostgreSQL's sources fix the ids of these types.
-
-The name `_introspect_types` and what it returns are private to asyncpg; `tests/sql/test_session_array_types.py` says at
-an upgrade what is no longer so. If asyncpg renames it, it asks again, and nothing else changes.
-"""
+"""The array types of our statements, known in advance: asyncpg's queries for them delay each new connection."""
 
 from __future__ import annotations
 
@@ -47,14 +40,14 @@ class Session(asyncpg.Connection):  # type: ignore[misc]
 
 
 def known(typeoids: Collection[int]) -> tuple[list[dict[str, Any]], SimpleNamespace] | None:
-    """What asyncpg's own method would return; None if one of these types must be asked for."""
+    """Return what asyncpg's own method would return; None if one of these types must be queried."""
     if not ELEMENTS.keys() >= set(typeoids):
         return None
     return [_array_of(oid) for oid in typeoids], _NOTHING_ASKED
 
 
 def _array_of(oid: int) -> dict[str, Any]:
-    """What asyncpg reads of the server's answer. It has codecs of its own for the elements."""
+    """Return the server's answer as asyncpg reads it. It has its own codecs for the elements."""
     return {
         "oid": oid,
         "ns": "pg_catalog",

@@ -84,7 +84,7 @@ class CallersConnection:
         return await _explained(self._fetch, query, parameters)
 
     async def database(self) -> SessionDatabase:
-        """Its database, which is read once for each connection of the driver: pools keep these for long."""
+        """Return its database, read once for each connection of the driver: pools keep these for long."""
         driver = await _explained(self._driver)
         known = None if driver is None else _databases.get(driver)  # None: it is back in its pool
         if known is None:
@@ -100,7 +100,7 @@ class CallersConnection:
 
 
 class Failure(Protocol):
-    """Why the application's database could not be asked."""
+    """The reason why the application's database could not be queried."""
 
     @property
     def message(self) -> str: ...
@@ -110,16 +110,16 @@ Ask: TypeAlias = "Callable[[], Awaitable[Result[SessionDatabase, Failure]]]"
 
 
 class OwnDatabase:
-    """An application's database, compared with that of callers' connections: a task in another one would never run."""
+    """An application's database, compared with that of callers' connections: a task elsewhere would never run."""
 
     def __init__(self) -> None:
         self._known: SessionDatabase | None = None
         self._unreached_until = 0.0
 
     async def why_not(self, callers: CallersConnection, ask: Ask) -> str | None:
-        """None if the connection is one to this database, or that cannot be found out now; otherwise the reason.
+        """Return why the connection is not accepted; None if it is one to this database, or that is unknown now.
 
-        A difference is confirmed with `ask`: an upgrade of the server, or a switch to another one, changes what was
+        A difference is confirmed with `ask`: an upgrade of the server, or a switch to a different one, changes what was
         read before.
         """
         theirs = await callers.database()
@@ -255,8 +255,9 @@ def _given(driver: Any) -> Driver:
 
 
 def _prepares(connection: Any, client_cursor: type) -> bool | None:
-    """For psycopg: never where the connection binds on the client, as poolers without prepared statements need it;
-    elsewhere as psycopg decides."""
+    """Return whether psycopg prepares: never where the connection binds on the client, as poolers without prepared
+    statements need it; elsewhere as psycopg decides.
+    """
     return False if issubclass(connection.cursor_factory, client_cursor) else None
 
 
@@ -288,7 +289,7 @@ def _for_dialect(dialect: Any, query: str, parameters: tuple[Any, ...]) -> tuple
 
 
 def _takes_dollars(dialect: Any) -> bool:
-    """Whether SQLAlchemy's driver knows `$1`; an error for one that is not accepted."""
+    """Return whether SQLAlchemy's driver knows `$1`; raise an error for one that is not accepted."""
     if dialect.driver in _DOLLARS | _NAMES:
         return dialect.driver in _DOLLARS
     raise CallerConnectionError(f"{_ACCEPTED}; this is SQLAlchemy with {dialect.name}+{dialect.driver}")

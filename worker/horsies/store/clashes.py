@@ -1,4 +1,4 @@
-"""Errors of a guarded statement that another session has caused: if it is repeated, it sees the changes of that one."""
+"""Errors of a guarded statement that a concurrent session has caused: repeated, it sees that session's changes."""
 
 from __future__ import annotations
 

@@ -68,12 +68,12 @@ _TRANSIENT = (
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same statement may succeed later without any intervention."""
+    """Return whether the same statement may succeed later without any intervention."""
     return error.transient if isinstance(error, DatabaseUnavailable) else isinstance(error, _TRANSIENT)
 
 
 def was_cancelled(error: BaseException) -> bool:
-    """Whether the server cancelled the statement: its statement_timeout had passed, or another session requested it."""
+    """Return whether the server cancelled the statement: by its statement_timeout or on request of a session."""
     return isinstance(error, asyncpg.QueryCanceledError)
 
 
@@ -98,12 +98,12 @@ class Database:
 
     @property
     def probe_interval_s(self) -> float:
-        """How often to check that a silent connection works."""
+        """Seconds between checks that a silent connection works."""
         return 3.0 if self.has_several_hosts else 10.0
 
     @property
     def has_several_hosts(self) -> bool:
-        """Whether one of the hosts may take over from another, which then may leave its clients without an answer."""
+        """True if one host may take over from another, which then may leave its clients without an answer."""
         return len(self.url.addresses) > 1
 
     @property

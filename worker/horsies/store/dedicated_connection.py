@@ -39,10 +39,10 @@ _TASKS_ON_THEIR_WAY = frozenset({"worker claim", "worker start", "worker finish"
 
 
 class DedicatedConnection:
-    """One statement at a time on one connection, which is reopened when it was lost.
+    """A connection for one statement at a time, reopened when it was lost.
 
     Loops do not share connections: a slow sweep must not delay the write of an outcome, and the worker must not exhaust
-    a pool by itself.
+    a pool.
     """
 
     def __init__(
@@ -130,15 +130,15 @@ async def _cancelled_soon() -> AsyncIterator[None]:
 
 
 async def is_behind_pooler(database: Database) -> bool:
-    """Whether a pooler between this process and PostgreSQL passes statements to changing backends.
+    """Return whether a pooler between this process and PostgreSQL passes statements to changing backends.
 
-    A pooler answers the handshake with a process id of its own; the backend reports its real one.
+    A pooler answers the handshake with its own process id; the backend reports the real one.
     """
     return (await look_at_server(database, durable=False))[0]
 
 
 async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, list[str]]:
-    """Whether there is a pooler, and which settings of the server a worker should be warned about."""
+    """Return whether there is a pooler, and which settings of the server a worker should be warned about."""
     connection = await database.connect("probe")
     try:
         pid, commits, isolation = await connection.fetchrow(statement(__name__, "server_settings"))

@@ -46,7 +46,7 @@ class EnqueueRequest(NamedTuple):
     """At most one task of this name with this key is PENDING, CLAIMED or RUNNING at a time."""
 
     def columns(self) -> tuple[Any, ...]:
-        """In the order of the statements' parameters; CodecError if task_options is not JSON."""
+        """Return the columns in the order of the statements' parameters; CodecError if task_options is not JSON."""
         return (*_COLUMNS(self), _max_retries(self.task_options))
 
 
@@ -151,7 +151,7 @@ def _alike(requests: Collection[EnqueueRequest]) -> tuple[Any, ...] | None:
 
 
 def _find_holders(requests: Collection[EnqueueRequest], *, in_callers: bool) -> Steps[list[Enqueued | None]]:
-    """Why an insert left each of these out. None: the task that had its key has ended since, so insert again."""
+    """Return why an insert omitted each request. None: the task that had its key has ended since, so insert again."""
     asked = zip(*((request.task_id, request.task_name, request.unique_key) for request in requests), strict=True)
     rows = yield statement(__name__, "enqueue_conflicts"), (*map(list, asked), in_callers)
     return [_taken(request, *row) for request, row in zip(requests, rows, strict=True)]

@@ -54,7 +54,7 @@ class UnfitHostError(Exception):
 
 
 class NoHostError(Exception):
-    """None of several hosts gives a connection; `answers` has the answer of each."""
+    """The error when none of several hosts accepts a connection; `answers` has the answer of each."""
 
     def __init__(self, answers: list[tuple[str, Exception]]) -> None:
         super().__init__("no host gives a connection")
@@ -71,7 +71,7 @@ class NoHostError(Exception):
 
 @dataclass(slots=True)
 class Reached:
-    """What this process knows about the hosts of a URL: where it found the server, and its connections to each."""
+    """This process's knowledge of the hosts of a URL: where it found the server, and its connections to each."""
 
     host: int = 0
     refuses_settings: bool = False
@@ -83,7 +83,7 @@ class Reached:
         return sorted(range(count), key=lambda host: (host != self.host, host))
 
     def found(self, connection: asyncpg.Connection, host: int, *, only_one_fits: bool) -> None:
-        """Cut connections to a server that another one has replaced: their callers would otherwise wait for ever.
+        """Cut connections to a server that was replaced: their callers would otherwise wait for ever.
 
         A primary that hangs sends nothing, and its kernel still acknowledges all packets, so no keepalive helps.
         """
@@ -96,7 +96,7 @@ class Reached:
 
 
 def timeout_of(url: DatabaseUrl) -> float:
-    """How long one host may take to give a connection; connect_timeout in the URL is for each, as with libpq."""
+    """Return the time limit for one host; connect_timeout in the URL is for each, as with libpq."""
     return url.connect_timeout_s or (_HOST_TIMEOUT_S if len(url.addresses) > 1 else _CONNECT_TIMEOUT_S)
 
 

@@ -79,17 +79,17 @@ async def isolate_bad_rows(
 
 
 def is_about_a_row(error: Exception) -> bool:
-    """Whether the error may be caused by one row among many that the statement touched."""
+    """Return whether the error may be caused by one row among many that the statement touched."""
     return not isinstance(error, _NOT_ABOUT_A_ROW)
 
 
 def is_about_one_row(error: Exception) -> bool:
-    """Whether the error is permanent and caused by certain rows of the batch."""
+    """Return whether the error is permanent and caused by certain rows of the batch."""
     return is_about_a_row(error) and not is_transient(error)
 
 
 def is_blocked(error: BaseException) -> bool:
-    """Whether a lock or a full disk kept the server from writing.
+    """Return whether a lock or a full disk kept the server from writing.
 
     The connection is still usable, and the lock may end at any moment: a growing delay, as for a server that is down,
     is of no use.

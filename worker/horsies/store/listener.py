@@ -59,7 +59,7 @@ class Listener:
 
     @property
     def healthy(self) -> bool:
-        """Whether notifications arrive, according to the last probe."""
+        """True while notifications arrive, according to the last probe."""
         return self._healthy
 
     def add(self, channel: str, callback: Callable[[str], None]) -> None:
@@ -99,7 +99,7 @@ class Listener:
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing
 
     async def _listen_on(self, connection: asyncpg.Connection) -> None:
-        """Until an error occurs on this connection, which is then closed."""
+        """Listen until an error occurs on this connection, which is then closed."""
         connection.add_termination_listener(self._connection_ended)
         self._listened = set()
         try:

@@ -81,7 +81,7 @@ class LoopThread:
         return running is None or running.stop(timeout_s)
 
     def forget(self) -> None:
-        """In a forked child: leave the parent's loop alone, and start a new one when it is needed."""
+        """Leave the parent's loop alone in a forked child, and start a new one when it is needed."""
         if self._current is not None:
             self._current.detach()
         _parents.append((self._current, self._after_fork()))
@@ -173,7 +173,9 @@ class _RunningLoop:
         return not self.thread.is_alive()
 
     def detach(self) -> None:
-        """In a forked child: the epoll set is shared, so a transport finalized here would deafen the parent's loop."""
+        """Close the selector in a forked child: it shares the epoll set, and a finalizer would deafen the parent's
+        loop.
+        """
         with suppress(OSError):
             self._selector.close()
 

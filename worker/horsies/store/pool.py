@@ -76,7 +76,7 @@ class Pool:
             self._drop(connection)
 
     def drop_idle(self) -> None:
-        """After one connection was found lost: the idle ones were probably lost with it."""
+        """Drop the idle connections after one was found lost: they were probably lost with it."""
         while self._idle:
             self._drop(self._idle.pop())
 

@@ -1,4 +1,4 @@
-"""When this database could take heartbeats: distinguishes a dead worker from one that could not beat."""
+"""The times in which this database could take heartbeats: a dead worker differs from one that could not beat."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Pulse:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no worker pulses now: then it is unknown whether the database was writable since `beaten_at`."""
+        """True if no worker pulses now: then it is unknown whether the database was writable since `beaten_at`."""
         return self.gap_ended == self.now
 
     @property
     def is_first(self) -> bool:
-        """Whether the gap is the time before the first worker of this database: then nothing has failed."""
+        """True if the gap is the time before the first worker of this database: then nothing has failed."""
         return self.gap_began is None
 
 
@@ -61,6 +61,6 @@ async def write_pulse(
 
 
 async def read_pulse(connection: asyncpg.Connection, threshold_ms: int, beat_ms: int) -> Pulse | None:
-    """None: no worker of this release has pulsed yet, and silence alone counts."""
+    """Read the pulse. None: no worker of this release has pulsed yet, and silence alone counts."""
     row = await connection.fetchrow(statement(__name__, "pulse_state"), threshold_ms, beat_ms)
     return None if row is None else Pulse(*row)

@@ -1,4 +1,4 @@
-"""Whether a refused connection means that the server on this machine does not run, so that no sweep can run either."""
+"""Refused connections: do they mean that the server on this machine does not run, so that no sweep can run either?"""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_SERVER = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
 async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -> bool:
-    """Whether the URL names the server itself, on this machine. A proxy or another host may refuse us and serve others.
+    """Return whether the URL names the server on this machine. A proxy or other host may refuse us and serve others.
 
-    False for several hosts, or if the server has another port than the URL.
+    False for several hosts, or if the server's port is not that of the URL.
     """
     by_socket, by_loopback, port = await connection.fetchrow(statement(__name__, "server_address"))
     if len(url.hosts) != 1:
@@ -34,7 +34,7 @@ async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether no server answered, or one that is starting or stopping: it has run no statement since."""
+    """Return whether no server answered, or one that is starting or stopping: it has run no statement since."""
     cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
     if isinstance(cause, OSError):
         # localhost has two addresses: if both refuse, the errno values are only in the text.

@@ -94,13 +94,13 @@ def without_comments(sql: str) -> str:
 
 
 def _one_blank(blank: str) -> str:
-    """At most one end of a line, with the indentation after it."""
+    """Reduce blanks to at most one end of a line, with the indentation after it."""
     _, end, indentation = blank.rpartition("\n")
     return end + indentation if end else blank[:1]
 
 
 def _end_of_block(sql: str, at: int) -> int:
-    """Where a block comment ends; comments in it may have comments in them."""
+    """Return where a block comment ends; comments in it may have comments in them."""
     depth = 0
     for edge in _BLOCK_EDGE.finditer(sql, at):
         depth += 1 if edge[0] == "/*" else -1

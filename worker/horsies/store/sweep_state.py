@@ -1,4 +1,4 @@
-"""Which worker has the duty to sweep, and the report of the last sweep."""
+"""The election of the worker that sweeps, and the report of the last sweep."""
 
 from __future__ import annotations
 

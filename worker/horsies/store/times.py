@@ -57,7 +57,7 @@ def _far(ticks: int, epoch: datetime) -> datetime:
 
 
 def _decode_local(stored: tuple[int]) -> datetime:
-    """Of columns that upstream created without a zone: a time beyond the bounds is in UTC, as they all are."""
+    """Decode columns that upstream created without a zone: a time beyond the bounds is in UTC, as they all are."""
     (ticks,) = stored
     if _EARLY <= ticks <= _LATE:
         return _LOCAL_EPOCH + timedelta(0, 0, ticks)

@@ -40,7 +40,7 @@ class WorkflowOutcome:
 
     @property
     def is_final(self) -> bool:
-        """Whether no further change comes by itself, which includes PAUSED, although it may be resumed."""
+        """True if no automatic change follows, which includes PAUSED, although it may be resumed."""
         return self.status in _FINAL
 
     def result(self, classes: Classes = OURS) -> TaskResult[Any, TaskError]:

@@ -25,7 +25,7 @@ _LOOK_S = 0.02
 
 
 class CountingEvents(Events):
-    """Also counts what the worker's status line does not show."""
+    """Events that also count what the worker's status line does not show."""
 
     def __init__(self) -> None:
         super().__init__()

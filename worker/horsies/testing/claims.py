@@ -117,7 +117,7 @@ class Claims:
         return None
 
     async def _expire(self) -> bool:
-        """As the sweep of a worker: tasks past their good_until are not claimed any more."""
+        """Expire tasks past their good_until, as a worker's sweep does."""
         done = await expire_pending(self._connection)
         self.ran += Ran(expired=done.expired)
         return bool(done.expired)
@@ -140,13 +140,13 @@ class Claims:
 
 
 def current_of(task: ClaimedTask) -> CurrentTask:
-    """What `current_task()` returns in its run."""
+    """Return what `current_task()` returns in its run."""
     times, place = (moment(task.sent_at), moment(task.good_until)), meta_in(task.kwargs)
     return CurrentTask(task.token.task_id, task.task_name, task.retry_count + 1, task.queue_name, *times, place)
 
 
 def queues_of(app: Horsies) -> list[str]:
-    """In the order in which a worker serves them."""
+    """Return the queues in the order in which a worker serves them."""
     queues = sorted(app.config.custom_queues or (), key=lambda queue: queue.priority)
     return [queue.name for queue in queues] or app.get_valid_queue_names()
 
@@ -163,7 +163,7 @@ async def connected(app: Horsies, stack: AsyncExitStack) -> asyncpg.Connection:
 
 
 async def pass_time(connection: asyncpg.Connection, queues: list[str], seconds: float) -> float | None:
-    """Move times until the next task is due; the rest of `seconds`, or None if none is due within them."""
+    """Move times until the next task is due; return the remaining seconds, or None if none is due within them."""
     due_in, _ = await next_due(connection, queues)
     due = None if due_in is None or due_in > seconds else max(due_in, 0.0)
     passed = seconds if due is None else due

@@ -80,7 +80,7 @@ def _database_of(databases: _Databases, app: Horsies | None) -> Iterator[str]:
 
 
 class _Server:
-    """In a directory of its own; runs until `remove`, or until this process has ended, however it ends."""
+    """A server in its own directory; it runs until `remove`, or until this process ends in any way."""
 
     def __init__(self) -> None:
         self._directory = make_directory(fast_place(), _PREFIX)
@@ -166,6 +166,6 @@ def _database(url: str) -> Database:
 
 
 def _blocking(work: Coroutine[None, None, None]) -> None:
-    """In a thread: this one may be running an event loop."""
+    """Run in a thread: this one may be running an event loop."""
     with ThreadPoolExecutor(1, thread_name_prefix="horsies testing") as thread:
         thread.submit(asyncio.run, work).result()

@@ -39,7 +39,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What would be stored of an execution; `exception` is what user code raised, if it did."""
+    """The values that would be stored of an execution; `exception` is what user code raised, if it did."""
 
     ok: bool
     stored: str
@@ -61,7 +61,7 @@ class Ended:
 
 @dataclass(slots=True, eq=False)
 class RunHere:
-    """What `current_task` finds in this process. Progress is not kept."""
+    """The run that `current_task` finds in this process. Progress is not kept."""
 
     current: CurrentTask
     report: Report | None = ignore_report
@@ -77,7 +77,7 @@ class RunHere:
 def run_here(
     task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
 ) -> Ended:
-    """In this thread, unless it runs an event loop: in a worker a plain task has none, and may start one of its own."""
+    """Run in this thread, unless it runs an event loop: in a worker a plain task has none, and may start one."""
     with running(RunHere(current)):
         return _run_here(task, args, kwargs, task_options)
 

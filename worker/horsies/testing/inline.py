@@ -158,7 +158,7 @@ class InlineBroker(PostgresBroker):
 
 
 class InlineLink:
-    """What the operations of workflows use of a link; the waits of blocking code run tasks without an event loop."""
+    """The part of a link that workflows use; the waits of blocking code run tasks without an event loop."""
 
     def __init__(self, queue: Inline, *, blocking: bool) -> None:
         self._queue = queue

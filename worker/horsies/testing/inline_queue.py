@@ -111,7 +111,7 @@ class Inline:
             await self.run_async()
 
     def wait_for_workflow(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
-        """As `wait`; a paused workflow ends the wait, too."""
+        """Wait as `wait` does; a paused workflow ends the wait, too."""
         self._run(self._steps(self._until(timeout_ms), *self._about(workflow_id)))
         return self._workflows.outcome(workflow_id)
 
@@ -120,7 +120,7 @@ class Inline:
         return self._workflows.outcome(workflow_id)
 
     def _about(self, workflow_id: str) -> tuple[Callable[[], bool], Wanted]:
-        """Whether it has ended, and whether a task is one of its own or of its family."""
+        """Return whether it has ended, and a test whether a task is one of its own or of its family."""
         return partial(self._has_ended, workflow_id), lambda task: self._workflows.includes(workflow_id, task.task_id)
 
     def _has_ended(self, workflow_id: str) -> bool:
@@ -128,7 +128,7 @@ class Inline:
         return outcome is None or outcome.is_final
 
     def _runs_now(self) -> bool:
-        """Not inside a task: in a worker, too, tasks that it sends are not run in the middle of it."""
+        """Return whether a send runs the task now: not inside a task, as in a worker."""
         return self._at_once and not is_in_a_task()
 
     def _now(self) -> datetime:

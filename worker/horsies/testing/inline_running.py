@@ -34,7 +34,7 @@ def is_in_a_task() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until a task that runs elsewhere has ended, at most `seconds`."""
+    """A wait until a task that runs elsewhere has ended, at most `seconds`."""
 
     over: Future[None]
     seconds: float | None
@@ -64,7 +64,7 @@ class Running:
         self.wake()
 
     def wait_for(self, wanted: Callable[[InlineTask], bool], seconds: float | None, *, blocking: bool) -> Wait | None:
-        """None if no wanted task is running, or none that can end while the caller waits.
+        """Return a wait; None if no wanted task is running, or none that can end while the caller waits.
 
         A blocking wait stops the event loop of this thread, and with it the tasks that run in that loop.
         """
@@ -82,7 +82,7 @@ class Running:
         return Wait(over, seconds)
 
     def wake(self) -> None:
-        """Those that still have to wait look again, and wait anew."""
+        """Wake all waits; those that must still wait begin again."""
         self._stalled.clear()
         for over in self._waits:
             over.set_result(None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InlineTask:
-    """Its call, its options and its state. Read-only for tests; `status` changes as the task runs."""
+    """The call, options and state of a task. Read-only for tests; `status` changes as the task runs."""
 
     request: EnqueueRequest
     due: datetime
@@ -80,11 +80,11 @@ class InlineTask:
 
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
-        """None before its end."""
+        """The result; None before its end."""
         return self.result_of(self.classes) if self.is_final else None
 
     def result_of(self, classes: Classes) -> TaskResult[Any, TaskError]:
-        """After its end, a value of these classes."""
+        """Return the result after its end, as a value of these classes."""
         return Outcome(self.task_id, self.status.value, self._stored, self.error_code, None).result(classes)
 
     @property
@@ -93,7 +93,7 @@ class InlineTask:
         return self._stored
 
     def current(self) -> CurrentTask:
-        """What `current_task()` returns in its next run."""
+        """Return what `current_task()` returns in its next run."""
         request, attempt = self.request, self.retry_count + 1
         times, place = (request.sent_at, request.good_until), meta_in(request.kwargs_json)
         return CurrentTask(self.task_id, self.task_name, attempt, self.queue_name, *times, place)

@@ -75,7 +75,7 @@ class InlineWorkflow:
 
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
-        """None before its end."""
+        """The result; None before its end."""
         outcome = run_now(read_workflow_outcomes(self._connection, [self.workflow_id]))[self.workflow_id]
         return outcome.result(self._classes) if self.status.is_terminal else None
 
@@ -102,7 +102,7 @@ class InlineWorkflows:
         return self._rows.is_held(task_id)
 
     def arguments(self, kwargs_json: str | None) -> str | None:
-        """With the results that are too large to be copied from node to node."""
+        """Return the arguments with the results that are too large to be copied from node to node."""
         return self._use(partial(resolved, kwargs=kwargs_json))
 
     def task_started(self, task_id: str) -> None:
@@ -114,7 +114,7 @@ class InlineWorkflows:
             self._use(partial(advance, task_ids=[task_id]))
 
     def includes(self, workflow_id: str, task_id: str) -> bool:
-        """Whether the task is of this workflow, or of one above or below it."""
+        """Return whether the task is of this workflow, or of one above or below it."""
         node, workflow = self._rows.node_of(task_id), self._rows.workflows.get(workflow_id)
         return node is not None and workflow is not None and node.workflow.root == workflow.root
 
@@ -139,7 +139,7 @@ class InlineWorkflows:
 
 
 async def _plan_here(app: Horsies, child: ReadyChild) -> WorkflowPlan:
-    """In the thread of the test, unless it runs an event loop: a worker's `build_with` has none."""
+    """Build the plan in the test's thread, unless it runs an event loop: a worker's `build_with` has none."""
     build = partial(child_plan, app, child.definition_key, child.kwargs_json)
     if not loop_runs_here():
         return build()

@@ -46,7 +46,7 @@ async def _indexes(patient: Patient) -> Iterable[Line]:
 
 
 def _rarely_used(rows: Sequence[asyncpg.Record]) -> str:
-    """Of ours these are no fault: some are for rare questions, and a schema that lacks one is damaged."""
+    """Return which of our own indexes are rarely used: no fault, because some serve rare queries."""
     unused = [row for row in rows if row["name"] in expected() and not row["scans"]]
     if not unused or unused[0]["counted_s"] < UNUSED_AFTER_S:
         return ""
@@ -55,7 +55,7 @@ def _rarely_used(rows: Sequence[asyncpg.Record]) -> str:
 
 
 def _missing(rows: Sequence[asyncpg.Record]) -> Iterator[Line]:
-    """Without those that `contents.py` lists workers are very slow, or do something twice."""
+    """Yield the missing indexes. Without those in `contents.py` workers are very slow or do something twice."""
     there = {row["name"] for row in rows}
     vital = frozenset().union(*(table.indexes for table in TABLES.values()))
     for name, create in expected().items():

@@ -1,4 +1,4 @@
-"""What is between us and PostgreSQL: a pooler, in which mode, and settings that matter because of it."""
+"""The connection to PostgreSQL: a pooler, its mode, and settings that matter because of it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def _pooler(patient: Patient) -> Iterable[Line]:
 
 
 def _poll_interval_s(patient: Patient) -> str:
-    """As the application has it; otherwise the default."""
+    """Return the application's poll interval, or the default."""
     return "5s" if patient.config is None else f"{patient.config.resilience.notify_poll_interval_ms / 1000:g}s"
 
 
 async def _shares_backends(patient: Patient) -> bool:
-    """Whether two sessions get the same backend in turn, as only a pooler does that takes it back at each commit.
+    """Return whether two sessions get the same backend in turn: a pooler may release it at each commit.
 
-    PgBouncer gives away first what came back last, so on a quiet pool the first try shows it.
+    PgBouncer reuses first what was released last, so on a quiet pool the first try shows it.
     """
     async with patient.database.connected("doctor") as one, patient.database.connected("doctor") as other:
         for _ in range(_TRIES):

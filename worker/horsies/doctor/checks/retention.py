@@ -1,4 +1,4 @@
-"""Whether old rows are deleted when they should be."""
+"""The deletion of old rows: is it on time?"""
 
 from __future__ import annotations
 

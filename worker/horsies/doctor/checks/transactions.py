@@ -1,4 +1,4 @@
-"""Transactions that stay open, which hold back vacuum, and locks on our tables, for which others wait."""
+"""Long transactions, which keep vacuum from removing rows, and locks on our tables for which others wait."""
 
 from __future__ import annotations
 

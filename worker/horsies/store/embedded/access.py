@@ -1,4 +1,4 @@
-"""How a process acquires and releases an embedded server."""
+"""The acquisition and release of an embedded server by a process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def acquire(place: Place) -> EmbeddedServer:
 
 
 def _url(place: Place) -> str:
-    """Where the server actually listens: its starter may have had another temporary directory than this process."""
+    """Return the URL at which the server listens: its starter may have had another temporary directory than this
+    process.
+    """
     found = ready_postmaster(place)
     return place.url if found is None else place.url_by(found.sockets, found.port)
 

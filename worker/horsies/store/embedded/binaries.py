@@ -76,7 +76,7 @@ class Programs:
 
 
 def _environment() -> dict[str, str]:
-    """Without the user's PGPORT, PGDATESTYLE or TMPDIR, so that the server is the same for all users."""
+    """Return the environment without the user's PGPORT, PGDATESTYLE or TMPDIR: the server is the same for all users."""
     kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 

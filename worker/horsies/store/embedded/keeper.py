@@ -84,7 +84,7 @@ def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:
 
 
 def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, users: FileLock) -> None:
-    """Until the last user has ended: if the server dies before that, start it again."""
+    """Keep the server running until its last user has ended: if it dies before that, start it again."""
     last_user_gone = threading.Event()
 
     def wait_for_the_last() -> None:
@@ -194,7 +194,7 @@ def make_socket_directory(programs: Programs, place: Place) -> None:
 
 
 def _is_private(directory: Path, programs: Programs) -> bool:
-    """Whether it is a directory for the server's account alone, made now if it is missing."""
+    """Return whether the directory is for the server's account alone; create it if it is missing."""
     try:
         directory.mkdir(mode=0o700)
     except FileExistsError:
@@ -228,7 +228,7 @@ def _explain(what: str, place: Place, output: str) -> EmbeddedError:
 
 
 def _open_log(place: Place) -> BinaryIO:
-    """For appending, or truncated if it is too large; private, because it contains statements with their values."""
+    """Open the log for appending, truncated if it is too large; private, because it contains statements with values."""
     fd = open_file(place.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if os.fstat(fd).st_size > _LOG_LIMIT_BYTES:
         os.truncate(fd, 0)

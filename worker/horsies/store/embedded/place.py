@@ -1,4 +1,4 @@
-"""Where an embedded server stores its files, and which accounts may use it there."""
+"""The directories of an embedded server, and the accounts that may use it there."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Place:
 
     @property
     def far_sockets(self) -> Path:
-        """A link to the directory in the temporary directory, whose name nobody can know before it is made."""
+        """A link to the socket directory in the temporary directory, whose name cannot be guessed before it is made."""
         return self.root / "sockets"
 
     @property

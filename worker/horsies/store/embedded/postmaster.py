@@ -33,7 +33,7 @@ def ready_postmaster(place: Place) -> Postmaster | None:
 
 
 def is_ready(place: Place, pid: int | None = None) -> bool:
-    """Whether the server (this one, if a pid is given) accepts connections."""
+    """Return whether the server (this one, if a pid is given) accepts connections."""
     found = ready_postmaster(place)
     return found is not None and pid in (None, found.pid)
 

@@ -22,7 +22,7 @@ _STARTING_S: Final = 120.0
 
 
 def fast_place() -> Path:
-    """In memory, if there is enough."""
+    """Return a directory in memory, if there is enough."""
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY_BYTES:
         return _MEMORY
     return Path(tempfile.gettempdir())

@@ -95,7 +95,7 @@ def owner_name(path: Path) -> str:
 
 
 def _found(entry: Path, *, make: bool) -> os.stat_result:
-    """What stands there; made if it is missing, with its mode set, which a umask may have narrowed."""
+    """Return what exists there; create it if it is missing, with its mode set, which a umask may have narrowed."""
     try:
         return os.lstat(entry)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _own_accounts() -> set[int]:
 
 
 def _writers(found: os.stat_result) -> str | None:
-    """Who may write it except its owner."""
+    """Return who may write it except its owner."""
     if found.st_mode & stat.S_IWOTH:
         return "every account"
     if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid):

@@ -155,7 +155,7 @@ def _broken_objects(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[s
 
 
 def _missing_privilege(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
-    """Why this session lacks a privilege that a worker needs, and the remedy."""
+    """Return why this session lacks a privilege that a worker needs, and the remedy."""
     if session.read_only:
         return (
             "this server, or this session, is read-only",

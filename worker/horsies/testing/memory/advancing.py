@@ -1,4 +1,4 @@
-"""Answers the statements by which a workflow goes on: ends of nodes, joins, new tasks and children, its own end."""
+"""Answers the statements that advance a workflow: ends of nodes, joins, new tasks and children, its own end."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def no_database() -> DatabaseUnavailable:
 
 
 class MemoryConnection:
-    """What the engine uses of asyncpg's connection. Nothing here waits: its coroutines end at their first step."""
+    """The part of asyncpg's connection that the engine uses. Nothing here waits: coroutines end at their first step."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows

@@ -133,7 +133,7 @@ class Rows:
         return [self.workflows[each] for each in dict.fromkeys(workflow_ids) if each in self.workflows]
 
     def nodes(self, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Node | None]:
-        """In the order of the question; None where there is no such node."""
+        """Return the nodes in the order of the arguments; None where there is no such node."""
         asked = zip(workflow_ids, indexes, strict=True)
         return [
             None if (found := self.workflows.get(workflow_id)) is None else found.nodes.get(index)
@@ -146,7 +146,7 @@ class Rows:
         return node if node is not None and node.task_id == task_id else None
 
     def is_held(self, task_id: str) -> bool:
-        """Whether its workflow does not run: paused, or ended without it."""
+        """Return whether its workflow does not run: paused, or ended without it."""
         node = self._by_task.get(task_id)
         return node is not None and node.workflow.status is not WorkflowStatus.RUNNING
 
@@ -161,7 +161,7 @@ class Rows:
         return found
 
     def node_row(self, node: Node) -> NodeRow:
-        """With the states of its task and child, as the engine reads it for decisions."""
+        """Return the node with the states of its task and child, as the engine reads it for decisions."""
         task = self.tasks.get(node.task_id or "")
         child = self.workflows.get(node.sub_workflow_id or "")
         return NodeRow(

@@ -162,12 +162,12 @@ def control_resume(rows: Rows, workflow_id: str) -> list[Record]:
 
 @answers(_CONTROLLING)
 def control_notify_queues(_rows: Rows, _workflow_ids: object) -> None:
-    """There are no workers to notify."""
+    """Do nothing: there are no workers to notify."""
 
 
 @answers(_CONTROLLING)
 def control_notify_builders(_rows: Rows, _workflow_ids: object) -> None:
-    """There are no workers to notify."""
+    """Do nothing: there are no workers to notify."""
 
 
 @answers(_CONTROLLING)
