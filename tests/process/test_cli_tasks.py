@@ -233,13 +233,6 @@ async def test_the_config_file_masks_for_everybody(connection: asyncpg.Connectio
         assert "***" in said.out
 
 
-async def test_what_cannot_be_read_is_hidden_whole_where_something_is_masked(connection: asyncpg.Connection) -> None:
-    await story(connection, kwargs='\'{"password": "hunter2"\'', args="NULL", result="NULL")
-    assert "hunter2" in (await horsies("tasks", "show", "t")).out
-    for form in ([], ["--json"]):
-        assert "hunter" not in (await horsies("tasks", "show", "t", "--mask", "password", *form)).out
-
-
 async def test_large_arguments_are_cut_for_people_and_whole_for_machines(connection: asyncpg.Connection) -> None:
     await story(connection, args="""'["' || repeat('x', 300000) || '"]'""")
     said = await horsies("tasks", "show", "t")
@@ -301,28 +294,6 @@ async def test_a_part_of_an_id_is_enough_where_it_fits_one(connection: asyncpg.C
     for verb in ("show", "cancel"):
         missing = await horsies("tasks", verb, "nosuchid")
         assert missing.code == 4
-
-
-CONTROL = "E'a\\x1b[31mb\\u0085c\\rd\\te'"
-
-
-async def test_no_stored_text_acts_on_the_terminal(connection: asyncpg.Connection) -> None:
-    """A task name that clears the screen, an error that renames the window."""
-    await story(
-        connection,
-        task_name=CONTROL,
-        queue_name=CONTROL,
-        args="""'["\\u001b[2J", "\\u009b2J"]'""",
-        failed_reason=CONTROL,
-        worker_hostname=CONTROL,
-        claimed_by_worker_id=CONTROL,
-        unique_key=CONTROL,
-    )
-    for words in (["ls"], ["show", "t"], ["requeue", "t", "--dry-run"], ["requeue", "t", "--yes"]):
-        said = await horsies("tasks", *words)
-        assert said.code == 0, said.err
-        bad = [char for char in said.out + said.err if not char.isprintable() and char != "\n"]
-        assert bad == [], words
 
 
 async def test_values_keep_their_shape_for_people(connection: asyncpg.Connection) -> None:

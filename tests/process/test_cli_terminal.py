@@ -211,23 +211,6 @@ async def test_an_output_that_has_no_glyphs_gets_letters(
     assert b"s?nd" in done.stdout
 
 
-async def test_the_real_command_ends_with_the_codes_it_promises(
-    environ: dict[str, str], connection: asyncpg.Connection
-) -> None:
-    await failed(connection, "f")
-    await insert(connection, "p")
-    for code, words in {
-        0: ["tasks", "requeue", "f", "--yes"],
-        1: ["tasks", "cancel", "p"],
-        2: ["tasks", "cancel", "--filter", "statsu:x"],
-        3: ["tasks", "requeue", "p", "--yes"],
-        4: ["tasks", "cancel", "--filter", "status:expired", "--yes"],
-    }.items():
-        done = await asyncio.to_thread(piped, environ, *words)
-        assert done.returncode == code, done.stderr
-        assert b"Traceback" not in done.stderr
-
-
 async def test_a_pipe_gets_whole_ids_and_whole_names(environ: dict[str, str], connection: asyncpg.Connection) -> None:
     task_id, name = "01a1ee7b-a221-72c9-a53f-c708da913bfb", "n" * 150
     await failed(connection, task_id, task_name=f"'{name}'")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from cli_steps import POLICY, ago, audited, claimed, failed, horsies, insert, running, statuses
+from cli_steps import ago, audited, claimed, failed, horsies, insert, running, statuses
 from database_server import url_with
 
 
@@ -136,25 +136,6 @@ async def test_a_filter_goes_into_the_trail_as_it_was_understood(connection: asy
     assert await connection.fetchval("SELECT filter FROM horsies_operator_actions") == "status:failed demo"
 
 
-async def test_a_fresh_budget_grants_all_retries_anew(connection: asyncpg.Connection) -> None:
-    for task_id, words, retries in (("one", [], 0), ("all", ["--fresh-budget"], 3)):
-        await failed(connection, task_id, task_options=f"'{POLICY}'", retry_count="3", max_retries="3")
-        said = await horsies("tasks", "requeue", task_id, "--yes", *words)
-        assert said.code == 0, said.err
-        row = await connection.fetchrow("SELECT retry_count, max_retries FROM horsies_tasks WHERE id = $1", task_id)
-        assert row["max_retries"] - row["retry_count"] == retries
-
-
-async def test_a_rerun_takes_other_arguments(connection: asyncpg.Connection) -> None:
-    await failed(connection, "t", args="'[1]'", kwargs="""'{"dry": false}'""")
-    said = await horsies("tasks", "rerun", "t", "--kwargs", '{"dry": true}', "--yes", "--json")
-    assert said.code == 0, said.err
-    new_id = said.json["rows"][0]["new_id"]
-    copy = await connection.fetchrow("SELECT * FROM horsies_tasks WHERE id = $1", new_id)
-    assert (copy["args"], copy["kwargs"], copy["rerun_of"]) == ("[1]", '{"dry":true}', "t")
-    assert said.json["undo"] is None
-
-
 async def test_a_preview_shows_each_edited_argument_before_and_after(
     connection: asyncpg.Connection, tmp_path: Path
 ) -> None:
@@ -207,37 +188,6 @@ async def test_a_dry_run_of_an_undo_holds_nothing_and_an_undo_releases_what_it_d
     assert [{**row, "updated_at": None} for row in after] == [{**row, "updated_at": None} for row in before]
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["t", "--kwargs", "{"], "the edited arguments cannot be stored"),
-        (["t", "--args", "{}"], "must be a JSON array"),
-        (["--filter", "status:failed", "--args", "[]"], "edited arguments fit one task"),
-    ],
-)
-async def test_arguments_that_do_not_fit_are_refused_with_the_reason(
-    connection: asyncpg.Connection, words: list[str], why: str
-) -> None:
-    await failed(connection, "t", "u")
-    said = await horsies("tasks", "rerun", *words, "--yes")
-    assert said.code == 1
-    assert why in said.err
-    assert len(await statuses(connection)) == 2
-
-
-async def test_an_undo_takes_back_what_has_not_begun(connection: asyncpg.Connection) -> None:
-    await failed(connection, "f1", "f2")
-    outcome = await horsies("tasks", "requeue", "--filter", "status:failed", "--yes")
-    way_back = outcome.out.splitlines()[-1].split(": ")[1]
-    await connection.execute("UPDATE horsies_tasks SET status = 'RUNNING', started_at = now() WHERE id = 'f2'")
-    undone = await horsies(*way_back.split()[1:], "--yes", "--reason", "wrong ones")
-    assert undone.code == 3
-    assert "1 taken back, 1 refused" in undone.out
-    assert "it is RUNNING on" in undone.out
-    assert await statuses(connection) == {"f1": "FAILED", "f2": "RUNNING"}
-    assert (await audited(connection))[-1][3] == "wrong ones"
-
-
 async def test_an_undo_finds_its_operation_by_the_end_of_its_id(connection: asyncpg.Connection) -> None:
     await insert(connection, "t")
     operation = (await horsies("tasks", "cancel", "t", "--yes", "--json")).json["operation_id"]
@@ -247,22 +197,6 @@ async def test_an_undo_finds_its_operation_by_the_end_of_its_id(connection: asyn
     assert await statuses(connection) == {"t": "CANCELLED"}
     assert (await horsies("audit", "undo", operation[-8:], "--yes")).code == 0
     assert await statuses(connection) == {"t": "PENDING"}
-
-
-@pytest.mark.parametrize("operation", ["nonsense", "z" * 36, "019a7c2e-0000-7000-8000-00000000dead"])
-async def test_an_operation_that_is_not_in_the_audit_cannot_be_undone(operation: str) -> None:
-    said = await horsies("audit", "undo", operation, "--yes")
-    assert said.code == 1
-    assert "horsies audit ls" in said.err
-
-
-async def test_what_has_no_way_back_says_so(connection: asyncpg.Connection) -> None:
-    await claimed(connection, "t")
-    outcome = await horsies("tasks", "release", "t", "--yes", "--json")
-    assert outcome.json["undo"] is None
-    undone = await horsies("audit", "undo", outcome.json["operation_id"], "--yes")
-    assert undone.code == 3
-    assert "a claim cannot be given back to a worker" in undone.out
 
 
 READ_ONLY = [

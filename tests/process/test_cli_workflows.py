@@ -288,15 +288,6 @@ async def test_a_database_made_by_upstream_is_shown(empty_database: str, monkeyp
     assert (await horsies("workflows", "show", "wf-1", "--node", "1")).code == 0
 
 
-async def test_stored_text_does_not_act_on_a_terminal(connection: asyncpg.Connection) -> None:
-    await workflow(connection, "w", name="E'a\\x1b[31mb'", error='E\'{"error_code":"x\\x1b]0;y"}\'')
-    await node(connection, "w", 0, "FAILED", node_id="E'n\\x1b[2J'", task_kwargs="E'\\x1b[5m'")
-    for words in (["ls"], ["show", "w"], ["graph", "w"], ["graph", "w", "--mermaid"], ["show", "w", "--node", "0"]):
-        said = await horsies("workflows", *words)
-        assert said.code == 0
-        assert "\x1b" not in said.out
-
-
 @pytest.mark.parametrize(
     ("verb", "before", "after"),
     [("pause", "RUNNING", "PAUSED"), ("resume", "PAUSED", "RUNNING"), ("cancel", "RUNNING", "CANCELLED")],
@@ -317,91 +308,11 @@ async def test_a_verb_changes_its_workflow_and_leaves_its_trace(
     assert await audited(connection) == [(verb, "w", "applied", "because")]
 
 
-async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Connection) -> None:
-    await month_end(connection, "one")
-    await workflow(connection, "two", "COMPLETED")
-    said = await horsies("workflows", "pause", "one", "two", "--dry-run")
-    assert said.code == 3
-    assert "would pause 1 workflow in " in said.out
-    assert "it is COMPLETED, not RUNNING" in said.out
-    assert "without --dry-run: horsies workflows pause one two" in said.out
-    assert await audited(connection) == []
-    assert (await statuses(connection))["one"] == "RUNNING"
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["r1", "r2"], 0),
-        (["r1", "done"], 3),
-        (["done"], 3),
-        (["nosuch"], 4),
-        (["r1", "nosuch"], 3),
-        (["--filter", "status:running"], 0),
-        (["--filter", "status:failed"], 4),
-        (["--filter", "status:running,completed"], 3),
-    ],
-    ids=str,
-)
-async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection, words: list[str], code: int) -> None:
-    for workflow_id in ("r1", "r2"):
-        await workflow(connection, workflow_id)
-        await node(connection, workflow_id, 0, "RUNNING")
-    await workflow(connection, "done", "COMPLETED")
-    tried = await horsies("workflows", "pause", *words, "--dry-run")
-    assert tried.code == code
-    assert code != 4 or "nothing to pause" in tried.words
-    done = await horsies("workflows", "pause", *words, "--yes")
-    assert done.code == code, done.err
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ([], "name workflows by id, or give --filter"),
-        (["w", "--filter", "status:failed"], "give one of them"),
-        (["--filter", " "], "an empty filter matches every workflow"),
-        (["status:failed"], "a filter is given as --filter 'status:failed'"),
-        (["--filter", "queue:mail"], "there is no key 'queue'"),
-    ],
-)
-async def test_a_verb_is_told_what_it_is_for(connection: asyncpg.Connection, words: list[str], why: str) -> None:
-    await workflow(connection, "w")
-    said = await horsies("workflows", "cancel", "--yes", *words)
-    assert said.code == 2
-    assert why in said.words
-    assert await statuses(connection) == {"w": "RUNNING"}
-
-
 async def test_an_id_may_hold_a_colon(connection: asyncpg.Connection) -> None:
     await workflow(connection, "order:7")
     await node(connection, "order:7", 0, "RUNNING")
     assert (await horsies("workflows", "pause", "order:7", "--yes")).code == 0
     assert await statuses(connection) == {"order:7": "PAUSED"}
-
-
-async def test_without_a_terminal_and_without_yes_nothing_happens(connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    said = await horsies("workflows", "cancel", "month-end", answer="y\n")
-    assert said.code == 1
-    assert "nothing was changed: there is no terminal to confirm it in" in said.err
-    assert await statuses(connection) == {"month-end": "RUNNING"}
-    refused = await horsies("workflows", "cancel", "month-end", "--yes", "--read-only")
-    assert (refused.code, "will not change anything" in refused.err) == (1, True)
-
-
-async def test_the_keys_of_an_outcome_in_json_stay_and_the_filter_is_told(connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    for words, result in ((["--dry-run"], "eligible"), (["--yes"], "applied")):
-        report = (await horsies("workflows", "pause", "--filter", "status:RUNNING  month", "--json", *words)).json
-        assert set(report) == {
-            *("verb", "database", "dry_run", "operation_id", "filter", "command", "taken_at", "eligible", "applied"),
-            *("refused", "not_attempted", "in_doubt", "stopped", "consequences", "undo", "rows"),
-        }
-        assert report["filter"] == "status:running month"
-        assert report["command"] == "horsies workflows pause --filter 'status:running month'"
-        assert [(row["kind"], row["result"]) for row in report["rows"]] == [("workflow", result)]
-    assert await connection.fetchval("SELECT filter FROM horsies_operator_actions") == "status:running month"
 
 
 async def test_the_audit_tells_what_was_done_to_a_workflow_and_to_a_node(connection: asyncpg.Connection) -> None:
@@ -413,43 +324,6 @@ async def test_the_audit_tells_what_was_done_to_a_workflow_and_to_a_node(connect
         assert [action["verb"] for action in actions] == [verb]
     assert "operator actions" in (await horsies("workflows", "show", "month-end")).out
     assert "operator actions" in (await horsies("workflows", "show", "month-end", "--node", "report")).out
-
-
-async def test_reconciling_tells_each_repair_before_it_is_done(connection: asyncpg.Connection) -> None:
-    await workflow(connection, "w")
-    await node(connection, "w", 0, "RUNNING", node_id="'load'", task_id="'t'")
-    await node(connection, "w", 1, "PENDING", node_id="'report'", dependencies="'{0}'")
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, is_workflow_task, failed_at, error_code, result)"
-        f" VALUES ('t', 'demo.add', 'default', 'FAILED', true, {ago(60)}, 'BROKE',"
-        """ '{"__task_result__":true,"ok":null,"err":{"__task_error__":true,"error_code":"BROKE"}}')"""
-    )
-    tried = await horsies("workflows", "reconcile", "w", "--dry-run")
-    assert tried.code == 0
-    assert "order: load RUNNING → FAILED" in tried.out
-    assert await statuses(connection) == {"w": "RUNNING"}
-    assert (await horsies("workflows", "reconcile", "w", "--yes")).code == 0
-    assert await statuses(connection) == {"w": "FAILED"}
-    again = await horsies("workflows", "reconcile", "w", "--yes")
-    assert again.code == 3
-
-
-async def test_what_failed_is_tried_again_or_all_of_it_as_a_new_workflow(connection: asyncpg.Connection) -> None:
-    await workflow(connection, "w", "FAILED", completed_at=ago(5))
-    await node(connection, "w", 0, "COMPLETED", result="""'{"__task_result__":true,"ok":1,"err":null}'""")
-    await node(connection, "w", 1, "FAILED", dependencies="'{0}'", completed_at=ago(5))
-    await node(connection, "w", 2, "SKIPPED", dependencies="'{1}'")
-    rerun = (await horsies("workflows", "rerun", "w", "--yes", "--json")).json
-    copy = rerun["rows"][0]["new_id"]
-    assert await statuses(connection) == {"w": "FAILED", copy: "RUNNING"}
-    said = await horsies("workflows", "retry", "w", "--yes")
-    assert said.code == 0, said.err
-    assert "1 retried from what had failed" in said.out
-    assert (await statuses(connection))["w"] == "RUNNING"
-    states = await connection.fetch(
-        "SELECT status FROM horsies_workflow_tasks WHERE workflow_id = 'w' ORDER BY task_index"
-    )
-    assert [row["status"] for row in states] == ["COMPLETED", "ENQUEUED", "PENDING"]
 
 
 async def test_a_node_is_skipped_or_completed_by_hand(connection: asyncpg.Connection) -> None:
@@ -473,26 +347,3 @@ async def test_a_node_is_skipped_or_completed_by_hand(connection: asyncpg.Connec
     assert (missing.code, "its nodes: load, check" in missing.words) == (1, True)
     broken = await horsies("workflows", "complete", "w", "load", "--value", "{rows", "--yes")
     assert (broken.code, "it must be JSON" in broken.err) == (1, True)
-
-
-async def test_a_value_is_held_against_the_type_that_the_task_returns(
-    connection: asyncpg.Connection, tmp_path: Path
-) -> None:
-    module = tmp_path / "typed_app.py"
-    module.write_text(
-        "from horsies import Horsies, AppConfig, PostgresConfig, TaskResult, TaskError\n"
-        "app = Horsies(AppConfig(broker=PostgresConfig(database_url='postgresql://nobody@localhost/none')))\n"
-        "@app.task('demo.add')\n"
-        "def add() -> TaskResult[int, TaskError]:\n"
-        "    return TaskResult(ok=1)\n",
-        "utf-8",
-    )
-    await workflow(connection, "w")
-    await node(connection, "w", 0, "RUNNING")
-    words = ("workflows", "complete", "w", "n0", "--module", f"{module}:app", "--yes")
-    wrong = await horsies(*words, "--value", '"many"')
-    assert wrong.code == 1
-    assert "the value does not fit what demo.add returns" in wrong.err
-    assert await statuses(connection) == {"w": "RUNNING"}
-    right = await horsies(*words, "--value", "12")
-    assert right.code == 0, right.err

@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ import asyncpg
 import psutil
 import pytest
 from database_server import DatabaseServer, new_role, url_with
-from forked_commands import HORSIES, Command, Program, run_command
+from forked_commands import HORSIES, Program, run_command
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -183,17 +182,6 @@ def test_a_production_context_wants_its_name_typed(environ: dict[str, str], empt
     done = run(environ, "db", "init", answer="prod\n")
     assert done.returncode == 0, done.stderr
     assert "default context 'prod'" in run(environ, "db", "status").stdout
-
-
-def test_one_interrupt_ends_the_question(environ: dict[str, str]) -> None:
-    write_config(environ, '[contexts.prod]\nurl = "postgresql://h/d"\nproduction = true\n')
-    words = ["db", "init", "--context", "prod"]
-    with Command(words, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as command:
-        assert command.stderr is not None
-        question = b"prod is a production database (h/d). Type its name to go on: "
-        assert command.stderr.read(len(question)) == question
-        command.send_signal(signal.SIGINT)
-        assert command.wait(10) == 130
 
 
 def test_a_production_context_does_not_ask_with_yes(environ: dict[str, str], empty_database: str) -> None:

@@ -45,7 +45,7 @@ async def test_a_task_that_goes_well_is_started_and_finished(served: Served) -> 
     started = {"level": "DEBUG", "event": "started", "task": "pause", "id": task_id, "child": row["worker_pid"]}
     assert await told(served.worker, "started", id=task_id) == started
     finished = await told(served.worker, "finished", id=task_id)
-    assert 0.1 <= finished.pop("took") < 1
+    assert finished.pop("took") >= 0.1
     assert finished == {"level": "INFO", "event": "finished", "task": "pause", "id": task_id}
 
 
@@ -116,6 +116,12 @@ async def test_what_a_shutdown_interrupts_is_told_with_what_became_of_it(
         assert await asyncio.to_thread(worker.stop) == 0
         expected = {"level": "WARNING", "event": "interrupted", "task": name, "id": task_id, "now": now}
         assert await told(worker, "interrupted") == expected
+        row, (attempt,) = await table.row(task_id), await table.attempts(task_id)
+        assert (row["status"], row["max_retries"] - row["retry_count"]) == (now, 0), "its budget is as it was"
+        assert (attempt["error_code"], row["error_code"]) == (
+            "TASK_INTERRUPTED",
+            attempt["error_code"] if now == "FAILED" else None,
+        )
         await table.connection.execute("DELETE FROM horsies_tasks")
 
 
@@ -191,11 +197,10 @@ async def test_no_more_than_max_claim_per_worker_are_ever_claimed(table: Table, 
 
 
 async def test_a_limit_of_claims_keeps_no_child_idle(table: Table, start: Callable[..., Worker]) -> None:
-    ids = [await table.send("pause", 1.0) for _ in range(4)]
+    ids = [await table.send("pause", 600) for _ in range(4)]
     start("--processes", "4", "--max-claim-per-worker", "1", TEST_CLUSTER_CAP="4")
-    rows = [await table.done(task_id) for task_id in ids]
-    starts = sorted(row["started_at"] for row in rows)
-    assert starts[-1] - starts[0] < timedelta(seconds=0.5)
+    for task_id in ids:
+        await table.until(task_id, "RUNNING")
 
 
 async def test_an_outcome_whose_reply_was_lost_is_finished_and_not_a_lost_claim(
@@ -274,12 +279,3 @@ async def test_prefetched_tasks_that_have_not_begun_wait_again_without_a_trace(
     start()
     for task_id in behind:
         assert (await table.done(task_id))["retry_count"] == 0
-
-
-async def test_the_last_snapshot_of_a_stopped_worker_says_so(table: Table, start: Callable[..., Worker]) -> None:
-    worker = start()
-    await table.done(await table.send("nothing"))
-    assert await asyncio.to_thread(worker.stop, signal.SIGTERM) == 0
-    last = await table.connection.fetchrow("SELECT * FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1")
-    assert last is not None
-    assert (last["draining"], last["tasks_running"], last["tasks_claimed"]) == (True, 0, 0)

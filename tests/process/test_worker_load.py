@@ -146,7 +146,7 @@ CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW
 """
 
 
-@pytest.mark.chaos  # two seconds of processor time; small results: test_poison_rows_fail_alone
+@pytest.mark.chaos  # two seconds of processor time; small results: test_poison_rows.py
 async def test_large_results_that_the_database_refuses_for_good_hold_up_no_other(
     connection: asyncpg.Connection, start: Callable[..., Worker]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,6 @@ from test_worker import PATIENCE_S, Worker
 
 from horsies import (
     NodeKey,
-    OnError,
     OutcomeCode,
     SubWorkflowError,
     SubWorkflowNode,
@@ -26,9 +24,7 @@ from horsies import (
     WorkflowHandle,
     WorkflowSpec,
     WorkflowStatus,
-    WorkflowTaskStatus,
     from_node,
-    start_workflow_async,
 )
 
 WAIT_MS = int(PATIENCE_S * 1000)
@@ -130,30 +126,6 @@ def test_a_failure_ends_what_follows_and_gives_its_error(shop: Any, flow: Flow) 
     assert handle.result_for(last) == TaskResult(ok=f"TaskError {OutcomeCode.UPSTREAM_SKIPPED}")
 
 
-def test_joins_any_and_quorum_go_on_with_what_there_is(shop: Any, flow: Flow) -> None:
-    good = TaskNode(fn=shop.number, kwargs={"value": 4}, node_id="good")
-    other = TaskNode(fn=shop.number, kwargs={"value": 5}, node_id="other")
-    bad = TaskNode(fn=shop.refuse, node_id="bad")
-    one = TaskNode(fn=shop.number, kwargs={"value": 1}, waits_for=[good, bad], join="any", node_id="one")
-    two = TaskNode(
-        fn=shop.number, kwargs={"value": 2}, waits_for=[good, other, bad], join="quorum", min_success=2, node_id="two"
-    )
-    handle, result = ended(flow(good, other, bad, one, two))
-    assert result.is_err()
-    assert states(handle) == ["COMPLETED", "COMPLETED", "FAILED", "COMPLETED", "COMPLETED"]
-
-
-def test_a_pause_on_error_waits_for_a_person(shop: Any, flow: Flow) -> None:
-    bad = TaskNode(fn=shop.refuse, node_id="bad")
-    good = TaskNode(fn=shop.number, kwargs={"value": 1}, waits_for=[bad], allow_failed_deps=True, node_id="good")
-    handle, result = ended(flow(bad, good, on_error=OnError.PAUSE))
-    assert result.err_value.error_code is OutcomeCode.WORKFLOW_PAUSED
-    assert states(handle) == ["FAILED", "PENDING"]
-    assert handle.resume().unwrap() is True
-    assert handle.get(WAIT_MS).err_value.error_code == "CARD_DECLINED"
-    assert states(handle) == ["FAILED", "COMPLETED"]
-
-
 def test_a_child_workflow_gives_its_output(shop: Any, flow: Flow) -> None:
     first = TaskNode(fn=shop.number, kwargs={"value": 3}, node_id="first")
     child = SubWorkflowNode(
@@ -169,13 +141,6 @@ def test_a_child_workflow_gives_its_output(shop: Any, flow: Flow) -> None:
     inner: WorkflowHandle[int] = WorkflowHandle(info.sub_workflow_id, shop.app.get_broker())
     assert inner.get() == TaskResult(ok=24)
     assert [one.node_id for one in inner.tasks().unwrap()] == ["start", "step0", "step1", "step2"]
-
-
-def test_a_child_may_have_a_child(shop: Any, flow: Flow) -> None:
-    assert ended(flow(SubWorkflowNode(workflow_def=shop.Outer, node_id="outer")))[1].ok_value == {
-        "outer": TaskResult(ok=84)
-    }
-    assert shop.Outer.build(shop.app).start().unwrap().get(WAIT_MS) == TaskResult(ok=84)
 
 
 def test_the_failure_of_a_child_is_an_error_of_its_own_class_wherever_it_is_read(shop: Any, flow: Flow) -> None:
@@ -214,42 +179,12 @@ def test_a_map_runs_once_per_item(shop: Any, flow: Flow, count: int) -> None:
     assert handle.result_for(mapped) == TaskResult(ok=[value * value + 1 for value in range(count)])
 
 
-def test_a_map_with_a_failed_item_fails_with_a_summary(shop: Any, flow: Flow) -> None:
-    mapped = TaskNode.map(shop.even, over=[2, 3, 4])
-    handle, result = ended(flow(mapped))
-    assert isinstance(result.err_value, SubWorkflowError)
-    summary = result.err_value.sub_workflow_summary
-    assert (summary.total_tasks, summary.completed_tasks, summary.failed_tasks) == (3, 2, 1)
-    assert states(handle) == ["FAILED"]
-
-
-def test_a_map_over_too_many_items_names_both_numbers(shop: Any, flow: Flow) -> None:
-    source = TaskNode(fn=shop.numbers, kwargs={"count": 5}, node_id="source")
-    _, result = ended(flow(source, TaskNode.map(shop.square, over=source, max_items=4)))
-    assert result.err_value.error_code is not None
-    assert result.err_value.error_code.value == "WORKFLOW_ENQUEUE_FAILED"
-    assert "5 items" in (result.err_value.message or "")
-    assert "max_items=4" in (result.err_value.message or "")
-
-
 def test_a_node_that_is_retried_knows_its_place_each_time(shop: Any, flow: Flow, tmp_path: Path) -> None:
     first = TaskNode(fn=shop.number, kwargs={"value": 1}, node_id="first")
     flaky = TaskNode(fn=shop.flaky, kwargs={"count_file": str(tmp_path / "runs")}, waits_for=[first], node_id="flaky")
     handle, result = ended(flow(first, flaky, output=flaky))
     assert result == TaskResult(ok=[2, 1])
     assert handle.status().unwrap() is WorkflowStatus.COMPLETED
-
-
-def test_cancel_stops_a_running_workflow(shop: Any, flow: Flow, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "go")
-    waits = TaskNode(fn=shop.wait_for_file, kwargs={"go": str(tmp_path / "go")}, node_id="waits")
-    after = TaskNode(fn=shop.number, kwargs={"value": 1}, waits_for=[waits], node_id="after")
-    handle = flow(waits, after).start().unwrap()
-    with (tmp_path / "go").open("w"):  # opens when the task reads
-        assert handle.cancel().is_ok()
-        assert handle.get(WAIT_MS).err_value.error_code is OutcomeCode.WORKFLOW_CANCELLED
-    assert handle.status().unwrap() is WorkflowStatus.CANCELLED
-    assert states(handle) == ["FAILED", "SKIPPED"]
 
 
 async def test_workflows_from_several_loops_and_threads_at_once(shop: Any, flow: Flow) -> None:
@@ -267,13 +202,3 @@ async def test_workflows_from_several_loops_and_threads_at_once(shop: Any, flow:
         others = await asyncio.gather(*map(asyncio.wrap_future, runs))
     assert own + others == [TaskResult(ok=10)] * 15
     assert ended(spec)[1] == TaskResult(ok=10)  # blocking, inside this running loop
-
-
-async def test_the_same_id_runs_once(shop: Any, flow: Flow) -> None:
-    spec = flow(shop.number.node(node_id="one")(value=5))
-    broker = shop.app.get_broker()
-    handles = await asyncio.gather(*(start_workflow_async(spec, broker, "one-and-only") for _ in range(5)))
-    results = [await handle.unwrap().get_async(WAIT_MS) for handle in handles]
-    assert results == [TaskResult(ok={"one": TaskResult(ok=5)})] * 5
-    (node,) = handles[0].unwrap().tasks().unwrap()
-    assert node.status is WorkflowTaskStatus.COMPLETED

@@ -1,4 +1,4 @@
-"""Workflows on real workers, which are killed in the middle of their writes."""
+"""Workflows on real workers, which are killed in the middle of their writes, or meet an operator."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from fault_scene import POLICY, chaos, kill_worker
 from faults import FaultAction, FaultMoment, FaultPoint, fault
 from test_worker import start, table
 from worker_flows import Flows, flows
+
+from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verbs import VERBS
 
 if TYPE_CHECKING:
     from faults import Fault
@@ -54,11 +60,6 @@ async def whole(flows: Flows, workflow_id: str) -> None:
     assert await flows.values(workflow_id) == {"n3": 1}
     assert await flows.nodes(workflow_id) == ["COMPLETED"] * 4
     await flows.once_each("n0", "n1", "n2", "n3")
-
-
-async def test_a_worker_takes_a_workflow_from_its_first_node_to_its_last(flows: Flows) -> None:
-    await flows.worker()
-    await whole(flows, await diamond(flows))
 
 
 async def test_a_node_runs_while_its_task_does_and_through_its_retries(flows: Flows) -> None:
@@ -118,66 +119,12 @@ async def test_a_worker_that_is_told_to_stop_advances_first(flows: Flows) -> Non
     assert await flows.nodes(flow) == ["COMPLETED", "ENQUEUED"]
 
 
-async def test_a_paused_workflow_keeps_its_queued_task_and_runs_it_once_when_resumed(flows: Flows) -> None:
-    """Upstream unlinks the task: it runs while the workflow is paused, and the node's next one after it."""
-    flow = await flows.create_workflow(flows.node(0), flows.node(1, 0))
-    task_id = await flows.connection.fetchval("SELECT id FROM horsies_tasks")
-    await flows.connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
-    await flows.worker()
-    other = await flows.table.send("work", str(flows.ledger), "other")
-    await flows.table.done(other)
-    assert (await flows.table.row(task_id))["status"] == "PENDING"
-    assert await flows.nodes(flow) == ["ENQUEUED", "PENDING"]
-    await flows.connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
-    await flows.connection.execute("SELECT pg_notify('task_queue_default', 'resume')")
-    assert (await flows.over(flow))["status"] == "COMPLETED"
-    assert await flows.connection.fetchval("SELECT task_id FROM horsies_workflow_tasks WHERE task_index = 0") == task_id
-    await flows.once_each("n0", "n1")
-
-
-async def test_a_claimed_task_of_a_workflow_paused_meanwhile_goes_back_into_the_queue(flows: Flows) -> None:
-    start_point = FaultPoint.status("CLAIMED", "RUNNING", moment=FaultMoment.BEFORE)
-    await flows.worker(TEST_PREFETCH="4")
-    holding = await flows.create_workflow(flows.node(9, task="hold"))
-    await flows.begun("n9")
-    flow = await flows.create_workflow(flows.node(0))
-    await flows.until("SELECT count(*) = 1 FROM horsies_tasks WHERE status = 'CLAIMED'")
-    await flows.connection.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = $1", flow)
-    async with fault(flows.connection, start_point, FaultAction.FAIL) as struck:
-        await flows.let_go()
-        await flows.over(holding)
-        await flows.until("SELECT count(*) = 1 FROM horsies_tasks WHERE status = 'PENDING'")
-        assert await struck.hits() == 0
-    assert await flows.nodes(flow) == ["ENQUEUED"]
-    await flows.connection.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = $1", flow)
-    await flows.connection.execute("SELECT pg_notify('task_queue_default', 'resume')")
-    await flows.over(flow)
-    await flows.once_each("n0", "n9")
-
-
-async def test_a_large_result_is_fetched_for_the_task_that_is_given_it(flows: Flows) -> None:
-    await flows.worker()
-    flow = await flows.create_workflow(
-        flows.node(0, task="long"), flows.node(1, 0, task="length", args_from={"text": 0})
-    )
-    assert await flows.values(flow) == {"n1": 100_000}
-    kwargs = await flows.connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE task_name = 'length'")
-    assert len(kwargs) < 1_000
-
-
 async def test_a_task_that_expires_in_the_queue_ends_its_node(flows: Flows) -> None:
     await flows.worker()
     options = '{"retry_policy":null,"good_until":"2020-01-01T00:00:00+00:00"}'
     flow = await flows.create_workflow(flows.node(0, task_options=options), flows.node(1, 0))
     assert (await flows.over(flow))["status"] == "FAILED"
     assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
-
-
-async def test_a_map_runs_once_for_each_item_and_gives_the_list(flows: Flows) -> None:
-    await flows.worker()
-    flow = await flows.create_workflow(flows.map_node(0, ["a", "b", "c"]), flows.map_node(1, []))
-    assert await flows.values(flow) == {"n0": [1, 1, 1], "n1": []}
-    await flows.once_each("a", "b", "c")
 
 
 @pytest.mark.parametrize("kill_session", [True, chaos(False)])
@@ -195,16 +142,6 @@ async def test_a_child_whose_builder_was_killed_is_built_by_another_and_once(flo
     assert await flows.values(flow) == {"n0": [1, 1]}
     assert await flows.connection.fetchval("SELECT count(*) FROM horsies_workflows") == 2
     await flows.once_each("a", "b")
-
-
-async def test_a_definition_that_no_worker_knows_fails_its_node(flows: Flows) -> None:
-    await flows.worker()
-    flow = await flows.create_workflow(flows.node(0, sub_definition_key="shop.unheard-of"))
-    row = await flows.over(flow)
-    assert (row["status"], json.loads(row["error"])["error_code"]) == (
-        "FAILED",
-        {"__builtin_task_code__": "SUBWORKFLOW_LOAD_FAILED"},
-    )
 
 
 async def test_workers_that_meet_in_a_workflow_do_each_thing_once(flows: Flows) -> None:
@@ -230,3 +167,39 @@ async def test_a_workflow_that_the_database_will_not_have_changed_holds_up_no_ot
         await asyncio.to_thread(worker.wait_for, "workflow not advanced")
     assert (await flows.over(refused))["status"] == "COMPLETED"
     await flows.once_each("n0", "n1", "n5", "n6")
+
+
+async def act(flows: Flows, verb: WorkflowVerb, flow: str) -> None:
+    looked = await preview(flows.connection, verb, Selection.of_ids([flow]))
+    outcome = await apply(flows.connection, looked, Actor("ops", "bastion"), None)
+    assert len(outcome.applied) == 1, (looked.refused, outcome.refused)
+
+
+async def test_a_cancelled_workflow_stops_the_code_of_its_running_node_and_the_worker_is_free_again(
+    flows: Flows,
+) -> None:
+    worker = await flows.worker()
+    flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0))
+    await flows.begun("n0")
+    await flows.until_nodes(flow, "RUNNING", "PENDING")
+    await act(flows, VERBS["workflow", "cancel"], flow)
+    assert (await flows.over(flow))["status"] == "CANCELLED"
+    # The pipe that the node waits for is never written: only a worker that stops the node gets its place back.
+    for number in range(len(worker.children()) + 1):
+        await flows.table.done(await flows.table.send("work", str(flows.ledger), f"after-{number}"))
+    assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
+    await flows.once_each("n0")
+
+
+async def test_a_paused_workflow_starts_nothing_and_goes_on_at_once_when_resumed(flows: Flows) -> None:
+    await flows.worker()
+    flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0))
+    await flows.begun("n0")
+    await act(flows, VERBS["workflow", "pause"], flow)
+    await flows.let_go()
+    await flows.until_nodes(flow, "COMPLETED", "PENDING")
+    await flows.table.done(await flows.table.send("work", str(flows.ledger), "other"))
+    assert flows.runs("n1") == []
+    await act(flows, VERBS["workflow", "resume"], flow)
+    assert (await flows.over(flow))["status"] == "COMPLETED"
+    await flows.once_each("n0", "n1")

@@ -138,11 +138,6 @@ def say(text: str) -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
 
 
-@app.task("echo", **queue)
-def echo(text: str) -> TaskResult[int, TaskError]:
-    return TaskResult(ok=len(text))
-
-
 @app.task("wait_stubbornly", requeue_on_interrupt=True, **queue)
 def wait_stubbornly(started: str) -> TaskResult[None, TaskError]:
     """Ignores requests to stop."""

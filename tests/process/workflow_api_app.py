@@ -15,7 +15,6 @@ from horsies import (
     PostgresConfig,
     RetryPolicy,
     SubWorkflowError,
-    SubWorkflowNode,
     TaskError,
     TaskNode,
     TaskResult,
@@ -110,20 +109,9 @@ def square(value: int, plus: int = 0) -> TaskResult[int, TaskError]:
     return TaskResult(ok=value * value + plus)
 
 
-@app.task("even")
-def even(value: int) -> TaskResult[int, TaskError]:
-    return TaskResult(ok=value) if value % 2 == 0 else TaskResult(err=TaskError(error_code="ODD"))
-
-
 @app.task("summed")
 def summed(values: TaskResult[list[int], TaskError]) -> TaskResult[int, TaskError]:
     return TaskResult(ok=sum(values.ok_value))
-
-
-@app.task("wait_for_file")
-def wait_for_file(go: str) -> TaskResult[str, TaskError]:
-    """Runs until the other side of the pipe is written."""
-    return TaskResult(ok=Path(go).read_text())
 
 
 @app.task("flaky", retry_policy=RetryPolicy.fixed([1], auto_retry_for=["TRY_AGAIN"], jitter=False))
@@ -172,15 +160,3 @@ class Failing(WorkflowDefinition[int]):
 
     class Meta:
         output = "bad"
-
-
-class Outer(WorkflowDefinition[int]):
-    """A child workflow that has a child."""
-
-    name = "outer"
-    definition_key = "test.outer.v1"
-    inner = SubWorkflowNode(workflow_def=Doubling)
-    after = TaskNode(fn=twice, waits_for=[inner], args_from={"value": inner})
-
-    class Meta:
-        output = "after"
