@@ -388,7 +388,10 @@ def _cluster(ago: Callable[..., str], run: Row) -> dict[str, Rows]:
         "snapshot_at": ago(seconds=1),
         "worker_started_at": ago(hours=1),
         "task_names": ["add"],
+        **dict.fromkeys(("container_memory_mb", "container_limit_mb", "largest_child_mb", "child_limit_mb"), 1.5),
+        "largest_child_pid": 8,
         "horsies_version": "0.1",
+        "app_version": "1.4",
     }
     schedule = {"pattern": {"type": "interval", "minutes": 5}, "timezone": "UTC", "kind": "task", "target": "add"}
     action = {"operation_id": "00000000-0000-0000-0000-{id}0000000", "verb": "requeue", "outcome": "applied"}
@@ -405,6 +408,17 @@ def _cluster(ago: Callable[..., str], run: Row) -> dict[str, Rows]:
                 "failed": ["a"],
                 "retried": ["b"],
                 "returned": [],
+            },
+        },
+        "outage": {"horsies_outages": {"id": "90{id}", "began_at": ago(hours=2), "ended_at": ago(hours=1)}},
+        "sweep that changed rows": {
+            "horsies_sweeps": {
+                "id": "90{id}",
+                "swept_at": ago(hours=1),
+                "worker_id": "web-{id}",
+                "expired": 1,
+                "repairs": 2,
+                "workflows": 1,
             },
         },
         "order": {

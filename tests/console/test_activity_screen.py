@@ -216,10 +216,7 @@ async def test_what_happened_between_two_and_three_is_told_though_all_of_it_was_
         )
     await did(connection, "task", "requeue", *(f"f{number}" for number in range(12)))
     await connection.execute(
-        "INSERT INTO horsies_pulse (beaten_at, gaps) VALUES (now(), tstzmultirange(tstzrange($1, $2)))"
-        " ON CONFLICT (only_row) DO UPDATE SET gaps = excluded.gaps",
-        night,
-        night + timedelta(seconds=90),
+        "INSERT INTO horsies_outages (began_at, ended_at) VALUES ($1, $2)", night, night + timedelta(seconds=90)
     )
     hour = night.replace(minute=0)
     async with console(database, **ACTIVITY) as screen:

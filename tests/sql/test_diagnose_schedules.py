@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncpg
+import pytest
 from diagnose_steps import of_kind, the_only
 from schedule_slot_steps import every, overdue, plan, scheduled
 
+from horsies.config.broker import PostgresConfig
+from horsies.config.which_database import DatabaseChoice
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.findings.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST
 from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
+from horsies.run.events import Events
+from horsies.run.scheduler import Schedules
+from horsies.run.settings import Identity
+from horsies.store.connect import open_database
+from horsies.store.dedicated_connection import DedicatedConnection
 
 MINUTE_S = 60
 
@@ -101,14 +109,21 @@ async def test_a_scheduler_that_fell_silent_is_found_with_its_host_and_what_it_l
     assert (await diagnose(connection)).findings == ()
 
 
-async def test_a_scheduler_that_steps_once_a_minute_is_lost_a_minute_later(connection: asyncpg.Connection) -> None:
-    await plan(connection, scheduled(every("a")))
-    await connection.execute(
-        "UPDATE horsies_schedules SET definition = definition || '{\"check_interval_seconds\": 40.0}'"
-    )
-    await scheduler(connection, "a", seconds=50)
+@pytest.mark.parametrize(("every_s", "lives_s", "lost_s"), [(1, 8, 10), (40, 47, 49)])
+async def test_a_scheduler_is_lost_after_the_silence_that_it_announced(
+    database: str, connection: asyncpg.Connection, every_s: float, lives_s: int, lost_s: int
+) -> None:
+    """One that steps once a second is found within 15 s: the report is read every 5 s."""
+    schedules = scheduled(every("a"))
+    await plan(connection, schedules)
+    async with open_database(DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")) as opened:
+        lane = DedicatedConnection(opened, "scheduler", behind_pooler=False)
+        await Schedules([*schedules.values()], lane, Events(), Identity(), every_s).step()
+        await lane.close()
+    silent = "UPDATE horsies_schedulers SET seen_at = now() - $1 * interval '1 s'"
+    await connection.execute(silent, float(lives_s))
     assert (await diagnose(connection)).findings == ()
-    await connection.execute("UPDATE horsies_schedulers SET seen_at = now() - interval '53 s'")
+    await connection.execute(silent, float(lost_s))
     assert (await the_only(connection, SCHEDULER_LOST)).ids == ("a",)
 
 

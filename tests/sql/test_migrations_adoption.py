@@ -109,7 +109,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
     await upgrade(upstream)
-    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(14, "schema")]
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(15, "schema")]
 
 
 VERSION_10 = """
@@ -126,8 +126,19 @@ CREATE FUNCTION horsies_claimable(queue text, names text[], most integer, follow
 UPDATE horsies_console_schema SET version = 10;
 """
 
-# Whatever version 14 has and version 13 had not is taken away here, and so on.
-VERSION_13 = """
+# Whatever version 15 has and version 14 had not is taken away here, and so on.
+VERSION_14 = """
+DROP TABLE horsies_outages, horsies_sweeps;
+DROP FUNCTION horsies_longest_pause(double precision);
+ALTER TABLE horsies_pulse DROP COLUMN may_pause;
+ALTER TABLE horsies_schedulers DROP COLUMN lost_after_s;
+ALTER TABLE horsies_worker_states DROP COLUMN app_version, DROP COLUMN container_memory_mb,
+    DROP COLUMN container_limit_mb, DROP COLUMN largest_child_mb, DROP COLUMN largest_child_pid,
+    DROP COLUMN child_limit_mb;
+UPDATE horsies_console_schema SET version = 14;
+"""
+VERSION_13 = f"""
+{VERSION_14}
 DROP TABLE horsies_caps;
 DROP FUNCTION horsies_lock_new_cap(text), horsies_join_needs(varchar, integer, integer[]);
 DROP FUNCTION horsies_sign_operator_action() CASCADE;
@@ -163,8 +174,8 @@ UPDATE horsies_console_schema SET version = 11;
 
 @pytest.mark.parametrize(
     "older",
-    [VERSION_10, VERSION_11, VERSION_12, VERSION_13],
-    ids=["version 10", "version 11", "version 12", "version 13"],
+    [VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14],
+    ids=["version 10", "version 11", "version 12", "version 13", "version 14"],
 )
 async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_database: str, older: str) -> None:
     async with made_of("SELECT", empty_database) as connection:
@@ -175,13 +186,30 @@ async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_da
             "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
             " VALUES ('t', 1, 'FAILED', now(), now())"
         )
-        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [14]
+        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [15]
         await upgrade(connection)
         await require_current(connection)
         assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
         found = await connection.fetchval("SELECT cardinality(found_at) FROM horsies_claimable('p', '{shop.pay}', 1)")
         assert found == 1
         assert await connection.fetchval("SELECT to_regclass('ix_horsies_tasks_finished_by_name') IS NOT NULL")
+
+
+async def test_gaps_of_version_14_become_outages_and_the_time_before_the_first_worker_does_not(
+    empty_database: str, connection: asyncpg.Connection
+) -> None:
+    async with made_of("SELECT", empty_database) as upgraded:
+        await create(upgraded)
+        await upgraded.execute(VERSION_14)
+        await upgraded.execute(
+            "INSERT INTO horsies_pulse (beaten_at, gaps) VALUES ('2026-01-01 12:00Z', '{"
+            "[2026-01-01 06:00Z, 2026-01-01 09:00Z), [2026-01-01 11:00Z, 2026-01-01 11:02Z)}')"
+        )
+        await upgrade(upgraded)
+        await require_current(upgraded)
+        kept = "SELECT (ended_at - began_at)::text, ended_at = '2026-01-01 11:02Z' FROM horsies_outages"
+        assert [tuple(row) for row in await upgraded.fetch(kept)] == [("00:02:00", True)]
+        assert await structure(upgraded) == await structure(connection)
 
 
 async def test_version_13_becomes_like_a_new_one_and_keeps_who_did_what_when(
@@ -236,7 +264,7 @@ async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied
     assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
     before = await version_7.fetch(APPLIED)
     await upgrade(version_7)
-    assert await version_7.fetch(APPLIED) == [*before, (14, "schema")]
+    assert await version_7.fetch(APPLIED) == [*before, (15, "schema")]
 
 
 async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(

@@ -98,6 +98,35 @@ async def test_a_gap_counts_by_the_strictest_worker_also_when_another_pulses_fir
     assert len(await pulse_gaps(connection)) == 2
 
 
+@pytest.mark.parametrize(
+    ("every_s", "away_s", "recorded"),
+    [(7.5, 14, False), (7.5, 17, True), (0.5, 9, False), (0.5, 12, True)],
+)
+async def test_an_outage_is_kept_for_ever_once_two_pulses_were_missed(
+    connection: asyncpg.Connection, every_s: float, away_s: float, recorded: bool
+) -> None:
+    """A gap of less than a minute makes no worker look dead by default; it is an outage all the same."""
+    await pulse_row(connection, beaten_s=away_s)
+    began_at = await connection.fetchval("SELECT beaten_at FROM horsies_pulse")
+    await write_pulse(connection, RecoveryConfig(), every_s, lives=False)  # of a command
+    await write_pulse(connection, RecoveryConfig(), every_s)
+    for _ in range(3):
+        await write_pulse(connection, RecoveryConfig(), 0.0)
+    outages = await connection.fetch("SELECT began_at, ended_at FROM horsies_outages")
+    assert [row["began_at"] for row in outages] == [began_at] * recorded
+    lasted_s = [(row["ended_at"] - row["began_at"]).total_seconds() for row in outages]
+    assert lasted_s == pytest.approx([away_s] * recorded, abs=2)
+
+
+async def test_of_many_workers_after_an_outage_one_records_it(connection: asyncpg.Connection, database: str) -> None:
+    await pulse_row(connection, beaten_s=60)
+    workers = [await asyncpg.connect(database) for _ in range(8)]
+    await asyncio.gather(*(write_pulse(each, CONFIG, EVERY_S) for each in workers))
+    assert await connection.fetchval("SELECT count(*) FROM horsies_outages") == 1
+    for each in workers:
+        await each.close()
+
+
 @pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks"])
 @pytest.mark.parametrize("mode", ["SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE"])
 async def test_a_lock_that_stops_the_beats_stops_it_until_the_lock_is_gone(

@@ -291,6 +291,8 @@ async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
                     "worker_states": 0,
                     "sweep_state": 0,
                     "worker_losses": 0,
+                    "sweeps": 0,
+                    "outages": 0,
                     "operator_actions": 0,
                     "complete": True,
                 },

@@ -52,6 +52,10 @@ SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text,
 RESET session_replication_role;
 INSERT INTO horsies_worker_losses (worker_id, taken_at)
 SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 20000) n;
+INSERT INTO horsies_outages (began_at, ended_at)
+SELECT now() - n * interval '1 min' - interval '1 s', now() - n * interval '1 min' FROM generate_series(1, 20000) n;
+INSERT INTO horsies_sweeps (swept_at, expired, repairs, workflows)
+SELECT now() - n * interval '1 min', 1, 0, 0 FROM generate_series(1, 20000) n;
 INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at)
 SELECT 'schedule-' || n % 100, at, at
   FROM generate_series(1, 20000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
@@ -105,6 +109,8 @@ STATEMENTS = {
         "31536000.0, now() - interval '9 years', 0, 5000",
         {"ix_horsies_worker_losses_latest"},
     ),
+    "old_outages": ("31536000.0, now() - interval '9 years', 0, 5000", {"ix_horsies_outages_latest"}),
+    "old_sweeps": ("31536000.0, now() - interval '9 years', 0, 5000", {"ix_horsies_sweeps_latest"}),
     "old_schedule_runs": (PAGE, {"ix_horsies_schedule_runs_sent"}),
     "prune_schedule_runs": (
         """86400.0, array_fill('2026-01-02T03:04:05.000001+00:00|schedule-1'::text, ARRAY[50])""",
@@ -114,6 +120,8 @@ STATEMENTS = {
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
     "prune_operator_actions": (NUMBERS, {"horsies_operator_actions_pkey"}),
+    "prune_outages": (NUMBERS, {"horsies_outages_pkey"}),
+    "prune_sweeps": (NUMBERS, {"horsies_sweeps_pkey"}),
     "prune_worker_losses": (NUMBERS, {"horsies_worker_losses_pkey"}),
     "prune_tasks": (
         f"86400.0, {IDS}",

@@ -26,6 +26,8 @@ PRUNED = (
     "tasks",
     "schedule_runs",
     "worker_losses",
+    "sweeps",
+    "outages",
     "operator_actions",
 )
 
@@ -67,6 +69,16 @@ async def add_losses(conn: asyncpg.Connection, count: int, age: str) -> None:
     await conn.execute(
         "INSERT INTO horsies_worker_losses (worker_id, taken_at, failed)"
         f" SELECT 'w', now() - interval '{age}', '{{t}}' FROM generate_series(1, {count})"
+    )
+
+
+async def add_history(conn: asyncpg.Connection, count: int, age: str) -> None:
+    """Outages, and sweeps that changed something."""
+    await conn.execute(
+        "INSERT INTO horsies_outages (began_at, ended_at)"
+        f" SELECT '2020-01-01Z', now() - interval '{age}' FROM generate_series(1, {count});"
+        "INSERT INTO horsies_sweeps (swept_at, expired, repairs, workflows)"
+        f" SELECT now() - interval '{age}', 1, 0, 0 FROM generate_series(1, {count})"
     )
 
 
@@ -274,12 +286,13 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
     await add_workflow(connection, "w", "COMPLETED", OLD)
     await add_actions(connection, 1, "400 days")
     await add_losses(connection, 1, "400 days")
+    await add_history(connection, 1, "400 days")
     await add_schedule_runs(connection, 1, "400 days")
     tables = {
         Category.HEARTBEATS: {"heartbeats"},
         Category.WORKER_STATES: {"worker_states", "sweep_state"},
         Category.TERMINAL_RECORDS: {"tasks", "workflows", "schedule_runs"},
-        Category.OPERATOR_ACTIONS: {"worker_losses", "operator_actions"},
+        Category.OPERATOR_ACTIONS: {"worker_losses", "sweeps", "outages", "operator_actions"},
     }
     done = await prune(connection, ages_of(RecoveryConfig(**{field: None})))
     every = set().union(*tables.values())
@@ -319,6 +332,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
     await add_duties(connection, 20, "9 days")
     await add_actions(connection, 6_000, "366 days")
     await add_losses(connection, 20, "366 days")
+    await add_history(connection, 20, "366 days")
     await add_schedule_runs(connection, 12_000, "31 days")
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(
@@ -346,6 +360,8 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         "tasks": 4_000,
         "schedule_runs": 12_000,
         "worker_losses": 20,
+        "sweeps": 20,
+        "outages": 20,
         "operator_actions": 6_000,
     }
     sizes = [row["count"] for row in await connection.fetch("SELECT count(*) FROM gone GROUP BY xid")]

@@ -235,9 +235,9 @@ async def test_a_scheduler_shows_that_it_runs_and_deletes_those_that_are_silent_
         "INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, seen_at)"
         " SELECT 'dead' || days, 'h', 1, '{}', '0', now() - days * interval '20 h' FROM generate_series(1, 3) days"
     )
-    await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2"))
+    await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2", 9.0))
     first = await connection.fetchval("SELECT seen_at FROM horsies_schedulers WHERE scheduler_id = 'me'")
-    await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2"))
+    await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2", 9.0))
     rows = await connection.fetch("SELECT * FROM horsies_schedulers ORDER BY scheduler_id")
     assert [row["scheduler_id"] for row in rows] == ["dead1", "me"]
     assert tuple(rows[1])[:5] == ("me", "host", 7, ["a"], "1.2")

@@ -104,6 +104,12 @@ CONTRACT = {
         task_names            | text[]                   |   |
         horsies_version       | text                     |   |
         draining              | boolean                  |   |
+        app_version           | text                     |   |
+        container_memory_mb   | double precision         |   |
+        container_limit_mb    | double precision         |   |
+        largest_child_mb      | double precision         |   |
+        largest_child_pid     | integer                  |   |
+        child_limit_mb        | double precision         |   |
     """,
     "horsies_schedule_state": """
         schedule_name | character varying(255)   | ! |
@@ -213,6 +219,20 @@ CONTRACT = {
         asked_at  | timestamp with time zone |   |
         least_gap | interval                 |   |
         least_at  | timestamp with time zone |   |
+        may_pause | interval                 |   |
+    """,
+    "horsies_outages": """
+        id       | bigint                   | ! |
+        began_at | timestamp with time zone | ! |
+        ended_at | timestamp with time zone | ! | now()
+    """,
+    "horsies_sweeps": """
+        id        | bigint                   | ! |
+        swept_at  | timestamp with time zone | ! | now()
+        worker_id | character varying(255)   |   |
+        expired   | integer                  | ! |
+        repairs   | integer                  | ! |
+        workflows | integer                  | ! |
     """,
     "horsies_worker_losses": """
         id        | bigint                   | ! |
@@ -277,6 +297,7 @@ CONTRACT = {
         horsies_version | text                     | ! |
         started_at      | timestamp with time zone | ! | now()
         seen_at         | timestamp with time zone | ! | now()
+        lost_after_s    | double precision         |   |
     """,
     "horsies_console_schema": """
         version    | integer                  | ! |
@@ -336,6 +357,11 @@ CONSTRAINTS = {
     "horsies_worker_orders_pkey": "PRIMARY KEY (worker_id)",
     "horsies_worker_losses_pkey": "PRIMARY KEY (id)",
     "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
+    "horsies_sweeps_pkey": "PRIMARY KEY (id)",
+    "horsies_outages_pkey": "PRIMARY KEY (id)",
+    "ck_horsies_outages_times": (
+        f"CHECK (((began_at >= {YEARS[0]}) AND (began_at <= ended_at) AND (ended_at <= {YEARS[1]})))"
+    ),
     "horsies_pulse_pkey": "PRIMARY KEY (only_row)",
     "ck_horsies_pulse_only_row": "CHECK (only_row)",
     "ck_horsies_pulse_times": PULSE_TIMES,
@@ -407,6 +433,8 @@ INDEXES = {
     "horsies_worker_orders": set(),
     "horsies_sweep_state": set(),
     "horsies_pulse": set(),
+    "horsies_outages": {"ix_horsies_outages_latest"},
+    "horsies_sweeps": {"ix_horsies_sweeps_latest"},
     "horsies_worker_losses": {"ix_horsies_worker_losses_latest"},
     "horsies_console_schema": set(),
 }

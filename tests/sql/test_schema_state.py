@@ -139,7 +139,7 @@ async def test_foreign_tables_are_left_alone(empty: asyncpg.Connection) -> None:
 
 async def test_a_list_of_unknown_migrations_is_a_foreign_schema(connection: asyncpg.Connection) -> None:
     await connection.execute("UPDATE horsies_console_schema SET name = 'initial'")
-    why = "horsies_console_schema calls version 14 'initial', not 'schema'"
+    why = "horsies_console_schema calls version 15 'initial', not 'schema'"
     await refused_by_all(connection, SchemaKind.FOREIGN, foreign("public", why))
 
 
@@ -210,7 +210,7 @@ async def test_tables_are_found_where_the_search_path_leads(empty: asyncpg.Conne
     assert (await inspect_schema(empty)).schema == "Stable 1"
     await create(empty)
     await require_current(empty)
-    assert await empty.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'Stable 1'") == 21
+    assert await empty.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'Stable 1'") == 23
     await empty.execute("SET search_path TO public")
     assert (await inspect_schema(empty)).kind is SchemaKind.EMPTY
 

@@ -10,10 +10,13 @@ import pytest
 from operation_steps import OPS, undo
 from view_steps import insert, reader
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import ActivityFilter, FilterError, parse_activity
+from horsies.store.pulse import write_pulse
+from horsies.store.sweep_state import UPKEEP, take_duty, write_report
 from horsies.views import Change, changes, newest_action, operation_page
 
 if TYPE_CHECKING:
@@ -295,10 +298,7 @@ async def test_what_failed_stays_after_its_requeue_and_outages_schedulers_and_de
         f"                                    error_code)"
         f" SELECT 't' || n % 400 + 1, n, 'FAILED', n < 2000, at, at, 'GATEWAY_DOWN' FROM generate_series(1, 2159) n"
         f"  CROSS JOIN LATERAL (SELECT {noon} + n * interval '100 ms' AS at) made;"
-        f" INSERT INTO horsies_pulse (beaten_at, gaps) VALUES (now(), tstzmultirange("
-        f"     tstzrange({noon} - interval '4 h', {noon} - interval '1 h'),"
-        f"     tstzrange({noon}, {noon} + interval '90 s')))"
-        f" ON CONFLICT (only_row) DO UPDATE SET gaps = excluded.gaps;"
+        f" INSERT INTO horsies_outages (began_at, ended_at) VALUES ({noon}, {noon} + interval '90 s');"
         f" INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, started_at,"
         f"                                 seen_at)"
         f" VALUES ('s1', 'cron-1', 5, '{{nightly}}', '1.2', now() - interval '2 d', {noon} + interval '1 s');"
@@ -315,6 +315,80 @@ async def test_what_failed_stays_after_its_requeue_and_outages_schedulers_and_de
         ("scheduler", "lost", "cron-1:5"),
     ]
     assert {row[0] for row in await happened(conn, "kind:database,scheduler")} == {"database", "scheduler"}
+
+
+@pytest.mark.parametrize(
+    ("processes", "again", "what", "told"),
+    [
+        ((2, 2), True, "outage", "none was stored for 300s: no server, no network, a lock or a full disk"),
+        (
+            (2, 0),
+            False,
+            "outage",
+            "none was stored for 300s: no server, no network, a lock or a full disk, or no worker",
+        ),
+        ((0, 0), False, "idle", "all workers were stopped for 300s"),
+        ((), False, "outage", "none was stored for 300s: no server, no network, a lock or a full disk, or no worker"),
+    ],
+    ids=["a worker survived it", "one was stopped", "all were stopped", "nothing is known"],
+)
+async def test_an_outage_tells_whether_a_worker_lived_through_it(
+    conn: asyncpg.Connection,
+    connection: asyncpg.Connection,
+    processes: tuple[int, ...],
+    again: bool,
+    what: str,
+    told: str,
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_outages (began_at, ended_at)"
+        " VALUES (now() - interval '3 d', now() - interval '3 d' + interval '5 min')"
+    )
+    snapshot = (
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, worker_started_at)"
+        " VALUES ($1, now() - interval '3 d' + $2 * interval '1 s', 'web', 7, $3, 8, 8, '{q}', now() - interval '4 d')"
+    )
+    for number, count in enumerate(processes):
+        await connection.execute(snapshot, f"w{number}", -4.0, 2)
+        await connection.execute(snapshot, f"w{number}", 3.0, count)
+    if again:
+        await connection.execute(snapshot, "w1", 301.0, 2)
+    (change,) = (await changes(conn, parse_activity("kind:database since:5d"))).rows
+    assert (change.what, change.detail) == (what, told)
+
+
+async def test_the_current_outage_is_one_as_soon_as_two_pulses_are_missed(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    await write_pulse(connection, RecoveryConfig(), 7.5)
+    passed = "UPDATE horsies_pulse SET beaten_at = beaten_at - interval '13 s'"
+    await connection.execute(passed)
+    assert (await changes(conn, parse_activity("kind:database"))).rows == ()
+    await connection.execute(passed)
+    (change,) = (await changes(conn, parse_activity("kind:database"))).rows
+    assert change.detail.startswith("none was stored for 26s until now: ")
+    await write_pulse(connection, RecoveryConfig(), 7.5)
+    (change,) = (await changes(conn, parse_activity("kind:database"))).rows
+    assert change.detail.startswith("none was stored for 26s: ")
+
+
+async def test_what_a_sweep_expired_or_repaired_stays_when_it_sweeps_again(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    done = {"requeued": 0, "expired": 3, "repairs": 5, "workflows": 2}
+    assert await take_duty(connection, UPKEEP, "web-1-7-abcdef", 1) is None
+    for report in (done, {**done, "expired": 1, "repairs": 0}, {**done, "expired": 0, "repairs": 0}):
+        await write_report(connection, UPKEEP, "web-1-7-abcdef", report)
+    await write_report(connection, UPKEEP, None, {**done, "workflows": 1, "expired": 0})
+    assert await happened(conn, "kind:sweep") == [
+        ("sweep", "swept", "by command", "5 repaired in 1 workflow", 1),
+        ("sweep", "swept", "web-1:7", "1 expired", 1),
+        ("sweep", "swept", "web-1:7", "3 expired, 5 repaired in 2 workflows", 1),
+    ]
+    assert await happened(conn, "kind:sweep since:1h -expired") == [
+        ("sweep", "swept", "by command", "5 repaired in 1 workflow", 1)
+    ]
 
 
 async def test_it_says_since_when_all_ends_were_read(conn: asyncpg.Connection, connection: asyncpg.Connection) -> None:

@@ -22,7 +22,8 @@ from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
 from horsies.operations.formatting import clock, counted
 from horsies.store.connect import open_database, with_settings
-from horsies.store.pulse import write_pulse
+from horsies.store.pulse import pulse_every_s, write_pulse
+from horsies.store.sweep_state import UPKEEP, write_report
 
 if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
@@ -88,7 +89,7 @@ async def _preview(database: Database, asked: Asked) -> tuple[Report, dict[str, 
         if not asked.dry_run:
             await require_writable(connection)
             judged_by = (await diagnose(connection)).settings
-            await write_pulse(connection, judged_by, judged_by.check_interval_ms / 1000, lives=False)
+            await write_pulse(connection, judged_by, pulse_every_s(judged_by), lives=False)
         report = await diagnose(connection)
         return report, await _counts(connection, report)
 
@@ -112,7 +113,10 @@ async def _counts(connection: Connection, report: Report) -> dict[str, int]:
 async def _sweep(database: Database, report: Report) -> _Done:
     async with database.connected("recovery run") as connection:
         recovered = await recover(connection, report.settings)
-        return _Done(recovered, await reconcile_all(connection, report.settings.crashed_worker_recovery_grace_ms))
+        reconciled = await reconcile_all(connection, report.settings.crashed_worker_recovery_grace_ms)
+        done = _Done(recovered, reconciled)
+        await write_report(connection, UPKEEP, None, done.report())
+        return done
 
 
 def _would(counts: dict[str, int], report: Report, label: str) -> list[str]:

@@ -59,7 +59,10 @@ class RecoveryConfig(CheckedModel):
     terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
     """How long tasks and workflows that have ended are kept."""
     operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
-    """How long the audit trail is kept, and the losses of workers; by default for ever if nothing else is deleted."""
+    """How long the audit trail, outages and what sweeps recovered are kept.
+
+    By default for ever if nothing else is deleted.
+    """
 
     def model_post_init(self, _context: object) -> None:
         """Let defaults follow what was set, so that one setting does not need a second one."""

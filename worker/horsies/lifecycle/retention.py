@@ -67,6 +67,8 @@ _PARTS = (
     # Kept as long as the audit rows that acknowledge them, and deleted before: else they would be reported as new
     # again.
     _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", _FIRST),
+    _Part(Category.OPERATOR_ACTIONS, "sweeps", "sweeps", _FIRST),
+    _Part(Category.OPERATOR_ACTIONS, "outages", "outages", _FIRST),
     # Last: a role that may not delete from the audit trail has pruned everything else before it is refused.
     _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", _FIRST),
 )

@@ -49,6 +49,22 @@ SELECT run.id, sent_at AS after, run.id AS after_id, 1 AS rows
  ORDER BY sent_at, run.id
  LIMIT $4
 
+-- name: old_outages
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+SELECT id, ended_at AS after, id AS after_id, 1 AS rows
+  FROM horsies_outages
+ WHERE ended_at < statement_timestamp() - $1 * interval '1 s' AND ended_at >= $2 AND (ended_at, id) > ($2, $3)
+ ORDER BY ended_at, id
+ LIMIT $4
+
+-- name: old_sweeps
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+SELECT id, swept_at AS after, id AS after_id, 1 AS rows
+  FROM horsies_sweeps
+ WHERE swept_at < statement_timestamp() - $1 * interval '1 s' AND swept_at >= $2 AND (swept_at, id) > ($2, $3)
+ ORDER BY swept_at, id
+ LIMIT $4
+
 -- name: old_sweep_state
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
 -- Duties whose name contains a threshold: once no worker has that threshold, the duty is never run again. A duty in use
@@ -161,6 +177,24 @@ WITH gone AS (
     RETURNING run.slot
 )
 SELECT count(*) AS schedule_runs FROM gone
+
+-- name: prune_outages
+-- retention.py; still old enough ($1 age in s, $2 ids)
+WITH gone AS (
+    DELETE FROM horsies_outages
+     WHERE id = ANY ($2::bigint[]) AND ended_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING id
+)
+SELECT count(*) AS outages FROM gone
+
+-- name: prune_sweeps
+-- retention.py; still old enough ($1 age in s, $2 ids)
+WITH gone AS (
+    DELETE FROM horsies_sweeps
+     WHERE id = ANY ($2::bigint[]) AND swept_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING id
+)
+SELECT count(*) AS sweeps FROM gone
 
 -- name: prune_sweep_state
 -- retention.py; still old enough: a duty that a worker takes meanwhile is kept ($1 age in s, $2 sweeps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from horsies.domain.errors import WorkflowValidationError
@@ -185,12 +185,13 @@ class RunningScheduler:
     pid: int
     schedules: list[str]
     version: str
+    lost_after_s: float
+    """Silent for so long, it counts as lost."""
 
 
 async def renew_scheduler(conn: asyncpg.Connection, scheduler: RunningScheduler) -> None:
     """Renew the row by which others see that this scheduler runs."""
-    columns = scheduler.scheduler_id, scheduler.hostname, scheduler.pid, scheduler.schedules, scheduler.version
-    await conn.execute(statement(__name__, "renew_scheduler"), *columns)
+    await conn.execute(statement(__name__, "renew_scheduler"), *astuple(scheduler))
 
 
 async def remove_scheduler(conn: asyncpg.Connection, scheduler_id: str) -> None:

@@ -42,7 +42,8 @@ ON CONFLICT (schedule_name) DO UPDATE
 -- name: renew_scheduler
 -- scheduling.renew_scheduler; the scheduler's own row; deletes rows of schedulers that have been silent for a day, and
 -- orders as old
--- ($1 scheduler, $2 host, $3 pid, $4 names of its schedules, $5 version)
+-- ($1 scheduler, $2 host, $3 pid, $4 names of its schedules, $5 version, $6 silence after which it is lost,
+-- in s)
 WITH silent AS (
     DELETE FROM horsies_schedulers WHERE seen_at < statement_timestamp() - interval '1 day' AND scheduler_id <> $1
 ), old_orders AS (
@@ -50,8 +51,8 @@ WITH silent AS (
     DELETE FROM horsies_schedule_runs
      WHERE sent_at = 'infinity' AND slot < statement_timestamp() - interval '1 day'
 )
-INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, lost_after_s)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (scheduler_id) DO UPDATE SET seen_at = statement_timestamp()
 
 -- name: remove_scheduler

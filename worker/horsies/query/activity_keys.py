@@ -20,6 +20,7 @@ _KINDS: Final = (
     "schedule",
     "scheduler",
     "database",
+    "sweep",
     "session",
 )
 

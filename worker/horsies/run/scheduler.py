@@ -185,7 +185,9 @@ class ScheduledWorkflows:
 _REGISTER_EVERY_S = 30.0
 """How often missing rows are made anew, and overdue ones of another pattern taken over: upstream's scheduler deletes
 rows of other applications, and a scheduler of an older release may have restarted and be gone."""
-_SEEN_EVERY_S = 10.0
+_SEEN_EVERY_S = 5.0
+_MAY_BE_LATE_S = 3.0
+"""A scheduler renews its row in the first step after that time; so long a step may take before it counts as lost."""
 _AFTER_THE_SECOND_S = 0.005
 _GOODBYE_S = 2.0
 
@@ -216,7 +218,14 @@ class Schedules:
         workflows = [one for one in schedules if isinstance(one, ScheduledWorkflow)]
         self._workflows = ScheduledWorkflows(workflows, self._failures, events, look_again=self.wake.set)
         names = sorted(self._schedules)
-        self._own_row = RunningScheduler(identity.worker_id, identity.hostname, identity.pid, names, __version__)
+        self._own_row = RunningScheduler(
+            scheduler_id=identity.worker_id,
+            hostname=identity.hostname,
+            pid=identity.pid,
+            schedules=names,
+            version=__version__,
+            lost_after_s=_SEEN_EVERY_S + interval_s + _MAY_BE_LATE_S,
+        )
         self._registered_at: float | None = None
         self._seen_at: float | None = None
 

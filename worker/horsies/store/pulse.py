@@ -39,6 +39,11 @@ class Pulse:
         return self.gap_began is None
 
 
+def pulse_every_s(config: RecoveryConfig) -> float:
+    """How often a worker's heartbeats try it, at least: a sweep that is first after an outage measures it the same."""
+    return min(config.runner_heartbeat_interval_ms, config.claimer_heartbeat_interval_ms) / 4_000
+
+
 async def write_pulse(
     connection: asyncpg.Connection, config: RecoveryConfig, every_s: float, *, lives: bool = True
 ) -> bool:

@@ -31,6 +31,11 @@ async def take_duty(connection: asyncpg.Connection, sweep: str, worker_id: str, 
     return None if won else max(float(due_in_s or 0.0), 0.0)
 
 
-async def write_report(connection: asyncpg.Connection, sweep: str, worker_id: str, report: Mapping[str, Any]) -> None:
-    """Store the report of this sweep, unless another worker has taken the duty since."""
+async def write_report(
+    connection: asyncpg.Connection, sweep: str, worker_id: str | None, report: Mapping[str, Any]
+) -> None:
+    """Store the report of this sweep, unless another worker has taken the duty since; None for a sweep by command.
+
+    What it changed beside the tasks of lost workers, which horsies_worker_losses has, is kept for the history.
+    """
     await connection.execute(statement(__name__, "sweep_report"), sweep, worker_id, json.dumps(report))

@@ -23,5 +23,12 @@ SELECT EXISTS (SELECT FROM won) AS won,
           FROM horsies_sweep_state WHERE sweep = $1) AS due_in_s
 
 -- name: sweep_report
--- sweep_state.write_report; still this worker's duty ($1 sweep, $2 worker, $3 report)
+-- sweep_state.write_report; the report: still this worker's duty; each row of horsies_sweeps is new
+-- ($1 sweep, $2 worker, $3 report)
+WITH history AS (
+    INSERT INTO horsies_sweeps (worker_id, expired, repairs, workflows)
+    SELECT $2, COALESCE(expired, 0), COALESCE(repairs, 0), COALESCE(workflows, 0)
+      FROM jsonb_to_record($3::jsonb) AS done (expired integer, repairs integer, workflows integer)
+     WHERE expired > 0 OR repairs > 0
+)
 UPDATE horsies_sweep_state SET report = $3::jsonb WHERE sweep = $1 AND worker_id = $2

@@ -32,6 +32,11 @@ _MOST_ENDS: Final = 1_000
 _MOST_GROUPS: Final = 300
 _MOST_WORKFLOWS: Final = 200
 _MOST_RECOVERIES: Final = 200
+_MOST_OUTAGES: Final = 500
+_MOST_SWEEPS: Final = 300
+_REPORTED_WITHIN_S: Final = 30.0
+"""A worker that lived at the beginning of an outage had stored a snapshot so lately: six are due in this time."""
+_MOST_SNAPSHOTS: Final = 2_000
 _SLICES: Final = 720
 _MOST_OF_A_SLICE: Final = 20
 _MOST_COUNTED: Final = 2_000
@@ -90,7 +95,18 @@ class OperationPage:
 
 
 What: TypeAlias = Literal[
-    "failed", "cancelled", "expired", "started", "stopped", "lost", "died", "recovered", "outage", "deployed"
+    "failed",
+    "cancelled",
+    "expired",
+    "started",
+    "stopped",
+    "lost",
+    "died",
+    "recovered",
+    "swept",
+    "outage",
+    "idle",
+    "deployed",
 ]
 
 
@@ -98,7 +114,7 @@ What: TypeAlias = Literal[
 class Change:
     """Something that was not done by an operator. Ends of tasks alike, within ten minutes, are one with a `count`."""
 
-    kind: Literal["task", "workflow", "worker", "scheduler", "database"]
+    kind: Literal["task", "workflow", "worker", "scheduler", "database", "sweep"]
     what: What
     name: str
     target_id: str
@@ -109,8 +125,8 @@ class Change:
 
     @property
     def id(self) -> str:
-        """Stays the same while more ends of the same ten minutes are counted."""
-        part = int(self.began_at.timestamp() // 600) if self.kind == "task" else self.at.isoformat()
+        """Stays the same while more ends of the same ten minutes are counted, and while an outage lasts."""
+        part = int(self.began_at.timestamp() // 600) if self.kind == "task" else self.began_at.isoformat()
         return "\t".join((self.kind, self.what, self.name, self.detail if self.kind == "task" else "", str(part)))
 
 
@@ -182,8 +198,12 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
             found += map(_recovery, rows)
     if _wants_changes(wanted, "scheduler") and here.schedules:
         found += await _of_schedulers(conn, since, until, here.now)
-    if _wants_changes(wanted, "database") and here.pulse:
-        found += [_gap(row) for row in await conn.fetch(statement(__name__, "activity_gaps"), since, until)]
+    if _wants_changes(wanted, "database") and here.outages:
+        limits = (_MOST_OUTAGES, since, until, _REPORTED_WITHIN_S, _MOST_SNAPSHOTS)
+        found += map(_outage, await conn.fetch(statement(__name__, "activity_outages"), *limits))
+    if _wants_changes(wanted, "sweep") and here.outages:
+        sweeps = await conn.fetch(statement(__name__, "activity_sweeps"), _MOST_SWEEPS, since, until)
+        found += map(_sweep, sweeps)
     shown = [change for change in found if _has_words(wanted, change)]
     return Changes(tuple(sorted(shown, key=lambda change: change.at, reverse=True)), reached)
 
@@ -223,10 +243,25 @@ async def _of_schedulers(
     return [change for change in found if change.at >= since and (until is None or change.at < until)]
 
 
-def _gap(row: Any) -> Change:
-    seconds = (row["at"] - row["began_at"]).total_seconds()
-    detail = f"no heartbeat was stored for {seconds:,.0f}s: no server, no network, a lock, or no worker"
-    return Change("database", "outage", "no heartbeats", "", row["began_at"], row["at"], detail)
+def _outage(row: Any) -> Change:
+    """A time without heartbeats; `idle` if all workers had been stopped. The current one has the current time."""
+    began, ended = row["began_at"], row["ended_at"]
+    lasts = f"for {(ended - began).total_seconds():,.0f}s{' until now' if row['lasts'] else ''}"
+    if row["stopped"]:
+        return Change("database", "idle", "no workers", "", began, ended, f"all workers were stopped {lasts}")
+    causes = "no server, no network, a lock or a full disk"
+    if not row["survived"]:
+        causes += ", or no worker"
+    return Change("database", "outage", "no heartbeats", "", began, ended, f"none was stored {lasts}: {causes}")
+
+
+def _sweep(row: Any) -> Change:
+    expired, repairs = row["expired"], row["repairs"]
+    parts = [f"{expired:,} expired"] if expired else []
+    if repairs:
+        parts.append(f"{repairs:,} repaired in {row['workflows']:,} workflow{'' if row['workflows'] == 1 else 's'}")
+    by = name_of(row["worker_id"]) if row["worker_id"] else "by command"
+    return Change("sweep", "swept", by, row["worker_id"] or "", row["at"], row["at"], ", ".join(parts))
 
 
 async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime) -> list[Change]:

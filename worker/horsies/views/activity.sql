@@ -127,14 +127,44 @@ SELECT 'FAILED' AS status, task.task_name, error_code, min(at) AS began_at, max(
  ORDER BY max(at) DESC
  LIMIT $6::integer
 
--- name: activity_gaps
--- views/activity.py; reads only: times in which no heartbeat could be stored ($1 not before, $2 before)
--- The first pulse of all stores a gap of exactly three hours, because nothing is known of the time before it.
-SELECT lower(gap) AS began_at, upper(gap) AS at
-  FROM horsies_pulse, unnest(gaps) AS gap
- WHERE upper(gap) >= $1::timestamptz AND lower(gap) < COALESCE($2::timestamptz, 'infinity')
-   AND upper(gap) - lower(gap) <> interval '3 h'
- ORDER BY upper(gap) DESC
+-- name: activity_outages
+-- views/activity.py; reads only: times in which no worker stored a heartbeat, the current one included
+-- ($1 outages at most, $2 not before, $3 before, $4 how long before and after its beginning snapshots are read, in s,
+-- $5 snapshots read of each at most)
+-- By the snapshots around its beginning: whether all workers had been stopped by then, and whether one of them reported
+-- again after it.
+WITH outage AS (
+    (SELECT began_at, ended_at, false AS lasts FROM horsies_outages
+      WHERE ended_at >= $2::timestamptz AND began_at < COALESCE($3::timestamptz, 'infinity')
+      ORDER BY ended_at DESC, id DESC LIMIT $1::integer)
+     UNION ALL
+    -- One of an earlier release does not say how long it may pause.
+    SELECT beaten_at, statement_timestamp(), true FROM horsies_pulse
+     WHERE statement_timestamp() - beaten_at > COALESCE(may_pause, interval '1 min')
+       AND beaten_at < COALESCE($3::timestamptz, 'infinity')
+)
+SELECT outage.*, COALESCE(around.stopped, false) AS stopped, COALESCE(around.survived, false) AS survived
+  FROM outage
+ CROSS JOIN LATERAL (
+        SELECT bool_and(processes = 0) AS stopped, bool_or(EXISTS (
+                    SELECT FROM horsies_worker_states
+                     WHERE worker_id = newest.worker_id AND snapshot_at >= outage.ended_at)) AS survived
+          FROM (SELECT DISTINCT ON (worker_id) worker_id, processes
+                  FROM (SELECT worker_id, snapshot_at, processes FROM horsies_worker_states
+                         WHERE snapshot_at > outage.began_at - $4::float8 * interval '1 s'
+                           AND snapshot_at < LEAST(outage.ended_at, outage.began_at + $4::float8 * interval '1 s')
+                         ORDER BY snapshot_at DESC LIMIT $5::integer) read
+                 ORDER BY worker_id, snapshot_at DESC) newest) around
+ ORDER BY ended_at DESC
+
+-- name: activity_sweeps
+-- views/activity.py; reads only: what sweeps changed beside the tasks of lost workers ($1 rows at most, $2 not before,
+-- $3 before)
+SELECT worker_id, swept_at AS at, expired, repairs, workflows
+  FROM horsies_sweeps
+ WHERE swept_at >= $2::timestamptz AND swept_at < COALESCE($3::timestamptz, 'infinity')
+ ORDER BY swept_at DESC, id DESC
+ LIMIT $1::integer
 
 -- name: activity_task_by_itself
 -- fragment of `activity_task_ends`; reads only: an operator's statement writes the end and the audit row at one time

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OVERDUE_AFTER_S: Final = 60.0
 """And twice the interval at which its scheduler looks, if that is longer: it may be busy for one."""
 SEEN_WITHIN_S: Final = 60.0
-"""A scheduler that runs renews its row every 10 s; horsies.operations uses the same."""
+"""A scheduler that runs renews its row every 5 s; horsies.operations uses the same."""
 MOST_SCHEDULES: Final = 2_000
 STRIP_RUNS: Final = 12
 """The newest runs that a list shows of each schedule."""

@@ -25,7 +25,7 @@ class Tables:
     now: datetime
     no_writes: str | None = None
     """Why this role, or this server, cannot write here; None if it can."""
-    pulse: bool = False
+    outages: bool = False
 
 
 async def tables(conn: asyncpg.Connection) -> Tables:

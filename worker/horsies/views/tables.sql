@@ -21,7 +21,8 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
                  THEN format('transactions of role %s are read-only by default', current_user)
             WHEN NOT has_table_privilege(to_regclass('horsies_tasks'), 'UPDATE')
                  THEN format('role %s may not change horsies_tasks', current_user) END AS no_writes,
-       to_regclass('horsies_pulse') IS NOT NULL AS pulse
+       -- Made together with horsies_sweeps.
+       to_regclass('horsies_outages') IS NOT NULL AS outages
 
 -- name: view_default_source
 -- views/tables.py; reads only: whether the session's default for transactions was set for the server as a whole

@@ -37,8 +37,7 @@ SCHEDULE_OVERDUE = FindingKind(
 )
 
 LOST_AFTER_S = 13.0
-"""A scheduler renews its row in the first step after 10 s, and steps once a second; one that steps less often has its
-own interval in place of the second."""
+"""Of a scheduler that does not say it: those of earlier releases renew their rows in the first step after 10 s."""
 _NOTED_S = 600.0
 """A lost scheduler whose schedules are served by another one is mentioned for this long."""
 

@@ -26,18 +26,16 @@ SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
 
 -- name: diagnose_schedulers_lost
 -- findings/schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
--- one has ($1 after how many seconds one that steps once a second is lost, $2 rows at most)
+-- one has ($1 after how many seconds one is lost that does not say it, $2 rows at most)
 WITH planned AS MATERIALIZED (
-    SELECT known.schedule_name,
-           CASE WHEN known.definition -> 'check_interval_seconds' BETWEEN '1' AND '60'
-                THEN (known.definition -> 'check_interval_seconds')::float8 ELSE 1 END AS steps_every_s
+    SELECT known.schedule_name
       FROM horsies_schedules known
       JOIN horsies_schedule_state state USING (schedule_name)
      WHERE state.next_run_at IS NOT NULL AND known.paused_at IS NULL
 ), judged AS MATERIALIZED (
     SELECT hostname, pid, seen_at, schedules,
-           seen_at < now() - ($1::float8 - 1 + COALESCE((SELECT max(steps_every_s) FROM planned
-                                                          WHERE schedule_name = ANY (schedules)), 1)) * interval '1 s' AS lost
+           -- A time that a hand has stored would overflow the interval.
+           seen_at < now() - CASE WHEN lost_after_s BETWEEN 1 AND 600 THEN lost_after_s ELSE $1::float8 END * interval '1 s' AS lost
       FROM horsies_schedulers
 )
 SELECT hostname, pid, seen_at,

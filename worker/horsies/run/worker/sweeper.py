@@ -16,7 +16,7 @@ from horsies.lifecycle.recovering import (
 )
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.run.loops import Wake
-from horsies.store.pulse import read_pulse, write_pulse
+from horsies.store.pulse import pulse_every_s, read_pulse, write_pulse
 from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP, sweep_name, take_duty, write_report
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Stale(ABC):
         self._spared = False
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
-        await write_pulse(connection, self._config, self.interval_ms / 1000)
+        await write_pulse(connection, self._config, pulse_every_s(self._config))
         pulse = await read_pulse(connection, self._threshold_ms, self._beat_ms)
         until = None if pulse is None else pulse.spared_until
         if pulse is not None and until is not None and not self._spared and not pulse.is_first:

@@ -75,7 +75,10 @@ UPSTREAM_TABLES: dict[str, Table] = {
             " queues queue_priorities queue_max_concurrency recovery_config tasks_running tasks_claimed memory_usage_mb"
             " memory_percent cpu_percent worker_started_at"
         ),
-        _names("children_memory_mb task_names horsies_version draining"),
+        _names(
+            "children_memory_mb task_names horsies_version draining app_version container_memory_mb container_limit_mb"
+            " largest_child_mb largest_child_pid child_limit_mb"
+        ),
         triggers=_names("horsies_worker_state_notify_trigger"),
         indexes=_names("ix_horsies_worker_states_worker_latest"),
         needs=("INSERT", SEQUENCE),
@@ -119,8 +122,12 @@ OUR_TABLES: dict[str, Table] = {
         _names("sweep ran_at worker_id interval_ms report"), needs=("SELECT", "INSERT", "UPDATE")
     ),
     "horsies_pulse": Table(
-        _names("only_row beaten_at gaps asked_at least_gap least_at"), needs=("SELECT", "INSERT", "UPDATE")
+        _names("only_row beaten_at gaps asked_at least_gap least_at"),
+        _names("may_pause"),
+        needs=("SELECT", "INSERT", "UPDATE"),
     ),
+    "horsies_outages": Table(_names("id began_at ended_at"), needs=("INSERT", SEQUENCE)),
+    "horsies_sweeps": Table(_names("id swept_at worker_id expired repairs workflows"), needs=("INSERT", SEQUENCE)),
     "horsies_worker_losses": Table(
         _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
     ),
@@ -136,7 +143,9 @@ OUR_TABLES: dict[str, Table] = {
         _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")
     ),
     "horsies_schedule_runs": Table(_names("schedule_name slot sent_at task_id workflow_id ordered_by")),
-    "horsies_schedulers": Table(_names("scheduler_id hostname pid schedules horsies_version started_at seen_at")),
+    "horsies_schedulers": Table(
+        _names("scheduler_id hostname pid schedules horsies_version started_at seen_at"), _names("lost_after_s")
+    ),
 }
 
 TABLES = UPSTREAM_TABLES | OUR_TABLES

@@ -14,10 +14,16 @@ ALTER TABLE IF EXISTS horsies_tasks
     ADD COLUMN IF NOT EXISTS uncounted_claim_at      timestamptz;
 ALTER TABLE IF EXISTS horsies_task_attempts ADD COLUMN IF NOT EXISTS output text;
 ALTER TABLE IF EXISTS horsies_worker_states
-    ADD COLUMN IF NOT EXISTS children_memory_mb double precision,
-    ADD COLUMN IF NOT EXISTS task_names         text[],
-    ADD COLUMN IF NOT EXISTS horsies_version    text,
-    ADD COLUMN IF NOT EXISTS draining           boolean;
+    ADD COLUMN IF NOT EXISTS children_memory_mb  double precision,
+    ADD COLUMN IF NOT EXISTS task_names          text[],
+    ADD COLUMN IF NOT EXISTS horsies_version     text,
+    ADD COLUMN IF NOT EXISTS draining            boolean,
+    ADD COLUMN IF NOT EXISTS app_version         text,
+    ADD COLUMN IF NOT EXISTS container_memory_mb double precision,
+    ADD COLUMN IF NOT EXISTS container_limit_mb  double precision,
+    ADD COLUMN IF NOT EXISTS largest_child_mb    double precision,
+    ADD COLUMN IF NOT EXISTS largest_child_pid   integer,
+    ADD COLUMN IF NOT EXISTS child_limit_mb      double precision;
 
 -- Upstream stores UTC in columns without a time zone. One ALTER per table, so that a table is rewritten at most once;
 -- the default is dropped first, because now()::timestamp would be converted as the local time of the session that
@@ -112,6 +118,10 @@ DROP INDEX IF EXISTS ix_horsies_tasks_queue_name, ix_horsies_tasks_status, ix_ho
 -- node wrote them all again: 5 950 bytes of WAL for a node and its task, 4 570 without.
 DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_tasks_node_id,
     idx_horsies_workflow_tasks_deps;
+
+-- Up to version 14.
+ALTER TABLE IF EXISTS horsies_pulse ADD COLUMN IF NOT EXISTS may_pause interval;
+ALTER TABLE IF EXISTS horsies_schedulers ADD COLUMN IF NOT EXISTS lost_after_s double precision;
 
 -- Up to version 13.
 ALTER TABLE IF EXISTS horsies_operator_actions ALTER COLUMN db_role SET DEFAULT session_user;

@@ -14,6 +14,8 @@ CREATE TABLE IF NOT EXISTS horsies_pulse (
     -- only longer ones matter, may be the first to pulse after it.
     least_gap interval,
     least_at  timestamptz,
+    -- The longest time until the next pulse that is no outage.
+    may_pause interval,
     CONSTRAINT ck_horsies_pulse_only_row CHECK (only_row)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
@@ -31,6 +33,29 @@ ALTER TABLE horsies_pulse ADD CONSTRAINT ck_horsies_pulse_times
            AND asked_at BETWEEN pg_catalog.to_timestamp(946684800) AND pg_catalog.to_timestamp(221845392000)
            AND gaps OPERATOR(pg_catalog.<@) pg_catalog.tstzrange(pg_catalog.to_timestamp(946684800),
                                                                  pg_catalog.to_timestamp(221845392000)));
+
+-- The outages that have ended: times in which no worker stored a heartbeat. The gaps above are those that a sweep still
+-- needs; these stay for the history until retention deletes them, and are shorter.
+CREATE TABLE IF NOT EXISTS horsies_outages (
+    id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    began_at timestamptz NOT NULL,
+    ended_at timestamptz NOT NULL DEFAULT now(),
+    -- As those of the pulse, below.
+    CONSTRAINT ck_horsies_outages_times
+        CHECK (began_at >= pg_catalog.to_timestamp(946684800) AND began_at <= ended_at
+               AND ended_at <= pg_catalog.to_timestamp(221845392000))
+);
+CREATE INDEX IF NOT EXISTS ix_horsies_outages_latest ON horsies_outages (ended_at, id);
+-- Up to version 14 the gaps were the only trace. That of exactly 3 h is the time before the first worker.
+INSERT INTO horsies_outages (began_at, ended_at)
+SELECT pg_catalog.lower(gap), pg_catalog.upper(gap)
+  FROM horsies_pulse, pg_catalog.unnest(gaps) AS gap
+ WHERE pg_catalog.upper(gap) - pg_catalog.lower(gap) <> interval '3 h'
+   AND NOT EXISTS (SELECT FROM horsies_outages WHERE ended_at = pg_catalog.upper(gap));
+
+-- The longest time between two pulses that is no outage: workers try every `every_ms`.
+CREATE OR REPLACE FUNCTION horsies_longest_pause(every_ms double precision) RETURNS interval IMMUTABLE LANGUAGE sql
+    RETURN GREATEST(2::float8 * every_ms, 10000) * interval '1 ms';
 
 -- The longest gap that makes no live worker look dead: one that last beat an interval before it beats again before the
 -- threshold.
@@ -73,16 +98,20 @@ BEGIN
         NULL;
     END;
     moment := clock_timestamp(); -- not from before it waited for a lock
+    IF lives AND moment - last.beaten_at > horsies_longest_pause(every_ms) THEN
+        INSERT INTO horsies_outages (began_at, ended_at) VALUES (last.beaten_at, moment);
+    END IF;
     IF last.beaten_at IS NULL THEN
-        INSERT INTO horsies_pulse (beaten_at, gaps, least_gap, least_at)
-        VALUES (moment, pg_catalog.tstzmultirange(pg_catalog.tstzrange(moment - interval '3 h', moment)), matters, moment)
+        INSERT INTO horsies_pulse (beaten_at, gaps, least_gap, least_at, may_pause)
+        VALUES (moment, pg_catalog.tstzmultirange(pg_catalog.tstzrange(moment - interval '3 h', moment)), matters, moment,
+                horsies_longest_pause(every_ms))
             ON CONFLICT (only_row) DO NOTHING;
     ELSIF lives THEN
         IF last.least_gap < matters AND last.least_at > last.beaten_at - interval '10 min' THEN
             matters := last.least_gap;
         END IF;
         UPDATE horsies_pulse
-           SET beaten_at = moment, asked_at = NULL, least_gap = matters,
+           SET beaten_at = moment, asked_at = NULL, least_gap = matters, may_pause = horsies_longest_pause(every_ms),
                least_at = CASE WHEN own_gap > matters THEN last.least_at ELSE moment END,
                gaps = CASE WHEN moment - last.beaten_at <= matters THEN gaps ELSE (
                           -- No threshold is longer than two hours.

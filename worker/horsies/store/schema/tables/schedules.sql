@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS horsies_schedule_runs (
 );
 CREATE INDEX IF NOT EXISTS ix_horsies_schedule_runs_sent ON horsies_schedule_runs (sent_at);
 
--- The schedulers that run, or ended without a word. A row is renewed every 10 s and deleted by a clean stop.
+-- The schedulers that run, or ended without a word. A row is renewed every 5 s and deleted by a clean stop.
 CREATE TABLE IF NOT EXISTS horsies_schedulers (
     scheduler_id    varchar(255) PRIMARY KEY,
     hostname        varchar(255) NOT NULL,
@@ -49,5 +49,6 @@ CREATE TABLE IF NOT EXISTS horsies_schedulers (
     schedules       text[]       NOT NULL,
     horsies_version text         NOT NULL,
     started_at      timestamptz  NOT NULL DEFAULT now(),
-    seen_at         timestamptz  NOT NULL DEFAULT now()
+    seen_at         timestamptz  NOT NULL DEFAULT now(),
+    lost_after_s    double precision
 );

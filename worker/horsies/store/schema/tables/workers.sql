@@ -25,7 +25,18 @@ CREATE TABLE IF NOT EXISTS horsies_worker_states (
     task_names            text[],
     horsies_version       text,
     -- It claims nothing any more, by order or because it stops: horsies_worker_orders is the order, this is the state.
-    draining              boolean
+    draining              boolean,
+    -- The version of the application, as its configuration or the command line names it.
+    app_version           text,
+    -- Memory in use and its limit, of the control group that has least left; NULL without a limit, and elsewhere than on
+    -- Linux.
+    container_memory_mb   double precision,
+    container_limit_mb    double precision,
+    -- The child process that uses most, and the limit of each (RLIMIT_AS): where there is one, the address space counts,
+    -- which is what it limits.
+    largest_child_mb      double precision,
+    largest_child_pid     integer,
+    child_limit_mb        double precision
 );
 
 -- The newest row of each worker and its load over time. To get the newest row of one that may have died long ago, order
@@ -79,3 +90,14 @@ CREATE TABLE IF NOT EXISTS horsies_sweep_state (
     interval_ms integer,
     report      jsonb
 );
+
+-- The sweeps that changed something that no other row tells: tasks that expired, and workflows that were repaired.
+CREATE TABLE IF NOT EXISTS horsies_sweeps (
+    id        bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    swept_at  timestamptz  NOT NULL DEFAULT now(),
+    worker_id varchar(255),
+    expired   integer      NOT NULL,
+    repairs   integer      NOT NULL,
+    workflows integer      NOT NULL
+);
+CREATE INDEX IF NOT EXISTS ix_horsies_sweeps_latest ON horsies_sweeps (swept_at, id);
