@@ -100,7 +100,7 @@ def refuse_writes(asked: Asked) -> None:
 
 
 def refuse_read_only(choice: DatabaseChoice, command: str, way_out: str, *, asked: bool) -> None:
-    """Before a connection is made. `asked`: whether --read-only was given."""
+    """Refuse before a connection is made. `asked`: whether --read-only was given."""
     if not (asked or choice.read_only):
         return
     why = "--read-only was given"
@@ -112,7 +112,7 @@ def refuse_read_only(choice: DatabaseChoice, command: str, way_out: str, *, aske
 
 
 def confirm(asked: Asked, count: int) -> None:
-    """By y; above twenty rows by their number; in a production context by its name."""
+    """Ask for confirmation: y; above twenty rows their number; in a production context its name."""
     context = asked.choice.context
     if context is not None and context.production:
         wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to go on:"
@@ -149,7 +149,7 @@ async def _preview(
     options: Mapping[str, Any],
     held: AsyncExitStack,
 ) -> Preview:
-    """With what an undo would restore held until `held` is closed."""
+    """Preview with what an undo would restore held until `held` is closed."""
     settings = READ_ONLY_SETTINGS if asked.dry_run else READER_SETTINGS
     async with database.connected(asked.command, settings=settings) as connection:
         await require_upgraded(connection)

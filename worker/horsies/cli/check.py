@@ -1,4 +1,4 @@
-"""`horsies check`: would a worker start with this application?"""
+"""`horsies check`: report whether a worker would start with this application."""
 
 from __future__ import annotations
 

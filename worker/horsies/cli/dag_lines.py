@@ -1,4 +1,4 @@
-"""Dependencies as lines beside a list: each node on a line of its own, below all that it waits for."""
+"""Dependencies as lines beside a list: each node on its own line, below all that it waits for."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class _Drawing:
         return node is not None and self._left[node] == 1
 
     def _free_column(self) -> int:
-        """Not below a node that has just ended: a line would seem to continue from there."""
+        """Return a free column, not below a node that has just ended: a line would seem to continue from there."""
         for column, node in enumerate(self._columns):
             if node is None and column != self._ended:
                 return column

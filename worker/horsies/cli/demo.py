@@ -1,4 +1,4 @@
-"""`horsies demo`: a shop on a PostgreSQL of its own, with failures, a hung task and a dead worker, and the console."""
+"""`horsies demo`: a shop on its own PostgreSQL, with failures, a hung task and a dead worker, and the console."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def demo(
 
 
 def _why_no_console(*, asked: bool) -> str | None:
-    """None if it can be opened, else the reason, empty if the user asked for no console."""
+    """Return why it cannot be opened, empty if the user asked for no console; None if it can."""
     if asked:
         return ""
     if find_spec("horsies_tui") is None or find_spec("textual") is None:
@@ -189,7 +189,7 @@ def _farewell(demo: Demo) -> Sequence[str]:
 
 
 def _end_cleanly_by_signal() -> None:
-    """By default SIGTERM ends this process at once, and the demo's files might still exist afterwards."""
+    """Exit at a signal: by default SIGTERM would end this process at once and leave the demo's files."""
 
     def end(number: int, _frame: object) -> NoReturn:
         sys.exit(128 + number)

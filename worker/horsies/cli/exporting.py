@@ -49,7 +49,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Export(Generic[RowT]):
-    """What is exported. `columns` are taken from a row and the database's time of its page.
+    """The content of an export. `columns` are taken from a row and the database's time of its page.
 
     Arguments and results are no columns: what the config file masks cannot leave by an export.
     """
@@ -60,7 +60,7 @@ class Export(Generic[RowT]):
 
 
 def tasks_export(wanted: TaskFilter, sort: Sort = Sort.NEWEST) -> Export[TaskRow]:
-    """In an order other than newest and oldest, a task that changes its place meanwhile may be missed or come twice."""
+    """Export tasks. In orders other than newest and oldest, a task that moves meanwhile may be missed or come twice."""
 
     async def page(conn: Connection, after: Cursor | None) -> Page[TaskRow]:
         return await task_page(conn, task_conditions(wanted), sort=sort, limit=PAGE, after=after)
@@ -106,9 +106,9 @@ async def export_rows(
     *,
     pause_s: float = 0.0,
 ) -> int:
-    """Write all rows; returns how many. Writing is in a thread: a slow disk or a full pipe blocks only that.
+    """Write all rows; return how many. Writing is in a thread: a slow disk or a full pipe blocks only that.
 
-    With `pause_s` the loop is left to others for so long after each millisecond of work.
+    With `pause_s` the loop sleeps so long after each millisecond of work.
     """
     done = 0
     await asyncio.to_thread(out.write, header(export, form))
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fit(text: str) -> str:
-    """Without halves of surrogate pairs, which no file takes."""
+    """Remove halves of surrogate pairs, which no file takes."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 

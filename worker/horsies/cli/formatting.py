@@ -71,7 +71,7 @@ def lasting(length: timedelta | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long ago it was, or with a plus how long it will take."""
+    """Return how long ago it was, or with a plus how long it will take."""
     if moment is None:
         return ""
     if isinstance(moment, Damaged):
@@ -110,5 +110,5 @@ def count_text(count: Count) -> str:
 
 
 def at_least(count: Count) -> str:
-    """For sentences, which have room for the words."""
+    """Format a count for sentences, which have room for the words."""
     return f"at least {number(count.number)}" if count.at_least else number(count.number)

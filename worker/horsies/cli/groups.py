@@ -14,7 +14,7 @@ MARKUP: Final = "markdown"
 
 
 class GroupsOnDemand(TyperGroup):
-    """For `--help` a group is its name and a sentence: to read the options of its commands took 20 ms of all 150."""
+    """A group that `--help` shows by its name and a sentence: to load its commands took 20 of 150 ms."""
 
     groups: ClassVar[Mapping[str, typer.Typer]] = {}
 
@@ -31,7 +31,7 @@ class GroupsOnDemand(TyperGroup):
 
 @cache
 def _whole(group: typer.Typer) -> Any:
-    """With the commands of its verbs."""
+    """Return the group with the commands of its verbs."""
     from horsies.cli.verbs import add_verbs
 
     add_verbs(group)

@@ -68,7 +68,7 @@ def watch(
 
 
 def report(look: Look, answer: Answer, name: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """For --json."""
+    """Return the object for --json."""
     return {
         "now": answer.now,
         "task_id": look.task_id,
@@ -95,7 +95,7 @@ async def _whole_id(connection: Connection, text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """Who looks, and how: for a second look, at the task that has the place of the first one."""
+    """The person who looks, and the options: for a second look, at the task in the place of the first."""
 
     actor: Actor
     variables: bool

@@ -54,7 +54,7 @@ def new(
 
 
 def _require_valid(name: str) -> None:
-    """It becomes a module, a user of systemd, a service and a database, none of which may be something else already."""
+    """Refuse a name that cannot be a module, a systemd user, a service and a database, or is one already."""
     if not _VALID.fullmatch(name):
         raise _refused(
             f"{name!r} cannot be the name of a module", "take lower-case letters, digits and _: for example web_shop"

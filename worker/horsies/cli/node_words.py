@@ -17,7 +17,7 @@ _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "EXPIR
 
 
 def inconsistency(node: NodeView) -> str | None:
-    """What is inconsistent about a node: it is open, and its task or its child workflow has ended or was deleted."""
+    """Return what is inconsistent about a node: it is open, and its task or child has ended or was deleted."""
     if node.status in _ENDED:
         return None
     if node.task_id is not None and node.task_status is None:
@@ -41,7 +41,7 @@ def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterato
 
 
 def details(node: NodeView) -> Iterator[str]:
-    """Its join, the progress of its child or of its task, and its inconsistency."""
+    """Yield its join, the progress of its child or of its task, and its inconsistency."""
     if node.join == "any":
         yield f"any of {len(node.dependencies)}"
     elif node.join == "quorum":

@@ -18,7 +18,7 @@ _SEARCHED: Final = 1_000
 
 
 async def operation_of(connection: Connection, text: str) -> UUID:
-    """By its whole id, or by the end of one among the newest operations."""
+    """Find an operation by its whole id, or by the end of one among the newest operations."""
     wanted = unshortened(text).lower()
     if len(wanted) == _WHOLE:
         try:

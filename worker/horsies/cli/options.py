@@ -34,7 +34,7 @@ LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", cas
 
 @dataclass(slots=True)
 class Debugging:
-    """Whether a failure shows its traceback; set while options are parsed."""
+    """The switch for tracebacks of failures; set while options are parsed."""
 
     on: bool = False
 
@@ -187,7 +187,7 @@ def _imported(module: str) -> Horsies:
 
 
 def _told(choice: DatabaseChoice) -> DatabaseChoice:
-    """After a line about the application that was named and whose database is not the one that was taken."""
+    """Print a note if an application was named whose database is not the chosen one; return the choice."""
     advice.options = choice.options
     for other in choice.passed_over:
         if other.by_application:

@@ -88,7 +88,7 @@ async def unless_blocked(database: Database, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _ask(database: Database) -> None:
-    """Without a second connection the cause stays unknown, and the work goes on."""
+    """Ask who blocks; without a second connection the cause stays unknown, and the work continues."""
     found: tuple[Blocker, ...] = ()
     with suppress(DatabaseUnavailable, *CONNECTION_ERRORS):
         async with (

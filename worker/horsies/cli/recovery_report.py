@@ -141,7 +141,7 @@ def _next_sweep(report: Report) -> str:
 
 
 def _rules(report: Report, screen: Screen) -> Iterator[str]:
-    """Which workers sweep by which rules; rules that no live worker has on are left out."""
+    """Yield which workers sweep by which rules, without rules that no live worker has on."""
     for sweep in report.sweeps:
         if sweep.workers and sweep.threshold_ms is not None:
             every, after = span(sweep.interval_ms / 1000), span(sweep.threshold_ms / 1000)

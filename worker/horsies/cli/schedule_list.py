@@ -162,7 +162,7 @@ def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[Cell | st
 
 
 def _until(moment: datetime | None, now: datetime) -> str:
-    """How long until then; `now` once it is due."""
+    """Return how long until then; `now` once it is due."""
     return "now" if moment is None or moment <= now else f"in {lasting(moment - now)}"
 
 
@@ -214,5 +214,5 @@ def _in(left: timedelta) -> str:
 
 
 def _clock(there: datetime) -> str:
-    """With the offset, which changes with the clocks: `Tue 2026-11-17 02:30:00 +01:00`."""
+    """Format with the offset, which changes with the clocks: `Tue 2026-11-17 02:30:00 +01:00`."""
     return f"{there:%a %Y-%m-%d %H:%M:%S} {there.isoformat()[-6:]}"

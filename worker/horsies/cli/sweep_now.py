@@ -95,7 +95,7 @@ async def _preview(database: Database, asked: Asked) -> tuple[Report, dict[str, 
 
 
 async def _counts(connection: Connection, report: Report) -> dict[str, int]:
-    """How many rows a sweep would handle now, by its own scans and the settings of the report."""
+    """Count the rows that a sweep would handle now, by its own scans and the settings of the report."""
     due = await count_due(connection, report.settings)
     silent = Counter[str | None]()
     workflows: set[str] = set()
@@ -131,7 +131,7 @@ def _would(counts: dict[str, int], report: Report, label: str) -> list[str]:
 
 
 def _spared(counts: dict[str, int], report: Report) -> list[str]:
-    """What is left alone, why, and what to do about it."""
+    """Return what a sweep would spare, why, and what to do about it."""
     runs, claims = counts["spared_runs"], counts["spared_claims"]
     if report.spared is None or not runs + claims:
         return []

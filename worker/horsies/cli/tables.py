@@ -141,7 +141,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, screen: Screen) -> str:
-    """At most this wide; omitted text is marked."""
+    """Cut to this width; omitted text is marked."""
     if width_of(text) <= width:
         return text
     end = screen.glyph("…", "~")

@@ -32,7 +32,7 @@ _COMPLETED_WITHIN_S: Final = 2.0
 
 
 def check(kind: TargetKind, given: Mapping[str, Any]) -> None:
-    """Before a connection is made: the command ends if no target is named, or by a filter that cannot be read."""
+    """End the command before it connects if no target is named, or by a filter that cannot be parsed."""
     if kind not in ("task", "workflow"):
         return
     chosen(given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS)
@@ -41,7 +41,7 @@ def check(kind: TargetKind, given: Mapping[str, Any]) -> None:
 
 
 async def selected(connection: Connection, kind: TargetKind, given: Mapping[str, Any]) -> Selection:
-    """With whole ids. An unknown one is refused later, like every other target that cannot be changed."""
+    """Return the selection with whole ids. An unknown one is refused later, like every unfit target."""
     match kind:
         case "task" | "workflow" if given["filter_text"] is not None:
             return Selection.of_filter(given["filter_text"])
@@ -64,7 +64,7 @@ async def selected(connection: Connection, kind: TargetKind, given: Mapping[str,
 
 
 def names_of_schedules(choice: DatabaseChoice) -> list[str]:
-    """For completion: none if the database does not answer at once, or does not exist."""
+    """Return names for completion: none if the database does not answer at once, or does not exist."""
 
     async def names(session: Session) -> list[str]:
         async with asyncio.timeout(_COMPLETED_WITHIN_S):

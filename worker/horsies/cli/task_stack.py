@@ -44,7 +44,7 @@ def show_stack(
 
 
 class Shown:
-    """What has been printed so far: a stack is printed again only if it has changed."""
+    """The output so far: a stack is printed again only if it has changed."""
 
     def __init__(self, masks: Masks, screen: Screen, *, as_json: bool) -> None:
         self._masks = masks

@@ -147,7 +147,7 @@ def _times(detail: TaskDetail) -> list[str]:
 
 
 def _progress(detail: TaskDetail) -> list[str]:
-    """How far it says that it is, and how long its name usually runs."""
+    """Return the progress that it reports, and how long its name usually runs."""
     row, now = detail.row, detail.now
     said = [str(row.progress.words(now, lasting))] if row.progress else []
     run = row.run(now)
@@ -212,7 +212,7 @@ def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) 
 
 
 def _beats(detail: TaskDetail, screen: Screen) -> list[str]:
-    """Of the newest execution: how many, how far apart, and how long ago the last one was."""
+    """Return the beats of the newest execution: how many, how far apart, and the age of the last one."""
     if not detail.executions:
         return []
     newest = detail.executions[-1]

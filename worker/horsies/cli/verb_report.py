@@ -43,7 +43,7 @@ def code_of(preview: Preview, outcome: Outcome | None) -> int:
 
 
 def report(preview: Preview, outcome: Outcome | None, label: str, *, dry_run: bool) -> dict[str, Any]:
-    """For `--json`; the same keys for every verb, before and after."""
+    """Return the object for `--json`; the same keys for every verb, before and after."""
     listed = list(_rows(preview, outcome))
     results = Counter(row["result"] for row in listed)
     operation = None if outcome is None else str(outcome.operation_id)
@@ -95,7 +95,7 @@ def undo_command(outcome: Outcome) -> str | None:
 
 
 def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, dry_run: bool) -> list[str]:
-    """What will change, what will not and why, and what the operator should know before."""
+    """Return what will change, what will not and why, and what the operator should know before."""
     if not preview.eligible and not preview.refused:
         asked = f"matches {preview.filter}" if preview.filter else "was named"
         return [f"nothing to {preview.verb}: no {thing} {clean(asked)}"]
@@ -120,7 +120,7 @@ def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, d
 
 
 def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview_shown: bool) -> list[str]:
-    """How many; the result of each if there are few; refusals that were not shown before; and how to undo it."""
+    """Return how many changed; each result if there are few; refusals not shown before; and how to undo it."""
     applied, not_applied = outcome.applied, len(outcome.refused) + len(preview.refused)
     parts = [f"{number(len(applied))} {outcome.verb.done}"]
     parts += [f"{number(not_applied)} refused"] if not_applied else []
@@ -164,7 +164,7 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
 
 
 def _detail(row: RowOutcome, verb: str) -> str:
-    """Its present state; of an order the verb alone, which was printed already."""
+    """Return its present state; of an order the verb alone, which was printed already, nothing."""
     return "" if row.detail == verb else row.detail
 
 
@@ -173,7 +173,7 @@ def _id(target: Target, screen: Screen) -> str:
 
 
 def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: str) -> list[str]:
-    """By reason, with the first few targets of each."""
+    """Return the refusals by reason, with the first few targets of each."""
     by_reason: dict[str, list[Target]] = {}
     for target, reason in refused:
         by_reason.setdefault(reason, []).append(target)

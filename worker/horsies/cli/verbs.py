@@ -88,7 +88,7 @@ def _parameters(verb: Verb) -> Iterator[Parameter]:
 
 
 def _option(option: Option) -> tuple[Any, Any]:
-    """Its type for typer, and its default."""
+    """Return its type for typer, and its default."""
     if option.metavar is None:
         return Annotated[bool, typer.Option(*option.spelled, help=option.help, show_default=False)], False
     info = typer.Option(

@@ -256,7 +256,7 @@ async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
 
 
 def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
-    """For a banner: why this database, if another one might be expected."""
+    """Return, for a banner, why this database was chosen, if another might be expected."""
     others = "; ".join(f"{other.url}, {other.reason}" for other in choice.passed_over)
     return {"chosen": choice.reason, "not used": others} if others else {}
 

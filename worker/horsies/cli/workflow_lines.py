@@ -69,7 +69,7 @@ def _cells(node: NodeView, line: Railed, nodes: dict[int, NodeView], now: dateti
 
 
 def _after(line: Railed, nodes: dict[int, NodeView]) -> Iterator[str]:
-    """Its dependencies, if no line shows them."""
+    """Yield its dependencies, if no line shows them."""
     names = [nodes[need].label if need in nodes else f"#{need}, which is not there" for need in line.unseen]
     if names:
         more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""

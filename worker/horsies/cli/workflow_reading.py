@@ -26,7 +26,7 @@ _NAMED: Final = 10
 
 
 def read_workflow(choice: DatabaseChoice, role: str, text: str, *, most_characters: int = SHOWN) -> WorkflowStory:
-    """With all its nodes."""
+    """Read a workflow with all its nodes."""
 
     async def work(session: Session) -> WorkflowStory | None:
         return await story_of(session.connection, text, most_characters)
@@ -54,7 +54,7 @@ async def whole_id(connection: Connection, text: str) -> str:
 
 
 def node_named(story: WorkflowStory, name: str) -> NodeView:
-    """By its node id, or else by its index."""
+    """Find a node by its node id, or else by its index."""
     for node in story.nodes:
         if node.node_id == name:
             return node

@@ -1,4 +1,4 @@
-"""Audit rows: who acts, whether this session may write them, and the one INSERT of all verbs."""
+"""Audit rows: the actor, whether this session may write them, and the one INSERT of all verbs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_ACTION: Final = (None,) * 6
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
-    """Who acts, how and why, as stored in the audit rows. All rows of one command share the operation."""
+    """The actor, channel and reason, as stored in audit rows. All rows of one command share the operation."""
 
     operation_id: UUID
     verb: str
@@ -53,7 +53,7 @@ class OperatorAction:
 
 @dataclass(frozen=True, slots=True)
 class SessionRights:
-    """Whether this session can act. `problem` is None if it can; `now` is the server's clock."""
+    """The session's right to act. `problem` is None if it can; `now` is the server's clock."""
 
     now: datetime
     role: str
@@ -115,7 +115,7 @@ async def require_writable(conn: asyncpg.Connection, *tables: str) -> None:
 
 
 async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[AuditedAction]:
-    """What the operation has changed, in order; OperationError if it has no audit rows."""
+    """Return the operation's changes in order; OperationError if it has no audit rows."""
     if rows := await conn.fetch(statement(__name__, "audit_actions"), operation_id):
         return [AuditedAction(*row) for row in rows]
     raise OperationError(

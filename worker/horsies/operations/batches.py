@@ -71,7 +71,7 @@ async def in_batches(
 async def _isolating_bad_rows(
     conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
 ) -> list[RowOutcome]:
-    """The results of `step`. A row that the database rejects, or that stays locked, is refused by itself."""
+    """Return the results of `step`. A row that the database rejects, or that stays locked, is refused alone."""
 
     async def once(some: Sequence[Target]) -> list[RowOutcome]:
         # A role may have a stricter default, under which a session that waited for a row gets an error instead of its

@@ -56,11 +56,11 @@ class Spared:
 
     @property
     def until(self) -> datetime:
-        """From when both are checked for silence again."""
+        """The time from which both are checked for silence again."""
         return max(filter(None, (self.runs_until, self.claims_until)))
 
     def words(self) -> str:
-        """Why silent rows are left alone, and until when."""
+        """Return why silent rows are spared, and until when."""
         began, ended = self.gap_began, self.gap_ended
         if began is None:
             what = f"No worker had been here before {clock(ended)}" if ended else "No worker has been here yet"
@@ -108,7 +108,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """By the database's clock at `now`."""
+    """The cluster by the database's clock at `now`."""
 
     now: datetime
     consumers: tuple[Consumers, ...]
@@ -150,7 +150,7 @@ class Cluster:
         return known
 
     def may_run(self, name: str, queue: str) -> bool:
-        """Whether a worker claims tasks of this name, as far as they report."""
+        """Return whether a worker claims tasks of this name, as far as they report."""
         names = self.known().get(queue)
         return queue in self.served() and queue not in self.paused and (names is None or name in names)
 

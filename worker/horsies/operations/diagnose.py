@@ -1,4 +1,4 @@
-"""The recovery report: what is stuck, why, what the system will do about it and when."""
+"""The recovery report: what is stuck, why, what happens automatically and when."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Report:
 
 @cache
 def searches() -> tuple[Search, ...]:
-    """That of each module of the package `findings`."""
+    """Return the search of each module of the package `findings`."""
     modules = (import_module(f"{findings.__name__}.{module.name}") for module in iter_modules(findings.__path__))
     return tuple(module.SEARCH for module in modules)
 
 
 async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Report:
-    """Without `settings`, those of the newest worker, or the defaults if no worker reports any. Reads only.
+    """Read the report. Without `settings`, those of the newest worker, or the defaults if no worker reports any.
 
-    At most 500 ids of each kind are read; the others are counted, waiting rows up to a bound.
+    At most 500 ids of each kind are read; the others are counted, waiting rows up to a bound. Reads only.
     """
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn, settings)

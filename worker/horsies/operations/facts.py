@@ -1,4 +1,4 @@
-"""What a preview has read of its targets: the verbs decide by it, and make the sentences of the preview from it."""
+"""The facts that a preview has read of its targets: verbs decide by them, and the preview's sentences state them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class WorkflowFacts:
         ]
 
     def stopped(self) -> Iterator[str]:
-        """What becomes of the running code of the node."""
+        """Yield what happens to the running code of the node."""
         node = self.node
         if node is None or node.has_ended:
             return
@@ -91,7 +91,7 @@ class WorkflowFacts:
             yield f"{self.flow.name} stays PAUSED: nothing goes on before it is resumed"
 
     def family(self, what: str) -> Iterator[str]:
-        """That its living children are changed as well."""
+        """Yield that its living children are changed as well."""
         alive = [one for one in self.below()[1:] if self.flows[one].status not in WORKFLOW_TERMINAL_STATES]
         if alive:
             below = counted(len(alive), "child workflow below is", "child workflows below are")
@@ -119,7 +119,7 @@ def names(nodes: Sequence[NodeRow]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What decides whether a verb applies to a worker."""
+    """The state that decides whether a verb applies to a worker."""
 
     lives: bool
     drains: bool
@@ -167,12 +167,12 @@ class WorkerFacts:
 
     @property
     def since(self) -> datetime | None:
-        """When the order to drain was given."""
+        """The time of the order to drain."""
         return self.draining_since
 
     @property
     def late(self) -> str:
-        """How long ago the last sign of life was, and why that is excused."""
+        """The age of its last sign of life, and why it is excused."""
         return f"{span(self.silent_s or 0)} ago{self._excuse}"
 
     @property
@@ -212,6 +212,6 @@ class QueueFacts:
 
     @property
     def waiting(self) -> str:
-        """How many tasks wait in it, as far as they were counted."""
+        """The number of its waiting tasks, as far as they were counted."""
         more = "at least " if self.due + self.later >= MOST_COUNTED else ""
         return f"{more}{counted(self.due + self.later, 'task waits', 'tasks wait')}"

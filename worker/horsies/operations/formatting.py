@@ -28,7 +28,7 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def need_action(count: int) -> str:
-    """Of findings: 1 needs action, 2 need action."""
+    """Format a number of findings: 1 needs action, 2 need action."""
     return counted(count, "needs action", "need action")
 
 

@@ -45,7 +45,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker has said about a look, or that it has not yet.
+    """A worker's answer to a look; empty until it answers.
 
     `holds`: the worker still has the claim under which it was asked. `silent_for`: since its last sign of life.
     """
@@ -59,12 +59,12 @@ class Answer:
 
     @property
     def is_last(self) -> bool:
-        """Whether there is nothing more to come."""
+        """True if no more answers follow."""
         return not self.holds or self.found is None or "problem" in self.found
 
 
 def why_no_more(look: Look, answer: Answer) -> str:
-    """Why this answer shows nothing, or is the last one."""
+    """Return why this answer shows nothing, or is the last one."""
     if not answer.holds:
         now = f"it is {answer.status} now" if answer.status else "its row was deleted"
         return f"{look.worker_id} no longer holds task {look.task_id}: {now}"

@@ -55,10 +55,10 @@ _TARGETS: Mapping[TargetKind, Targets] = {
 
 
 async def preview(conn: asyncpg.Connection, verb: Verb, selection: Selection, **options: Any) -> Preview:
-    """What the verb would do to each selected target. Reads only.
+    """Return what the verb would do to each selected target. Reads only.
 
-    FilterError for a filter that cannot be read, OperationError for a verb that cannot be tried with this selection or
-    with these options.
+    FilterError for a filter that cannot be parsed, OperationError for a verb that does not apply to this selection or
+    these options.
     """
     preview: Preview = await _TARGETS[verb.kind].preview_of(conn, verb, selection, verb.checked(options))
     alike = Counter(preview.consequences)  # several targets may have the same effect

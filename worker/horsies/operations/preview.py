@@ -1,4 +1,4 @@
-"""What a verb would do, and what it did: the same few types for all kinds of targets."""
+"""The preview of a verb and its outcome: the same few types for all kinds of targets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def can_be_undone(self) -> bool:
-        """Whether any of it can be undone. A run that was taken from its worker cannot: that attempt has ended."""
+        """True if any of it can be undone. A run that was taken from its worker cannot: that attempt has ended."""
         return any(self.verb.why_not_undone(_as_audited(self.verb, row.target)) is None for row in self.applied)
 
     @property

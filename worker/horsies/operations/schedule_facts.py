@@ -1,4 +1,4 @@
-"""What a preview of a verb for schedules reads of them, and its sentences about them."""
+"""The facts that a preview of a verb for schedules reads, and its sentences about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS: Final = ("args", "kwargs", "task_options")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a scheduler has stored of a schedule: the pattern, and the columns of what it sends."""
+    """A schedule's stored definition: the pattern, and the columns of what it sends."""
 
     stored: Mapping[str, Any]
 
@@ -40,7 +40,7 @@ class Definition:
 
     @property
     def pattern(self) -> SchedulePattern | None:
-        """None for a pattern of a later release, or a zone that this machine does not know."""
+        """The pattern; None for one of a later release, or a zone that this machine does not know."""
         try:
             zone_named(self.zone)
             return stored_pattern(self.stored.get("pattern"))
@@ -53,7 +53,7 @@ class Definition:
 
     @property
     def problem(self) -> str | None:
-        """Why what it sends cannot be sent by its definition."""
+        """The reason why its definition cannot be sent."""
         if self.is_workflow:
             return None  # a scheduler builds it
         wrong = [name for name, kind in _COLUMNS.items() if type(self.stored.get(name)) is not kind]

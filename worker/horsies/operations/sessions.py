@@ -44,7 +44,7 @@ class SessionFacts:
 
     @property
     def since(self) -> datetime | None:
-        """With the pid it identifies the session."""
+        """The session's start; with the pid it identifies the session."""
         return self.started_at
 
     @property

@@ -1,4 +1,4 @@
-"""The stack of a running task as lines to show: where each frame is, what it does, and what has changed since."""
+"""The stack of a running task as lines: the place of each frame, its code, and what has changed since."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def innermost(stack: Mapping[str, Any]) -> StackLine | None:
 
 
 def is_same(stack: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether every frame is where it was: a hang, unless it is a loop that was met at the same line."""
+    """Return whether every frame is where it was: a hang, unless it is a loop that was met at the same line."""
     return not any(line.changed for line in lines_of(stack, before)) and len(lines_of(stack)) == len(lines_of(before))
 
 
 def _frames(frames: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] | None) -> Iterator[StackLine]:
-    """They are compared from the outermost one on: what a loop calls changes, the loop does not."""
+    """Compare the frames from the outermost on: what a loop calls changes, the loop does not."""
     same = len(frames)
     if before is not None:
         pairs = zip(reversed(frames), reversed(before), strict=False)
@@ -73,7 +73,7 @@ def short_file(file: str) -> str:
 
 
 def is_library(file: str) -> bool:
-    """Whether it is no code of the application, but installed, or of Python itself."""
+    """Return whether it is no code of the application, but installed, or of Python itself."""
     return file.startswith("<frozen ") or _LIBRARY.match(file) is not None
 
 

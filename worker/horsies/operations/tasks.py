@@ -155,7 +155,7 @@ async def _values(
 async def _refusals(
     conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState], options: Options
 ) -> dict[str, str | None]:
-    """By the same rule as in the statement that changes the rows."""
+    """Return the refusals by the same rule as in the statement that changes the rows."""
     if verb.refuses is None or not seen:
         return {}
     value = () if verb.gives is None else (options[VALUE],)

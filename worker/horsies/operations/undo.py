@@ -45,9 +45,9 @@ _GONE = "it is gone: its row was deleted"
 
 
 class Hold:
-    """What has not started of an operation, kept from the workers while an undo of it is decided.
+    """The unstarted part of an operation, kept from the workers while its undo is decided.
 
-    It needs no audit row: it changes nothing but when a task may start, and ends by itself.
+    It needs no audit row: it changes nothing but when a task may start, and expires.
     """
 
     def __init__(self, operation_id: str) -> None:
@@ -92,7 +92,7 @@ def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
 
 
 async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
-    """What can be restored of the operation; OperationError if it has no audit rows."""
+    """Return what can be restored of the operation; OperationError if it has no audit rows."""
     now = (await session_rights(conn)).now
     (operation_id,) = selection.ids
     actions = await actions_of(conn, UUID(operation_id))
@@ -122,7 +122,7 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
 
 
 def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: WorkflowRow | None) -> Target:
-    """With the name of its task or workflow, so that the operator can check that it is the right one."""
+    """Return the target with the name of its task or workflow, so that the operator can check it."""
     target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
     if flow is not None:
         return replace(target, label=flow.name)
@@ -160,7 +160,7 @@ def _no_way_back(action: AuditedAction) -> str | None:
 
 
 def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
-    """Why a workflow is not as the action left it; workers and queues are compared by the statement."""
+    """Return why a workflow is not as the action left it; workers and queues are compared by the statement."""
     if action.target_kind != "workflow":
         return None
     if flow is None:
@@ -204,7 +204,7 @@ async def _restore_tasks(
 
 
 async def _since_then(conn: asyncpg.Connection, actions: Sequence[int]) -> dict[int, tuple[Any, str | None]]:
-    """For each action when its order was given, and why it cannot be undone any more."""
+    """Return for each action when its order was given, and why it cannot be undone any more."""
     rows = await conn.fetch(statement(__name__, "undo_since"), actions) if actions else []
     return {row["id"]: (row["given_at"], row["since_then"]) for row in rows}
 

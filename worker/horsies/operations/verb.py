@@ -74,7 +74,7 @@ def _no_inverse(action: AuditedAction) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Verb:
-    """What all verbs have. `kind` is that of its targets; with the name it identifies the verb."""
+    """The fields of all verbs. `kind` is that of its targets; with the name it identifies the verb."""
 
     kind: TargetKind
     name: str
@@ -114,7 +114,7 @@ class Verb:
 
     @property
     def has_way_back(self) -> bool:
-        """Whether undo can be tried, at least on what waited."""
+        """True if undo can be tried, at least on what waited."""
         return self.why_not_undone(AuditedAction(0, self.name, self.kind, "", "PENDING")) is None
 
     def checked(self, given: Options) -> Options:
@@ -156,7 +156,7 @@ class Ending:
 
 
 def sources(verb: str) -> frozenset[str]:
-    """From which states an operator may apply it, by the table of transitions."""
+    """Return the states from which an operator may apply it, by the table of transitions."""
     arrows = (arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb and "operator" in arrow.who)
     return frozenset(arrow.source.value for arrow in arrows if arrow.source is not None)
 
@@ -217,7 +217,7 @@ class TaskVerb(Verb):
     no_way_back: Callable[[AuditedAction], str | None] = _runs_history
 
     def fits(self, status: str, error_code: str | None) -> bool:
-        """Whether it may change a task in this state, by the state alone; a preview checks the rest."""
+        """Return whether it may change a task in this state, by the state alone; a preview checks more."""
         # FAILED may fail again only if it was interrupted: then it needs an operator's decision.
         interrupted = error_code == "TASK_INTERRUPTED" or self.ends is None or status != "FAILED"
         return status in self.sources and interrupted
@@ -299,7 +299,7 @@ class ScheduleVerb(Verb):
     """The statement by which undo takes it back, if no other verb is its inverse."""
 
     def fits(self, is_paused: bool) -> bool:
-        """Whether the console offers it; a preview checks the rest."""
+        """Return whether the console offers it; a preview checks further conditions."""
         return self.for_paused is None or self.for_paused is is_paused
 
 

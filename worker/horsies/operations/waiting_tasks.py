@@ -1,4 +1,4 @@
-"""What the previews of the verbs for waiting tasks say of queues: paused, not served, name not known, full."""
+"""Notes of the previews of verbs for waiting tasks about queues: paused, not served, name not known, full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a task does not run: one that is PENDING, or waits as a claim in its worker."""
+"""The reasons why a task does not run: one that is PENDING, or waits as a claim in its worker."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Waiting:
 
 
 async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
-    """None if there is no such task. Reads only."""
+    """Return the reasons; None if there is no such task. Reads only."""
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn)
         row = await conn.fetchrow(statement(__name__, "diagnose_task"), task_id)
@@ -101,7 +101,7 @@ async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
 
 
 async def _claim(conn: asyncpg.Connection, task: _Waiting, now: datetime) -> list[Reason]:
-    """What runs on the worker that has claimed it, once it has waited there for some seconds."""
+    """Return what runs on the worker that has claimed it, once it has waited there for some seconds."""
     rows = await conn.fetch(statement(__name__, "diagnose_claim"), task.task_id, _CLAIM_WAITS_S)
     return [
         Reason(
@@ -160,7 +160,7 @@ def _name(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
 
 
 async def _caps(conn: asyncpg.Connection, task: _Waiting, cluster: Cluster) -> list[Reason]:
-    """If workers have different limits, the highest one decides."""
+    """Return the reached caps. If workers have different limits, the highest one decides."""
     claiming = [group for group in cluster.serving(task.queue_name) if group.claiming]
     of_queue = _loosest(group.caps.get(task.queue_name) for group in claiming)
     of_cluster = _loosest(group.cluster_cap for group in claiming)

@@ -104,7 +104,7 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list
 
 
 def _fits(worker_id: str, text: str) -> bool:
-    """Whether the text is its `host:pid`, as in lists, or the beginning or end of its id."""
+    """Return whether the text is its `host:pid`, as in lists, or the beginning or end of its id."""
     return name_of(worker_id) == text or worker_id.startswith(text) or worker_id.endswith(text)
 
 

@@ -90,7 +90,7 @@ async def change(
 async def _change(
     conn: asyncpg.Connection, action: OperatorAction, verb: WorkflowVerb, target: Target, options: Options
 ) -> RowOutcome:
-    """In the caller's transaction. A target that is not as it was seen is refused, and the audit records that."""
+    """Change in the caller's transaction. A target that is not as it was seen is refused, with an audit row."""
     seen: WorkflowFacts = target.seen
     try:
         await lock_families(conn, [seen.flow.id])

@@ -1,1 +1,1 @@
-"""What `horsies new` makes: each file with NAME in place of the project's name, and REQUIREMENT of horsies."""
+"""The files of `horsies new`, with NAME in place of the project's name, and REQUIREMENT of horsies."""

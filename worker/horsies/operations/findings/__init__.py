@@ -1,7 +1,7 @@
-"""What a finding of the recovery report is; each module of this package finds some kinds.
+"""The findings of the recovery report; each module of this package finds some kinds.
 
 `operations/diagnose.py` runs the `SEARCH` of every module here, found by its name alone. The console and the command
-line show a finding by its record and by that of its kind.
+line show a finding by the record of its kind.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class PredictedAction:
-    """What will happen if no operator acts; rows with the same prediction share one finding."""
+    """The automatic action if no operator acts; rows with the same prediction share one finding."""
 
     action: str
     severity: Severity
@@ -80,7 +80,7 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an operator may do: the verb for targets of this kind."""
+    """An operator's remedy: the verb for targets of this kind."""
 
     verb: str
     target_kind: TargetKind

@@ -75,9 +75,9 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 
 
 async def unacknowledged(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Of these workers those with something to acknowledge, described in words.
+    """Return, of these workers, those with something to acknowledge, described in words.
 
-    By task name: an acknowledgement takes the crashes of all of them off the report, not those of one line.
+    They are named by task name: an acknowledgement takes all of their crashes off the report, not those of one line.
     """
     rows = await conn.fetch(over_crashed(statement(__name__, "order_crashed")), ids)
     found: dict[str, str] = {}

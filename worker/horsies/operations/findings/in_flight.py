@@ -115,7 +115,7 @@ class _Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """What was silent since before `before` counts as dead now, by the sweep's own function."""
+    """The limit of silence: what was silent since before `before` counts as dead now, by the sweep's own function."""
 
     now: datetime
     before: datetime
@@ -123,7 +123,7 @@ class _Silence:
     spared_until: datetime | None
 
     def counts_from(self, last_sign: datetime) -> datetime:
-        """When a sweep counts what gave its last sign then as dead.
+        """Return when a sweep counts what gave its last sign then as dead.
 
         While silent ones are spared, only the time counts in which workers could beat.
         """
@@ -143,7 +143,7 @@ class _Sweeps:
     runs: Mapping[str, _Silence]
 
     def run_counts_from(self, row: _Row) -> datetime:
-        """When a sweep counts this run as crashed: it is silent, and its finalizing mark is old too."""
+        """Return when a sweep counts this run as crashed: it is silent, and its finalizing mark is old too."""
         silent = self.runs[row.worker_id or ""].counts_from(row.last_sign)
         return silent if row.finalizing_at is None else max(silent, self.marks.counts_from(row.finalizing_at))
 
@@ -173,7 +173,7 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 
 
 async def _sweeps(conn: asyncpg.Connection, cluster: Cluster, owners: Iterable[str]) -> _Sweeps:
-    """In a database without a pulse, which is upstream's, silence alone counts."""
+    """Read the limits of silence. In a database without a pulse, which is upstream's, silence alone counts."""
     settings, spared = cluster.settings, cluster.spared
     rows: Iterable[Mapping[str, Any]] = [{"worker_id": owner} for owner in owners]
     if "horsies_pulse" in cluster.tables:
@@ -332,7 +332,7 @@ def _requeue(row: _Row, sweeps: _Sweeps, action: str) -> PredictedAction:
 
 
 def _recovery_of_all(holder: _Holder, sweeps: _Sweeps) -> PredictedAction:
-    """Its tasks become stale one by one; the time is that of the first."""
+    """Predict that its tasks become stale one by one; the time is that of the first."""
     cluster = sweeps.cluster
     steps: list[tuple[datetime, str, str]] = []
     if holder.claim_sign and cluster.settings.auto_requeue_stale_claimed:

@@ -55,7 +55,7 @@ class _Case:
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    """If more than a hundred workflows are stuck, only the first hundred are read, and the counts are lower bounds."""
+    """Find the workflows to repair. Of more than a hundred the first are read, and the counts are lower bounds."""
     grace = timedelta(milliseconds=cluster.settings.crashed_worker_recovery_grace_ms)
     young = min(grace, _YOUNG)
     ids = await stuck_workflows(conn, int(young.total_seconds() * 1000), _MOST)

@@ -63,7 +63,7 @@ def _is_recent(seen_at: datetime, now: datetime) -> bool:
 
 
 def _lost(row: Mapping[str, Any], now: datetime) -> Finding:
-    """It did not stop, which deletes its row."""
+    """Return the finding for a scheduler that did not stop: a stop deletes its row."""
     unserved = tuple(row["unserved"])
     serves = "another scheduler has all of its schedules"
     if unserved:
@@ -89,7 +89,7 @@ def _lost(row: Mapping[str, Any], now: datetime) -> Finding:
 
 
 def _no_scheduler(known: Mapping[str, Any], late: Sequence[Mapping[str, Any]], now: datetime) -> Finding:
-    """In place of a finding for each of its schedules."""
+    """Return one finding in place of one for each of its schedules."""
     seen_at = known["seen_at"]
     seen = "none was seen within a day"
     if seen_at is not None:

@@ -79,7 +79,7 @@ _ID_END: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """From which time on a run of this name is long: anywhere, and where others wait for its place."""
+    """The time from which a run of this name is long: anywhere, and where others wait for its place."""
 
     known: Usual | None
     after_s: float
@@ -217,12 +217,12 @@ async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Findi
 
 
 def _may_start(row: Mapping[str, Any], cluster: Cluster) -> bool:
-    """Whether only its worker keeps it waiting, and neither a pause nor a cap."""
+    """Return whether only its worker keeps it waiting, and neither a pause nor a cap."""
     return row["queue_name"] not in cluster.paused and not _is_capped(row, cluster)
 
 
 def _is_capped(row: Mapping[str, Any], cluster: Cluster) -> bool:
-    """Whether as many tasks run as the cap of the queue, or that of all queues, allows."""
+    """Return whether as many tasks run as the cap of the queue, or that of all queues, allows."""
     serving = cluster.serving(row["queue_name"])
     caps = [group.caps[row["queue_name"]] for group in serving if row["queue_name"] in group.caps]
     of_cluster = [group.cluster_cap for group in serving if group.cluster_cap is not None]

@@ -48,6 +48,6 @@ VERBS: Final = _Verbs()
 
 
 def verbs_for(*kinds: TargetKind) -> list[Verb]:
-    """In the order of lists and keys."""
+    """Return the verbs in the order of lists and keys."""
     found = [verb for kind in kinds for verb in _by_name(kind).values()]
     return sorted(found, key=lambda verb: (verb.place, verb.name))

@@ -1,4 +1,4 @@
-"""`horsies audit undo`: an operation is taken back, row by row, unless something happened since."""
+"""`horsies audit undo`: restore an operation's rows, one by one, unless something happened since."""
 
 from __future__ import annotations
 

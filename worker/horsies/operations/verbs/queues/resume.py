@@ -1,4 +1,4 @@
-"""`horsies queues resume`: a paused queue goes on."""
+"""`horsies queues resume`: continue a paused queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`horsies schedules resume`: a paused schedule goes on with its next slot."""
+"""`horsies schedules resume`: continue a paused schedule with its next slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`horsies schedules run-now`: what a schedule sends is sent once more, now; its plan stays as it is."""
+"""`horsies schedules run-now`: send what a schedule sends now, in addition to its plan."""
 
 from __future__ import annotations
 

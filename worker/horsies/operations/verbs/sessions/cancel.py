@@ -1,4 +1,4 @@
-"""`horsies sessions cancel`: the server stops the statement that a session runs; the session goes on."""
+"""`horsies sessions cancel`: stop the statement that a session runs, but not the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`horsies tasks release`: a claim is given back, as by the worker itself."""
+"""`horsies tasks release`: release a claim, as the worker itself would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`horsies tasks requeue`: the task runs once more, in its own row."""
+"""`horsies tasks requeue`: run the task again, in its own row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def _budgets(
     conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options
 ) -> tuple[list[int] | None]:
-    """For each task the retries of its policy, if they are granted anew."""
+    """Return for each task the retries of its policy, if they are granted again."""
     from horsies.operations.reruns import policy_retries
 
     if not options.get("fresh_budget"):

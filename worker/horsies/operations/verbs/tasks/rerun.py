@@ -47,7 +47,7 @@ async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], opt
 
 
 async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> tuple[Any, ...]:
-    """For each original the values of its copy. The originals stay locked until the copies are stored."""
+    """Return for each original the values of its copy. The originals stay locked until the copies are stored."""
     from horsies.operations.edited import Arguments
     from horsies.operations.reruns import Source, copy_of
 

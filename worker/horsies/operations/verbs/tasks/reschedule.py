@@ -1,4 +1,4 @@
-"""`horsies tasks reschedule`: what waits is due at another time."""
+"""`horsies tasks reschedule`: make waiting tasks due at another time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _check(options: Options) -> Options:
 
 
 def _due(options: Options, now: datetime) -> datetime | None:
-    """None: at once."""
+    """Return when it is due; None: at once."""
     from horsies.query.ahead import read_ahead, read_delay
 
     try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
-    """What the worker holds now, if it is still dead."""
+    """Recover what the worker holds now, if it is still dead."""
     from horsies.lifecycle.worker_recovery import recover_worker
     from horsies.operations.audit import with_audit, write_refusal
     from horsies.operations.workers import SILENCE_MS, read_workers

@@ -1,4 +1,4 @@
-"""`horsies workflows resume`: a paused workflow goes on. What has failed in it stays failed."""
+"""`horsies workflows resume`: continue a paused workflow. What has failed in it stays failed."""
 
 from __future__ import annotations
 
