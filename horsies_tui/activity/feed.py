@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.query import ActivityFilter
-from horsies.views import audit_page, changes, newest_action, operation_page
+from horsies.views import audit_page, changes, newest_action, operation_page, operation_totals
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
 from horsies_tui.feed.recorded import Part
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from horsies.store.connect import Connection
-    from horsies.views import AuditRow, Changes, OperationPage
+    from horsies.views import AuditRow, Changes, OperationPage, OperationRow
     from horsies_tui.feed.link import Link
 
 ACTIONS_EVERY: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
 """Audit rows send no notification. As long as there is no new one, a read is one probe of an index."""
 CHANGES_EVERY: Final = Rhythm(tick_s=5.0, poll_s=5.0, reconcile_s=5.0, slow_factor=20.0)
 """With thousands of failures a day one read has 3,000 tasks, as a plan test counts: some 20 ms."""
+COUNTS_EVERY: Final = Rhythm(tick_s=0.1, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
 _PAUSE_S: Final = 0.12
 """Operations that the cursor passes quickly are not read."""
 MOST_OPERATIONS: Final = 100
 COUNT_UP_TO: Final = 1_000
-"""Audit rows of each operation that are counted for the list; the command line counts them all."""
+"""Audit rows of each operation that are counted with the list; all rows of a larger one are counted one by one."""
 MOST_TARGETS: Final = 200
 
 
@@ -67,6 +68,10 @@ class ActivityFeed(Feed[ActivitySnapshot]):
         self._newest: int | None = None
         self._one_at: tuple[UUID | None, int | None] = None, None
         """The operation whose targets were read, and the newest audit row at that time: it may have undone some."""
+        self._totals: dict[UUID, tuple[int | None, OperationRow]] = {}
+        """Operations whose audit rows were all counted, each with the newest audit row at that time."""
+        self._partly: tuple[UUID, ...] = ()
+        """The operations of the list of which only the first rows were counted with it."""
         self._done: set[str] = set()
         """The parts that were read since the filter changed."""
         self._operations = Read(
@@ -88,7 +93,14 @@ class ActivityFeed(Feed[ActivitySnapshot]):
             on=lambda _channel, _payload: False,
             wanted=self._misses_one,
         )
-        self._reads = (self._operations, self._changes, self._one)
+        self._count = Read(
+            "totals",
+            self._query(lambda: self._uncounted, _count_all, self._counted),
+            Pace(COUNTS_EVERY),
+            on=lambda _channel, _payload: False,
+            wanted=lambda: self._uncounted is not None,
+        )
+        self._reads = (self._operations, self._changes, self._one, self._count)
 
     def ask(self, wanted: ActivityFilter) -> None:
         """Show what matches this filter from now on."""
@@ -119,6 +131,23 @@ class ActivityFeed(Feed[ActivitySnapshot]):
             read = one is not None and one.id == self._selected
             yield Part("one", ("one",), (str(self._selected),), read, "the targets of this operation")
 
+    @property
+    def _uncounted(self) -> UUID | None:
+        """The next operation whose rows are not all counted since the newest audit row."""
+        known = {one for one, (newest, _row) in self._totals.items() if newest == self._newest}
+        return next((one for one in self._partly if one not in known), None)
+
+    def _counted(self, row: OperationRow) -> dict[str, Any]:
+        self._totals[row.operation_id] = self._newest, row
+        if self._uncounted is not None:
+            self._count.pace.mark()
+        page = self.snapshot.operations
+        return {} if page is None else {"operations": self._with_totals(page)}
+
+    def _with_totals(self, page: OperationPage) -> OperationPage:
+        counted = {one: row for one, (_newest, row) in self._totals.items()}
+        return replace(page, rows=tuple(counted.get(row.operation_id, row) for row in page.rows))
+
     def _misses_one(self) -> bool:
         return self._selected is not None and self._one_at != (self._selected, self._newest)
 
@@ -140,7 +169,15 @@ class ActivityFeed(Feed[ActivitySnapshot]):
         if page is None or self._known != (newest, wanted):
             page = await operation_page(conn, wanted, limit=MOST_OPERATIONS, count_up_to=COUNT_UP_TO)
             self._known, self._newest = (newest, wanted), newest
+            self._partly = tuple(row.operation_id for row in page.rows if row.at_least)
+            self._totals = {one: known for one, known in self._totals.items() if one in self._partly}
+            page = self._with_totals(page)
         return page
+
+
+async def _count_all(conn: Connection, operation_id: UUID | None) -> OperationRow | None:
+    rows = [] if operation_id is None else await operation_totals(conn, [operation_id])
+    return rows[0] if rows else None
 
 
 async def _read_one(conn: Connection, operation_id: UUID | None) -> OneOperation | None:

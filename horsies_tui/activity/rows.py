@@ -49,7 +49,8 @@ def target_of(operation: OperationRow) -> str:
     """`49 tasks`, `queue mail`, `task …1cd6ba9a`."""
     kind = operation.kinds[0] if len(operation.kinds) == 1 else "target"
     if operation.targets > 1:
-        return counted(operation.targets, kind) + ("+" if operation.at_least else "")
+        several = counted(operation.targets, kind)
+        return several.replace(" ", " or more ", 1) if operation.at_least else several
     return f"{kind} {_short(operation.target_id) if kind in ('task', 'workflow') else operation.target_id}"
 
 
@@ -58,12 +59,13 @@ def _short(text: str) -> str:
 
 
 def outcome_of(operation: OperationRow) -> str:
-    """`45 applied, 4 refused, undone`; of a single target `applied`."""
+    """`45 applied, 4 refused, undone`; of a single target `applied`; until all of its rows are counted, that."""
+    if operation.at_least:
+        return "counting…"
     if operation.targets == 1:
         return "undone" if operation.undone else "applied" if operation.applied else "refused"
-    more = "+" if operation.at_least else ""
-    parts = [f"{number(operation.applied)}{more} applied"] if operation.applied or not operation.refused else []
-    parts += [f"{number(operation.refused)}{more} refused"] if operation.refused else []
+    parts = [f"{number(operation.applied)} applied"] if operation.applied or not operation.refused else []
+    parts += [f"{number(operation.refused)} refused"] if operation.refused else []
     if operation.undone:
         parts.append("undone" if operation.undone == operation.applied else f"{number(operation.undone)} undone")
     return ", ".join(parts)

@@ -77,6 +77,27 @@ async def test_operations_stand_beside_what_happened_by_itself_newest_first(
         await screen.sees(f"ops@bastion, in the database as {role}", "horsies tasks requeue f1 f2 --reason")
 
 
+async def test_an_operation_has_the_same_true_totals_on_the_list_in_its_story_and_opened(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("SET session_replication_role = replica")
+    many = "SELECT $1, 'requeue', 'task', 't' || n, CASE WHEN n % 10 = 9 THEN 'refused' ELSE 'applied' END, 'ops', 'b'"
+    insert = (
+        "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, os_user, os_host)"
+    )
+    operation_id = await connection.fetchval("SELECT gen_random_uuid()")
+    await connection.execute(f"{insert} {many} FROM generate_series(1, 1377) AS n", operation_id)
+    async with console(database, (160, 40), **ACTIVITY) as screen:
+        text = await screen.sees("1,377 tasks", "1,240 applied, 137 refused")
+        assert "did requeue 1,377 tasks: 1,240 applied, 137 refused" in " ".join(text.split())
+        assert "1,000" not in text
+        # The operation goes on.
+        await connection.execute(f"{insert} {many} FROM generate_series(1378, 1600) AS n", operation_id)
+        await screen.sees("1,600 tasks", "1,440 applied, 160 refused")
+        await screen.press("enter")
+        await screen.sees("requeue 1,600 tasks: 1,440 applied, 160 refused", "the last 200 targets")
+
+
 async def test_a_new_operation_appears_by_itself_and_the_cursor_stays_on_its_line(
     database: str, connection: asyncpg.Connection
 ) -> None:

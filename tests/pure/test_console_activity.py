@@ -60,7 +60,7 @@ def targets(*ids: str, kind: str = "task", more: bool = False) -> OneOperation:
         ({"applied": 2, "undone": 2}, "2 tasks", "2 applied, undone"),
         ({"applied": 3, "undone": 2}, "3 tasks", "3 applied, 2 undone"),
         ({"applied": 0, "refused": 3}, "3 tasks", "3 refused"),
-        ({"applied": 1_000, "at_least": True}, "1,000 tasks+", "1,000+ applied"),
+        ({"applied": 990, "refused": 10, "at_least": True}, "1,000 or more tasks", "counting…"),
         ({"applied": 3, "kinds": ("task", "queue")}, "3 targets", "3 applied"),
     ],
 )

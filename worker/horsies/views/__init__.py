@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         changes as changes,
         newest_action as newest_action,
         operation_page as operation_page,
+        operation_totals as operation_totals,
     )
     from horsies.views.audit import (
         AuditCursor as AuditCursor,
@@ -131,7 +132,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     )
 
 _MODULES = {
-    "activity": "Change Changes OperationPage OperationRow changes newest_action operation_page",
+    "activity": "Change Changes OperationPage OperationRow changes newest_action operation_page operation_totals",
     "audit": "AuditCursor AuditPage AuditRow audit_page",
     "buckets": "Buckets",
     "cluster": "ClusterStatus cluster_status",

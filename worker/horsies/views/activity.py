@@ -17,6 +17,7 @@ from horsies.views.tables import tables
 from horsies.views.workers import Liveness, name_of, worker_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -160,11 +161,18 @@ async def operation_page(
     )
     request = (limit, _MOST_TIMES, since, end, *who, *verbs, *kinds, *words)
     found = await conn.fetchrow(statement(__name__, "activity_operations"), *request)
-    rows = await conn.fetch(statement(__name__, "activity_totals"), found["found"], count_up_to)
-    operations = [_operation(row) for row in rows]
+    operations = await operation_totals(conn, found["found"], count_up_to=count_up_to)
     # One that went on after the previous page's end was on that page.
     shown = tuple(row for row in operations if before is None or row.acted_at < before)
     return OperationPage(shown, here.now, found["reached"] if found["more"] else None, recorded=True)
+
+
+async def operation_totals(
+    conn: asyncpg.Connection, operation_ids: Sequence[UUID], *, count_up_to: int = _EVERY_ROW
+) -> list[OperationRow]:
+    """These operations, the newest first, each with its totals."""
+    rows = await conn.fetch(statement(__name__, "activity_totals"), operation_ids, count_up_to)
+    return [_operation(row) for row in rows]
 
 
 async def newest_action(conn: asyncpg.Connection) -> int | None:
