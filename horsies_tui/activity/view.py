@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from textual import on
@@ -12,7 +12,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import ACTIVITY, ActivityFilter, Term, WorkerFilter, parse_activity
 from horsies.query.activity_keys import CHANGE, OPERATION
-from horsies.query.values import Choice, Glob, Moment
+from horsies.query.values import Choice, Glob
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.activity.feed import ActivityFeed, ActivitySnapshot
 from horsies_tui.activity.rows import ENTRY_COLUMNS, TARGET_COLUMNS, Entry, TargetRow, entries
@@ -37,11 +37,11 @@ from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.plain import Facts
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import FilteredView
+from horsies_tui.widgets.rows_view import FilteredView, present_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -191,12 +191,13 @@ class ActivityView(FilteredView[ActivitySnapshot]):
 
     def action_night(self) -> None:
         """Show yesterday evening until this morning, in the zone in which times are shown."""
-        here = self.console.link.clock.now().astimezone(self._zone)
+        zone = present_on(self.console)
+        here = zone.now.astimezone(zone.zone)
         morning = here.replace(hour=_MORNING, minute=0, second=0, microsecond=0)
         evening = (morning - timedelta(days=1)).replace(hour=_EVENING)
         others = tuple(term for term in self._filter.terms if term.key not in ("since", "until"))
-        times = [Term("since", (_moment(evening),))]
-        times += [Term("until", (_moment(morning),))] if morning < here else []
+        times = [Term("since", (zone.moment(evening),))]
+        times += [Term("until", (zone.moment(morning),))] if morning < here else []
         self._use(ActivityFilter((*others, *times)))
 
     def action_tasks(self) -> None:
@@ -373,8 +374,3 @@ class ActivityView(FilteredView[ActivitySnapshot]):
 
 def _facts(make: Callable[[], list[Fact]]) -> list[Fact]:
     return drawn("the story", make, lambda words: [Fact("", words, Tone.BAD)], "operation")
-
-
-def _moment(moment: datetime) -> Moment:
-    at = moment.astimezone(UTC)
-    return Moment(at.isoformat().replace("+00:00", "Z"), at=at)

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from horsies.operations.target import TargetKind
     from horsies.operations.verb import Option, Verb
     from horsies.query.language import Filter
+    from horsies.query.values import Present
 
 Format: TypeAlias = Literal["csv", "jsonl"]
 Part: TypeAlias = Literal["arguments", "result", "traceback", "task"]
 
-SCREENS: Final[Mapping[str, Callable[[str], Filter] | None]] = {
+ReadFilter: TypeAlias = "Callable[[str, Present | None], Filter]"
+
+SCREENS: Final[Mapping[str, ReadFilter | None]] = {
     "overview": None,
     "tasks": parse,
     "workers": parse_workers,
@@ -59,7 +62,7 @@ GROUPS: Final[Mapping[str, tuple[TargetKind, ...]]] = {
 }
 _WITHOUT_GROUP: Final = tuple(kind for kind in COMMAND_GROUPS if kind != "session")
 """Kinds whose verbs need no group before them. A pid could be the end of an id: `cancel` means tasks and workflows."""
-_BY_FILTER: Final[Mapping[TargetKind, Callable[[str], Filter]]] = {"task": parse, "workflow": parse_workflows}
+BY_FILTER: Final[Mapping[TargetKind, ReadFilter]] = {"task": parse, "workflow": parse_workflows}
 """Kinds whose verbs take all that matches a filter."""
 _ELSEWHERE: Final = frozenset({"--yes", "-y", "--dry-run", "-n"})
 """Options of the shell's command: here a preview is always shown, and is always asked for."""
@@ -230,17 +233,20 @@ def verbs_of(line: Sequence[Word]) -> tuple[tuple[Verb, ...], int]:
     return verbs_named(line[0].text), 1
 
 
-def parse_command(text: str) -> Command | None:
-    """The command; None for an empty line. CommandError says what is wrong with it and what it should be."""
+def parse_command(text: str, present: Present | None = None) -> Command | None:
+    """The command; None for an empty line. CommandError says what is wrong with it and what it should be.
+
+    `present` is for the filters, see `parse`.
+    """
     line = words(text)
     if not line:
         return None
     first, rest = line[0], line[1:]
     verbs, named = verbs_of(line)
     if verbs:
-        return _act(verbs, line[named:], text, GROUPS[first.text] if named > 1 else ())
+        return _act(verbs, line[named:], text, GROUPS[first.text] if named > 1 else (), present)
     if first.text in SCREENS:
-        return _show(first, text)
+        return _show(first, text, present)
     if first.text in ACTIONS:
         _refuse_more(rest, first)
         return Run(ACTIONS[first.text])
@@ -269,7 +275,7 @@ def _verbs_for(kind: TargetKind) -> list[Verb]:
     return [VERBS[of, name] for of, name in VERBS if of == kind]
 
 
-def _show(first: Word, text: str) -> Show:
+def _show(first: Word, text: str, present: Present | None) -> Show:
     """Parse a screen and its filter, which has a language and quotes of its own."""
     rest = text[first.end :].strip()
     read = SCREENS[first.text]
@@ -278,7 +284,7 @@ def _show(first: Word, text: str) -> Show:
     start = text.index(rest, first.end)
     if read is None:
         raise _wrong(start, len(text), f"{first.text} has no filter")
-    _check_filter(read, rest, start)
+    _check_filter(lambda filter_text: read(filter_text, present), rest, start)
     return Show(first.text, rest)
 
 
@@ -293,7 +299,13 @@ def _check_filter(read: Callable[[str], Filter], text: str, start: int, *, quote
         raise _wrong(start + one.start, start + one.end, one.message, one.suggestion) from error
 
 
-def _act(verbs: tuple[Verb, ...], rest: Sequence[Word], text: str, kinds: tuple[TargetKind, ...]) -> Act:
+def _act(
+    verbs: tuple[Verb, ...],
+    rest: Sequence[Word],
+    text: str,
+    kinds: tuple[TargetKind, ...],
+    present: Present | None,
+) -> Act:
     _refuse_unclosed(rest)
     known = options_of(verbs)
     targets: list[str] = []
@@ -329,7 +341,7 @@ def _act(verbs: tuple[Verb, ...], rest: Sequence[Word], text: str, kinds: tuple[
         raise _wrong(0, len(text), f"no {verbs[0].name} takes {' and '.join(sorted(options))} together")
     if filter_word is None:
         return Act(meant, tuple(targets), None, options, reason, kinds)
-    return Act(_by_filter(meant, filter_word, targets), (), filter_word.text, options, reason, kinds)
+    return Act(_by_filter(meant, filter_word, targets, present), (), filter_word.text, options, reason, kinds)
 
 
 def _refuse_option(word: Word, spelled: str, option: Option | None, verbs: Sequence[Verb]) -> None:
@@ -341,17 +353,17 @@ def _refuse_option(word: Word, spelled: str, option: Option | None, verbs: Seque
     raise _wrong(word.start, word.end, f"{verbs[0].name} has no option {spelled}", nearest(spelled, known))
 
 
-def _by_filter(verbs: Sequence[Verb], word: Word, targets: Sequence[str]) -> tuple[Verb, ...]:
-    meant = tuple(verb for verb in verbs if verb.kind in _BY_FILTER)
+def _by_filter(verbs: Sequence[Verb], word: Word, targets: Sequence[str], present: Present | None) -> tuple[Verb, ...]:
+    meant = tuple(verb for verb in verbs if verb.kind in BY_FILTER)
     if not meant:
         raise _wrong(word.start, word.end, f"{verbs[0].name} takes no filter; name its targets")
     if targets:
         raise _wrong(word.start, word.end, "ids and a filter are two selections; give one of them")
     if not word.text.strip():
         raise _wrong(word.start, word.end, "an empty filter matches everything; if that is meant, write --filter '*'")
-    for verb in meant:
-        if len(meant) == 1:
-            _check_filter(_BY_FILTER[verb.kind], word.text, word.start, quoted=word)
+    if len(meant) == 1:
+        read = BY_FILTER[meant[0].kind]
+        _check_filter(lambda text: read(text, present), word.text, word.start, quoted=word)
     return meant
 
 

@@ -16,13 +16,14 @@ from horsies_tui.widgets.suggestions import Suggestions
 from horsies_tui.widgets.typed_line import TypedInput, TypedLine, repairs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from horsies.query import Completion, Problem
+    from horsies.query.values import Present
     from horsies_tui.command.completing import Known
     from horsies_tui.command.grammar import Command
     from horsies_tui.command.history import History
@@ -71,6 +72,8 @@ class CommandLine(TypedLine):
     def __init__(self, history: History) -> None:
         super().__init__()
         self._history = history
+        self.present: Callable[[], Present | None] = lambda: None
+        """What times mean in a filter, see FilterBar."""
         self._hint = _Hint()
 
     def compose(self) -> ComposeResult:
@@ -113,7 +116,7 @@ class CommandLine(TypedLine):
 
         text = self._field.value.strip()
         try:
-            command = parse_command(self._field.value)
+            command = parse_command(self._field.value, self.present())
         except CommandError as error:
             self._show_wrong(error.problem)
             return

@@ -16,6 +16,7 @@ from horsies.config.contexts import read_config_file
 from horsies.domain.errors import HorsiesError
 from horsies.operations.selection import Selection
 from horsies.operations.verb import COMMAND_GROUPS
+from horsies.query import FilterError
 from horsies_tui.actions import action_of
 from horsies_tui.command.history import History
 from horsies_tui.command.line import CommandLine
@@ -25,7 +26,7 @@ from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.shell.exporting import ExportLine
 from horsies_tui.shell.programs import show, why_not_here
-from horsies_tui.widgets.rows_view import FilteredView
+from horsies_tui.widgets.rows_view import FilteredView, present_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,6 +70,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         super().__init__(ansi_color=ansi_color)
         self.command_line = CommandLine(History(user_state_path("horsies") / "console-history"))
         self.export_line = ExportLine(glyphs(ascii_only=options.ascii))
+        self.command_line.present = lambda: present_on(cast("Console", self))
         self._focused_before: Widget | None = None
         self._values: tuple[Link, KnownValues] | None = None
 
@@ -227,13 +229,24 @@ class CommandingApp(App[int], inherit_bindings=False):
             return
         intent = Intent(verb, options=act.options, reason=act.reason)
         if act.filter is not None:
-            self._verbs.start(replace(intent, selection=Selection.of_filter(act.filter)), view)
+            self._act_on_filter(intent, act.filter, view)
         elif verb.kind == "node" and len(act.targets) != 2:
             self.say_error(f"{act.name} needs a workflow and its node: `workflows {act.name} ID NODE`")
         elif verb.kind == "operation" and len(act.targets) != 1:
             self.say_error(f"{act.name} takes one operation at a time")
         else:
             self.run_worker(self._find_and_act(intent, act.targets, view), group="act", exclusive=True)
+
+    def _act_on_filter(self, intent: Intent, text: str, view: ConsoleView[Any]) -> None:
+        """With the times that the filter means now: they stay the same when the preview is read again."""
+        from horsies_tui.command.grammar import BY_FILTER
+
+        try:
+            wanted = BY_FILTER[intent.verb.kind](text, present_on(cast("Console", self)))
+        except FilterError as error:
+            self.say_error(str(error.problems[0]))
+        else:
+            self._verbs.start(replace(intent, selection=Selection.of_filter(wanted.text)), view)
 
     def _meant(self, verbs: Sequence[Verb]) -> Verb | None:
         if len(verbs) == 1:

@@ -47,7 +47,7 @@ class Header(Horizontal):
         & > StatusCell { width: 27; }
         & > #need { width: 17; color: $text-warning; text-style: bold; }
         & > #actor { width: auto; max-width: 24; color: $text-muted; }
-        & > #clock { width: 12; padding-left: 2; }
+        & > #clock { width: auto; padding-left: 2; }
         & > #context.-red { background: ansi_red; color: ansi_bright_white; }
         & > #context.-green { background: ansi_green; color: ansi_black; }
         & > #context.-yellow { background: ansi_yellow; color: ansi_black; }

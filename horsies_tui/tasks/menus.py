@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ErrorCode, HorsiesError
-from horsies.query import FilterError, parse
-from horsies.query.values import Moment
+from horsies.query import values
+from horsies.query.problems import Unreadable
+from horsies.query.values import Present
 from horsies.views import Sort, StatisticsSort
 from horsies_tui.look.units import date_and_time
 from horsies_tui.tasks.statistics import ORDER_WORDS
@@ -61,7 +62,6 @@ _STATE_HELP: Final = {
     "RETRY": "waits for its next try",
     "INTERRUPTED": "stopped at a shutdown, waits for a decision",
 }
-_CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z)?", re.IGNORECASE)
 
 
 def sort_menu(current: Sort, glyphs: Glyphs) -> PickOne:
@@ -110,39 +110,11 @@ class NoMoment(HorsiesError):  # noqa: N818 - shown beside what is being typed
 
 
 def read_moment(text: str, now: datetime, zone: tzinfo | None = UTC) -> datetime:
-    """Parse a time in `zone` (None: this machine's) unless the text names one. A time of day is the most recent one."""
-    text = text.strip()
-    if clock := _CLOCK.fullmatch(text):
-        return _last(clock, now, zone)
+    """Parse a time as in a filter; also `2h ago` and `2 d`."""
+    text = re.sub(r"\s*ago$", "", text.strip().lower())
+    is_time = re.match("[0-9]+[:-]", text)
     try:
-        return _in_zone(datetime.fromisoformat(text), zone)
-    except (ValueError, OverflowError):
-        return _ago(text, now)
-
-
-def _last(clock: re.Match[str], now: datetime, zone: tzinfo | None) -> datetime:
-    hour, minute, second, utc = clock.groups()
-    today = now.astimezone(UTC if utc else zone)
-    try:
-        at = today.replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
-    except ValueError as error:
-        raise NoMoment(f"there is no time {clock[0]}: {error}") from error
-    return (at if at <= now else at - timedelta(days=1)).astimezone(UTC)
-
-
-def _in_zone(at: datetime, zone: tzinfo | None) -> datetime:
-    if at.tzinfo is None and zone is not None:
-        at = at.replace(tzinfo=zone)
-    return at.astimezone(UTC)
-
-
-def _ago(text: str, now: datetime) -> datetime:
-    duration = re.sub(r"\s*ago$", "", text.lower()).replace(" ", "")
-    try:
-        moments = parse(f"since:{duration}").pick("since", Moment) if duration.isalnum() else ()
-    except FilterError:
-        moments = ()
-    ago = next((moment.ago for moment in moments), None)
-    if ago is None:
-        raise NoMoment("write 14:05, 2h30m, or 2026-11-17 14:05")
-    return now - ago
+        moment = values.read_moment(text if is_time else text.replace(" ", ""), Present(now, zone))
+    except Unreadable as error:
+        raise NoMoment(error.message if is_time else "write 14:05, 2h30m, or 2026-11-17 14:05") from error
+    return moment.at or now - (moment.ago or timedelta())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from horsies.query.language import Filter
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.view import Console
     from horsies_tui.widgets.sheet import Sheet
 
 ResultT = TypeVar("ResultT")
@@ -92,8 +93,7 @@ class FilteredView(RowsView[SnapshotT]):
     _filter_bar: FilterBar
 
     def on_mount(self) -> None:
-        console = self.console
-        self._filter_bar.present = lambda: Present(console.link.clock.now(), zone_of(utc=console.utc))
+        self._filter_bar.present = lambda: present_on(self.console)
 
     _sort: str
 
@@ -184,6 +184,11 @@ class FilteredView(RowsView[SnapshotT]):
         if current.terms:
             self._use(self._filter_bar.read(""))
         return bool(current.terms)
+
+
+def present_on(console: Console) -> Present:
+    """What times mean in a filter that is typed here: they are in the zone in which times are shown."""
+    return Present(console.link.clock.now(), zone_of(utc=console.utc))
 
 
 def capped(now: datetime, read_at: datetime | None) -> datetime:

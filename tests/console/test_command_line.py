@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, timedelta
 from pathlib import Path
 from threading import get_ident
 
 import asyncpg
 import pytest
+from feed_steps import send
 from flow_steps import month_end
 from task_rows import fill
 from task_screen_steps import failed
@@ -140,6 +143,42 @@ async def _verbs(screen: Commanded) -> None:
     await screen.sees("there is nothing to drain on this screen; `workers drain …` names it")
     await screen.command("undo")
     await screen.sees("nothing was done from here")
+
+
+async def test_a_time_of_day_in_a_filter_is_in_the_zone_of_the_screen_for_verbs_too(
+    database: str, connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In UTC these times are of another hour of the day, in which no task was sent."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        await connection.execute("DELETE FROM horsies_tasks")
+        now = await connection.fetchval("SELECT date_trunc('minute', now())")
+        await send(connection, "sent-then", age_s=3 * 3600, status="'FAILED'", failed_at="now()")
+        await send(connection, "sent-now", status="'FAILED'", failed_at="now()")
+        begin, end = ((now - timedelta(minutes=each)).astimezone() for each in (200, 160))
+        times = f"since:{begin:%H:%M} until:{end:%H:%M}"
+        meant = f"since:{begin.isoformat()} until:{end.isoformat()}"
+        assert "+05:30" in meant
+        async with console(database, tmp_path) as screen:
+            await screen.press("u")
+            await screen.sees("times in this machine's zone", "sent-now")
+            await screen.command(f'requeue --filter "{times}"')
+            await screen.previews("Requeue 1 task", "sent-then", meant)
+            await screen.command(f'tasks fail --filter "{times}"')
+            await screen.previews("Fail 1 task", "it is FAILED already", meant)
+            await screen.command(f"tasks {times}")
+            await screen.sees(f"/ {meant}", "1 match", "sent-then")
+            # The other zone is for what is typed from now on.
+            await screen.press("u")
+            await screen.sees("times in UTC", f"/ {meant}", "sent-then")
+            await screen.command(
+                f'requeue --filter "since:{begin.astimezone(UTC):%H:%M} until:{end.astimezone(UTC):%H:%M}"'
+            )
+            await screen.previews("Requeue 1 task", "sent-then", f"{begin.astimezone(UTC):%Y-%m-%dT%H:%M}:00Z")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def _wrong_lines_and_history(screen: Commanded) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
 import pytest
@@ -104,13 +106,20 @@ async def test_errors_are_one_line_and_kept_behind_a_key(database: str) -> None:
 
 
 async def test_times_change_between_utc_and_local(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        await pilot.press("u")
-        await until(pilot, lambda: "this machine's zone" in lines(pilot)[-1])
-        assert not pilot.app.utc
-        await pilot.press("u")
-        await until(pilot, lambda: "times in UTC" in lines(pilot)[-1])
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        async with console(options(database), (80, 24)) as pilot:
+            await live(pilot)
+            assert re.search(r"\d\d:\d\d:\d\dZ$", lines(pilot)[0].rstrip())
+            await pilot.press("u")
+            await until(pilot, lambda: "this machine's zone" in lines(pilot)[-1])
+            await until(pilot, lambda: re.search(r"\d\d:\d\d:\d\d\+0530$", lines(pilot)[0].rstrip()), "the whole clock")
+            await pilot.press("u")
+            await until(pilot, lambda: "times in UTC" in lines(pilot)[-1])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_a_theme_is_chosen_from_a_menu_that_scrolls(database: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
@@ -134,6 +136,29 @@ async def test_a_filter_goes_into_the_trail_as_it_was_understood(connection: asy
     report = (await horsies("tasks", "requeue", "--filter", "status:FAILED   demo", "--yes", "--json")).json
     assert report["filter"] == "status:failed demo"
     assert await connection.fetchval("SELECT filter FROM horsies_operator_actions") == "status:failed demo"
+
+
+async def test_times_in_a_filter_are_in_utc_and_the_preview_says_so(
+    connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all times that commands print."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        await failed(connection, "t")
+        begin = await connection.fetchval("SELECT date_trunc('minute', now()) - interval '90 min'")
+        await connection.execute("UPDATE horsies_tasks SET created_at = $1::timestamptz + interval '5 min'", begin)
+        end = begin + timedelta(minutes=10)
+        times = f"since:{begin:%H:%M} until:{end:%H:%M}"
+        said = await horsies("tasks", "requeue", "--filter", times, "--dry-run")
+        meant = f"since:{begin:%Y-%m-%dT%H:%M}:00Z until:{end:%Y-%m-%dT%H:%M}:00Z"
+        assert "would requeue 1 task" in said.out
+        assert f"filter: {meant}" in said.out
+        listed = await horsies("tasks", "ls", times, "--json")
+        assert [row["id"] for row in listed.json["tasks"]] == ["t"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_a_preview_shows_each_edited_argument_before_and_after(

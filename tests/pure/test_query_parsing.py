@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import assume, given, settings
@@ -96,7 +97,7 @@ def test_quoted_text_is_looked_for_as_it_is(text: str) -> None:
         ("run:>5m run:<=1h", "run:>5m run:<=1h"),
         ("has:error has:unique", "has:error has:unique"),
         ("since:2026-11-18", "since:2026-11-18T00:00:00Z"),
-        ('until:"2026-11-18 14:05+02:00"', "until:2026-11-18T12:05:00Z"),
+        ('until:"2026-11-18 14:05+02:00"', "until:2026-11-18T14:05:00+02:00"),
         ("worker:web-1:4119", "worker:web-1:4119"),
     ],
 )
@@ -258,11 +259,15 @@ def test_the_language_is_loaded_without_pydantic_or_a_database_driver() -> None:
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("since:02:00 until:03:00", "since:2026-11-18T00:00:00Z until:2026-11-18T01:00:00Z"),
-        ("since:13:30 until:2:00:05", "since:2026-11-17T11:30:00Z until:2026-11-18T00:00:05Z"),
-        ("since:02:00z", "since:2026-11-18T02:00:00Z"),
-        ("ended:02:00..03:00", "ended:2026-11-18T00:00:00Z..2026-11-18T01:00:00Z"),
-        ("ended:>=02:00", "ended:>=2026-11-18T00:00:00Z"),
+        ("since:02:00 until:03:00", "since:2026-11-18T02:00:00+02:00 until:2026-11-18T03:00:00+02:00"),
+        ("since:13:30 until:2:00:05", "since:2026-11-17T13:30:00+02:00 until:2026-11-18T02:00:05+02:00"),
+        ("since:12:00 until:14:00", "since:2026-11-18T12:00:00+02:00 until:2026-11-18T14:00:00+02:00"),
+        ("since:22:00 until:06:00", "since:2026-11-17T22:00:00+02:00 until:2026-11-18T06:00:00+02:00"),
+        ("since:02:00z", "since:2026-11-18T04:00:00+02:00"),
+        ("since:2026-11-18T02:00", "since:2026-11-18T02:00:00+02:00"),
+        ("since:2026-11-18 until:02:00", "since:2026-11-18T00:00:00+02:00 until:2026-11-18T02:00:00+02:00"),
+        ("ended:02:00..03:00", "ended:2026-11-18T02:00:00+02:00..2026-11-18T03:00:00+02:00"),
+        ("ended:>=02:00", "ended:>=2026-11-18T02:00:00+02:00"),
     ],
 )
 def test_a_time_of_day_is_the_last_one_in_the_zone_that_is_shown(text: str, meant: str) -> None:
@@ -270,3 +275,15 @@ def test_a_time_of_day_is_the_last_one_in_the_zone_that_is_shown(text: str, mean
     assert parse(text, present).text == meant
     if "ended" not in text:
         assert parse_activity(text, present).text == parse_workflows(text, present).text == meant
+    assert parse(meant) == parse(text, present)
+
+
+def test_times_before_the_clocks_were_changed_have_the_offset_of_their_day() -> None:
+    """In Berlin the clocks went back from 03:00 to 02:00 on October 25."""
+    present = Present(datetime(2026, 10, 25, 9, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
+    meant = "since:2026-10-25T01:30:00+02:00 until:2026-10-25T04:00:00+01:00"
+    assert parse("since:01:30 until:04:00", present).text == meant
+    meant = "since:2026-10-24T22:00:00+02:00 until:2026-10-25T04:00:00+01:00"
+    assert parse("since:22:00 until:04:00", present).text == meant
+    # Offsets with seconds, of the time before zones, are not written.
+    assert parse("since:1880-01-01", present).text == "since:1879-12-31T23:06:32Z"

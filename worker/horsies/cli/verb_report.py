@@ -106,6 +106,8 @@ def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, d
     lines = [screen.paint(headline, "bold")]
     if preview.undone is not None:
         lines.append(f"  {clean(preview.undone.words(preview.taken_at))}")
+    if preview.filter:
+        lines.append(f"  filter: {clean(preview.filter)}")
     lines += _listed(preview.eligible, screen)
     masks = Masks.of() if preview.changes else Masks()
     lines += [f"  {name}  {text}" for name, text in change_texts(preview.changes, masks)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from horsies.query.keys import KEYS, WILDCARDS, WORDS
+from horsies.query.keys import KEYS, TIMES, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
 
 OPERATION: Final = "operation"
@@ -44,7 +44,7 @@ _KEYS: Final = keyed(
     Key(
         "since",
         Kind.MOMENT,
-        "at most so long ago; or since a day or time, in UTC, or a time of day",
+        "at most so long ago; or since a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         "since:12h",
         KEYS["since"].values,
         KEYS["since"].also,
@@ -52,7 +52,7 @@ _KEYS: Final = keyed(
     Key(
         "until",
         Kind.MOMENT,
-        "at least so long ago; or until a day or time, in UTC, or a time of day",
+        "at least so long ago; or until a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         "until:1h",
         KEYS["until"].values,
         KEYS["until"].also,
@@ -67,6 +67,7 @@ ACTIVITY: Final = Language(
     (
         *WORDS,
         WILDCARDS,
+        TIMES,
         "A word without a key is a part of the reason, of a name or of an error code. An empty filter matches all.",
     ),
     "by:ops verb:requeue kind:operation since:12h",

@@ -123,7 +123,7 @@ KEYS: Final = keyed(
     Key(
         "since",
         Kind.MOMENT,
-        "sent at most so long ago; or since a day or time, in UTC, or a time of day",
+        "sent at most so long ago; or since a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         "since:1h",
         ("10m", "1h", "6h", "24h", "7d"),
         ("after", "from", "age", "newer"),
@@ -132,7 +132,7 @@ KEYS: Final = keyed(
     Key(
         "until",
         Kind.MOMENT,
-        "sent at least so long ago; or until a day or time, in UTC, or a time of day",
+        "sent at least so long ago; or until a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         "until:10m",
         ("10m", "1h", "6h", "24h", "7d"),
         ("before", "to", "older"),
@@ -168,7 +168,7 @@ KEYS: Final = keyed(
     Key(
         "ended",
         Kind.PAST,
-        "how long ago it ended; or since or until a day or time, in UTC, or a time of day: ended:>=2026-11-18T14:05",
+        "how long ago it ended; or since or until a day or time: ended:>=14:05, ended:2026-11-18..2026-11-19T06:00",
         "ended:<10m",
         ("<5m", "<10m", "<1h", "<24h"),
         ("finished", "done_since"),
@@ -235,6 +235,11 @@ WILDCARDS: Final = "* matches any text, ? any character. Quotes, or a backslash,
 NAME_OR_ID: Final = (
     "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all."
 )
+TIMES: Final = (
+    "Times without a zone are in the one that the console shows (UTC, or after u this machine's), and on the command"
+    " line in UTC; 14:05Z and 2026-11-18T14:05+02:00 name theirs. A time of day is the last one, and after until: the"
+    " first one after since:."
+)
 """Sentences for the grammar of several languages."""
 
 
@@ -258,6 +263,7 @@ TASKS: Final = Language(
         *WORDS,
         "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
         WILDCARDS,
+        TIMES,
         NAME_OR_ID,
     ),
     "status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from horsies.query.filters import ActivityFilter, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
@@ -11,14 +12,14 @@ from horsies.query.problems import FilterError, Problem, Unreadable, nearest
 from horsies.query.reading import read
 from horsies.query.scanner import words
 from horsies.query.sense import contradictions
-from horsies.query.values import Glob
+from horsies.query.values import Glob, Moment, Present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from horsies.query.language import Language
     from horsies.query.scanner import Item, Word
-    from horsies.query.values import Present, Value
+    from horsies.query.values import Value
 
 LONGEST_TEXT: Final = 10_000
 
@@ -28,7 +29,7 @@ FilterT = TypeVar("FilterT", bound=Filter)
 def parse(text: str, present: Present | None = None) -> TaskFilter:
     """The filter of `text`; empty text matches everything. FilterError names each problem and its place.
 
-    `present` says what a time of day means; without it, the last one in UTC.
+    `present` says what times mean that name no zone; without it, they are in UTC.
     """
     return _parse(text, TaskFilter, present)
 
@@ -67,12 +68,20 @@ def _parse(text: str, kind: type[FilterT], present: Present | None) -> FilterT:
             places[key] = word.start, word.end
             values.setdefault((key, word.negated), []).extend(_values(word, key, language, found, present))
         problems += found
+    _end_after_begin(values, present or Present(datetime.now(UTC)))
     understood = kind(tuple(Term(key, tuple(dict.fromkeys(each)), negated) for (key, negated), each in values.items()))
     if not problems:
         problems = [Problem(*places[key], message) for key, message in contradictions(understood)]
     if problems:
         raise FilterError(sorted(problems, key=lambda problem: problem.start), text, language.example)
     return understood
+
+
+def _end_after_begin(values: dict[tuple[str, bool], list[Value]], present: Present) -> None:
+    """At 02:30, `since:02:00 until:03:00` ends today and not yesterday, although that is still to come."""
+    match values.get(("since", False)), values.get(("until", False)):
+        case [Moment(at=datetime() as begin)], [Moment(at=datetime() as end, of_day=True)] if end < begin:
+            values["until", False] = [present.moment(present.first_after(begin, end))]
 
 
 def _unstorable(text: str, thing: str) -> Problem | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from horsies.query.problems import Unreadable
@@ -104,6 +104,8 @@ class Moment:
     text: str
     ago: timedelta | None = None
     at: datetime | None = None
+    of_day: bool = field(default=False, compare=False)
+    """It was written as a time of day."""
 
     def __str__(self) -> str:
         return self.text
@@ -234,6 +236,7 @@ def _compared(sign: str, written: str, amount: int) -> Range:
             return Range(written, low=amount, high=amount)
 
 
+_MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK: Final = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 _TIME: Final = re.compile(rf"{_DAY}(?:[t ]{_CLOCK}(?:z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?")
@@ -244,27 +247,49 @@ _TIME_OF_DAY: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z?)")
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The moment at which a filter is read, and the zone (None: this machine's) of its times of day."""
+    """The moment at which a filter is read, and the zone (None: this machine's) of its times that name none."""
 
     now: datetime
     zone: tzinfo | None = UTC
 
-    def last(self, hour: int, minute: int, second: int, zone: tzinfo | None) -> datetime:
-        """Today at this time, or yesterday, if that is still to come. ValueError if there is no such time."""
-        here = self.now.astimezone(zone)
-        at = here.replace(hour=hour, minute=minute, second=second, microsecond=0)
-        return (at if at <= here else at - timedelta(days=1)).astimezone(UTC)
+    def at(self, clocks: datetime) -> datetime:
+        """The moment at which the clocks of the zone show this."""
+        # Clocks that were changed last night had another offset before.
+        return (clocks if self.zone is None else clocks.replace(tzinfo=self.zone)).astimezone(UTC)
+
+    def last(self, time_of_day: time) -> datetime:
+        """Today at this time, or yesterday, if that is still to come."""
+        today = datetime.combine(self.now.astimezone(self.zone).date(), time_of_day)
+        at = self.at(today)
+        return at if at <= self.now else self.at(today - timedelta(days=1))
+
+    def first_after(self, since: datetime, until: datetime) -> datetime:
+        """The first moment after `since` at which the clocks show the same time of day as at `until`."""
+        while until < since:
+            until = self.at(until.astimezone(self.zone).replace(tzinfo=None) + timedelta(days=1))
+        return until
+
+    def moment(self, at: datetime) -> Moment:
+        """With a text that names the offset of the zone, and so means the same anywhere."""
+        here = at.astimezone(self.zone)
+        # Of the years before time zones, offsets have seconds.
+        there = here.astimezone(UTC) if (here.utcoffset() or timedelta()) % _MINUTE else here
+        return Moment(there.isoformat().replace("+00:00", "Z"), at=at)
 
 
 def read_moment(text: str, present: Present | None = None) -> Moment:
-    """A duration before now, or a day or time, in UTC if no zone is given; or a time of day, which has just been."""
+    """A duration before now, or a day or time; or a time of day, which has just been.
+
+    Without `present`, times that name no zone are in UTC.
+    """
+    present = present or Present(datetime.now(UTC))
     if clock := _TIME_OF_DAY.fullmatch(text):
-        return _read_time_of_day(clock, present or Present(datetime.now(UTC)))
+        return _read_time_of_day(clock, present)
     if _TIME.fullmatch(text):
-        return _read_time(text)
+        return _read_time(text, present)
     if re.match("[0-9]{4}-", text):
         raise Unreadable(
-            f"{text.upper()!r} is not a time; write 2026-11-18 or 2026-11-18T14:05 (UTC) or 2026-11-18T14:05+02:00"
+            f"{text.upper()!r} is not a time; write 2026-11-18 or 2026-11-18T14:05 or 2026-11-18T14:05+02:00"
         )
     return Moment(text, ago=timedelta(microseconds=read_duration(text)))
 
@@ -272,19 +297,20 @@ def read_moment(text: str, present: Present | None = None) -> Moment:
 def _read_time_of_day(clock: re.Match[str], present: Present) -> Moment:
     hour, minute, second, utc = clock.groups()
     try:
-        at = present.last(int(hour), int(minute), int(second or 0), UTC if utc else present.zone)
+        time_of_day = time(int(hour), int(minute), int(second or 0))
     except ValueError as error:
         raise Unreadable(f"there is no such time: {error}") from error
-    return Moment(at.isoformat().replace("+00:00", "Z"), at=at)
+    moment = present.moment((Present(present.now) if utc else present).last(time_of_day))
+    return replace(moment, of_day=True)
 
 
-def _read_time(text: str) -> Moment:
+def _read_time(text: str, present: Present) -> Moment:
     try:
         at = datetime.fromisoformat(text.upper())
-        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        zone = present if at.tzinfo is None else Present(present.now, at.tzinfo)
+        return zone.moment(zone.at(at.replace(tzinfo=None)))
     except (ValueError, OverflowError) as error:
         raise Unreadable(f"there is no such time: {error}") from error
-    return Moment(at.isoformat().replace("+00:00", "Z"), at=at)
 
 
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -6,7 +6,7 @@ from typing import Final
 
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus
 from horsies.query.conditions import BareWords, Membership, TextColumn, id_patterns
-from horsies.query.keys import KEYS, NAME_OR_ID, TASKS, WILDCARDS, WORDS
+from horsies.query.keys import KEYS, NAME_OR_ID, TASKS, TIMES, WILDCARDS, WORDS
 from horsies.query.language import Key, Kind, Language, keyed
 
 _DONE: Final = frozenset(status.value for status in WORKFLOW_TERMINAL_STATES)
@@ -81,7 +81,7 @@ WORKFLOWS: Final = Language(
         **dict.fromkeys(("stopped", "held", "halted"), "paused"),
         **dict.fromkeys(("canceled", "aborted"), "cancelled"),
     },
-    (*WORDS, WILDCARDS, NAME_OR_ID),
+    (*WORDS, WILDCARDS, TIMES, NAME_OR_ID),
     "status:failed,paused name:order_* since:1h -error:CARD_DECLINED",
     {status.value: (status.value,) for status in WorkflowStatus},
     BareWords("name", "id"),
