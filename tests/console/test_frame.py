@@ -113,10 +113,9 @@ async def test_times_change_between_utc_and_local(database: str, monkeypatch: py
             await live(pilot)
             assert re.search(r"\d\d:\d\d:\d\dZ$", lines(pilot)[0].rstrip())
             await pilot.press("u")
-            await until(pilot, lambda: "this machine's zone" in lines(pilot)[-1])
             await until(pilot, lambda: re.search(r"\d\d:\d\d:\d\d\+0530$", lines(pilot)[0].rstrip()), "the whole clock")
             await pilot.press("u")
-            await until(pilot, lambda: "times in UTC" in lines(pilot)[-1])
+            await until(pilot, lambda: re.search(r"\d\d:\d\d:\d\dZ$", lines(pilot)[0].rstrip()), "UTC again")
     finally:
         monkeypatch.undo()
         time.tzset()
