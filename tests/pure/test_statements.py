@@ -23,15 +23,28 @@ ENGINE = Path(horsies.__file__).parent
 FILES = [file for file in sorted(ENGINE.rglob("*.sql")) if "schema" not in file.parts]
 
 
-@pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(ENGINE)) for file in FILES])
+BESIDE_MODULES = [file for file in FILES if file.stem != "fragments"]
+
+
+@pytest.mark.parametrize("file", BESIDE_MODULES, ids=[str(file.relative_to(ENGINE)) for file in BESIDE_MODULES])
 def test_the_module_beside_it_runs_each_of_its_statements(file: Path) -> None:
-    names = re.findall(r"^-- name: (\w+)\n", file.read_text(), re.MULTILINE)
+    text = file.read_text()
+    names = re.findall(r"^-- name: (\w+)\n", text, re.MULTILINE)
     module = file.with_suffix(".py").read_text()
-    missing = [name for name in names if f'"{name}"' not in module and f"'{name}'" not in module]
+    missing = [name for name in names if f'"{name}"' not in module and f"/* {name} */" not in text]
     if file.stem == "retention":  # it composes their names
         missing = [name for name in missing if not name.startswith(("old_", "prune_"))]
     assert names
     assert missing == []
+
+
+def test_a_shared_fragment_has_several_users() -> None:
+    texts = [text for file in FILES for text in re.split(r"^-- name: ", file.read_text(), flags=re.MULTILINE)[1:]]
+    for file in FILES:
+        if file.stem == "fragments":
+            names = re.findall(r"^-- name: (\w+)\n-- fragment", file.read_text(), re.MULTILINE)
+            assert len(names) == file.read_text().count("-- name: ")
+            assert [name for name in names if sum(f"/* {name} */" in text for text in texts) < 2] == []
 
 
 @pytest.mark.parametrize("name", statements())
@@ -79,7 +92,7 @@ def prepared() -> Iterator[tuple[str, str]]:
         if isinstance(verb, TaskVerb):
             yield verb.name, change_statement(verb)
     yield "undo_tasks", undo_statement("undo_tasks")
-    yield "finish_and_claim", finish_and_claim._statement(follows=True, searches=True)
+    yield "finish_and_claim", finish_and_claim.both(follows=True, searches=True)
 
 
 def test_what_is_sent_has_no_comment_but_its_name() -> None:

@@ -36,7 +36,6 @@ from horsies import (
     WorkflowSpec,
 )
 from horsies.domain.errors import HorsiesError
-from horsies.lifecycle.finishing import with_attempt
 from horsies.store.statements import statement
 from horsies.testing import Ran, inline
 from horsies.testing.memory.connection import ANSWERS
@@ -431,7 +430,6 @@ def test_every_statement_that_moves_a_workflow_is_answered() -> None:
         package, _, name = module.rpartition(".")
         text = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
         for each in re.findall(r"^-- name: (\w+)$", text, re.MULTILINE):
-            plain = statement(module, each)
-            found[each] = with_attempt(module, each) if "/* attempt_number */" in plain else plain
+            found[each] = statement(module, each)
     assert {name for name, text in found.items() if text not in ANSWERS} == NEVER_ASKED
     assert set(ANSWERS) <= set(found.values())

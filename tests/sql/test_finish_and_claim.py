@@ -215,24 +215,6 @@ def test_only_what_comes_to_rest_goes_together_with_a_claim() -> None:
     assert ends == {K.COMPLETED, K.FAILED, K.WORKER_FAILURE}
 
 
-def test_the_statement_for_both_says_what_its_two_parts_say() -> None:
-    finishing, claiming = words(statement("finish")), words(statement("claim"))
-    both = words(statement("finish_and_claim").replace("/* search_at_once */", statement("search_at_once")))
-    finishing = re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + 7}" if found[1] != "1" else "$1", finishing)
-    relaxed = claiming.replace(
-        " AND (cardinality($6) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')", ""
-    )
-    assert relaxed != claiming, "the claim alone need not be durable, with an outcome it must be"
-    # Searching beyond the first rows is left to the worker's own claim, which follows when this one found too few.
-    searching = r" search AS MATERIALIZED \( SELECT .*? AS needed \),"
-    assert len(re.findall(searching, relaxed)) == 1
-    relaxed = re.sub(r" WHERE (NOT )?\(SELECT needed FROM search\)", "", re.sub(searching, "", relaxed))
-    history = finishing.removesuffix(" SELECT number FROM ended")
-    assert history != finishing
-    ctes, update = relaxed.removeprefix("WITH ").split(" UPDATE horsies_tasks task ", 1)
-    assert both.startswith(f"{history}, {ctes}, claimed AS ( UPDATE horsies_tasks task {update} ) SELECT number,")
-
-
 async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(connection: asyncpg.Connection) -> None:
     definition = await connection.fetchval("SELECT pg_get_functiondef('horsies_claimable'::regproc)")
     names = {r"\$2": "queue", r"\$5::text\[\]": "names", r"\$5": "names", r"2 \* \$3 \+ 16": "width", r"\$3": "most"}

@@ -25,7 +25,6 @@ from lifecycle_steps import (
     task,
     waits_for_a_lock,
 )
-from statements import statement
 
 import horsies
 from horsies.lifecycle.claiming import claim_capped, release
@@ -431,11 +430,3 @@ class TestCapsOnWhatRuns:
         )
         assert sum(len(verdicts.started) for verdicts in both) == 5
         await other.close()
-
-
-def test_the_start_under_caps_says_what_the_start_says() -> None:
-    plain, capped_start = (
-        " ".join(re.sub(r"--[^\n]*", "", statement(name)).split()) for name in ("start", "start_capped")
-    )
-    plain = plain.removesuffix(" RETURNING token.number")
-    assert f"started AS ( {plain} AND task.id IN (SELECT id FROM fitting) RETURNING token.number )" in capped_start

@@ -12,6 +12,7 @@ from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, star
 from statements import statement
 
 from horsies.lifecycle.claiming import claim_capped, large_arguments, release, release_expired
+from horsies.lifecycle.finish_and_claim import both
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.waiting import next_due
@@ -145,7 +146,9 @@ async def busy(request: pytest.FixtureRequest, full_database: str) -> AsyncItera
 def text_of(name: str) -> str:
     """The statement; a claim with the rows that it is given, or with the first ones of the queue."""
     name, *rows = name.split()
-    return statement(name).replace("/* first_rows */", statement(*rows or ["first_rows"]))
+    if name == "finish_and_claim":
+        return both(follows=bool(rows), searches=False)
+    return statement(name, rows=statement(*rows or ["first_rows"]))
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -121,8 +121,7 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
 ) -> None:
     values, of_refusal = VALUES.get(verb.name, ("", {TASKS} if verb.refuses else None))
     arguments = ", ".join([WHO, SEEN, *([] if verb.statement else ["'code', 'words'"]), *filter(None, [values])])
-    of_history = set() if verb.attempt_code is None else {ATTEMPTS}
-    read = {TASKS} | of_history | (of_refusal or set())
+    read = {TASKS, ATTEMPTS} | (of_refusal or set())
     assert await indexes_of(grown, "change", change_statement(verb), arguments) == read
     if of_refusal is not None:
         asked = IDS if verb.gives is None else f"{IDS}, {values}"
@@ -130,9 +129,9 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
 
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:
-    arguments = f"{WHO}, {ACTIONS}, {IDS}"
-    for name, more in (("undo_tasks", ""), ("undo_preview", ""), ("undo_hold", ", 30")):
-        found = await indexes_of(grown, name, undo_statement(name), arguments + more)
+    asked = f"{ACTIONS}, {IDS}"
+    for name, arguments in (("undo_tasks", f"{WHO}, {asked}"), ("undo_preview", asked), ("undo_hold", f"{asked}, 30")):
+        found = await indexes_of(grown, name, undo_statement(name), arguments)
         assert found == {TASKS, TRACE, TRACE_ID, KEYS}
     times = "ARRAY[now()]"
     assert await indexes_of(grown, "undo_release", statement("undo_release"), f"{IDS}, {times}, {times}") == {TASKS}

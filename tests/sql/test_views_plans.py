@@ -243,7 +243,7 @@ async def test_a_detail_reads_only_rows_of_its_task(conn: asyncpg.Connection) ->
 
 
 async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:
-    await conn.execute("PREPARE finding AS " + statement("view_find_id").replace("/* table */", "horsies_tasks"))
+    await conn.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_tasks"))
     plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
     steps = list(nodes(json.loads(plan)[0]["Plan"]))
     read = {step["Index Name"]: step["Node Type"] for step in steps if "Index Name" in step}

@@ -195,7 +195,7 @@ async def test_the_runs_of_a_workflow_are_read_by_its_nodes(conn: asyncpg.Connec
 async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:
     newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
     assert await find_workflow(conn, newest[-9:]) == newest
-    await conn.execute("PREPARE finding AS " + statement("view_find_id").replace("/* table */", "horsies_workflows"))
+    await conn.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_workflows"))
     plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
     read = {
         step["Index Name"]: step["Node Type"] for step in steps(json.loads(plan)[0]["Plan"]) if "Index Name" in step

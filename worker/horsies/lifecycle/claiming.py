@@ -89,7 +89,7 @@ async def claim(conn: asyncpg.Connection, worker_id: str, request: ClaimRequest)
 
 @cache
 def _claim(*, follows: bool) -> str:
-    return statement(__name__, "claim", first_rows=claim_rows(follows=follows))
+    return statement(__name__, "claim", rows=claim_rows(follows=follows))
 
 
 def claim_rows(*, follows: bool) -> str:

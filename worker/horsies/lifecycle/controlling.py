@@ -10,7 +10,6 @@ from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCod
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import end_node, lock_families, update_workflows
-from horsies.lifecycle.finishing import with_attempt
 from horsies.lifecycle.reopening import read_reopening, write
 from horsies.lifecycle.workflow_rows import read_nodes
 from horsies.store.connect import transaction
@@ -124,7 +123,7 @@ async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words:
     """PENDING, CLAIMED and RUNNING to CANCELLED; a worker that runs one is notified that it has lost the task."""
     if not task_ids:
         return Stopped()
-    ending = with_attempt(__name__, "control_end_tasks")
+    ending = statement(__name__, "control_end_tasks")
     rows = await conn.fetch(ending, list(task_ids), _cancelled_result(words), words)
     return Stopped(tuple(row[0] for row in rows), tuple(row[0] for row in rows if row[1] == "RUNNING"))
 

@@ -25,11 +25,12 @@ RETURNING id
 -- name: control_notify_queues
 -- controlling.resume, afterwards: notifies the queues of tasks that stayed unclaimed during the pause ($1 workflows)
 -- No trigger reports a resumed workflow, and each worker would wait for its next poll.
-SELECT count(pg_notify('task_queue_' || queue.name, 'resume:workflow'))
-  FROM (SELECT DISTINCT queue_name AS name
-          FROM horsies_workflow_tasks
-         WHERE workflow_id = ANY ($1::text[]) AND status IN ('ENQUEUED', 'RUNNING') AND task_id IS NOT NULL
-           AND octet_length(queue_name) <= 52) queue
+WITH woken AS (
+    SELECT queue_name, 'resume:workflow' AS notice
+      FROM horsies_workflow_tasks
+     WHERE workflow_id = ANY ($1::text[]) AND status IN ('ENQUEUED', 'RUNNING') AND task_id IS NOT NULL
+)
+SELECT /* queues_notified */
 
 -- name: control_notify_builders
 -- controlling.resume, reconciling.reconcile: notifies workers of READY nodes whose child workflow is to be built
@@ -97,26 +98,16 @@ WITH locked AS MATERIALIZED (
     RETURNING task.id, locked.status AS before_status, task.queue_name, task.retry_count, task.claimed_by_worker_id,
               task.claimed_at, task.started_at, task.failed_at, task.worker_hostname, task.worker_pid,
               task.worker_process_name
-), history AS (
-    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
-                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
-                                       worker_process_name)
-    SELECT id,
-           /* attempt_number */,
-           'WORKER_FAILURE', false, COALESCE(started_at, claimed_at, failed_at), failed_at, 'TASK_CANCELLED', $3::text,
-           $3::text, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
-      FROM ended run
+), runs AS (
+    SELECT id, retry_count, 'WORKER_FAILURE' AS outcome, false AS will_retry,
+           COALESCE(started_at, claimed_at, failed_at) AS started_at, failed_at AS finished_at,
+           'TASK_CANCELLED' AS error_code, $3::text AS error_message, $3::text AS failed_reason,
+           claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output
+      FROM ended
      WHERE before_status = 'RUNNING'
-), notified AS MATERIALIZED (
-    -- Notifies the worker, which has lost the task and stops its code.
-    SELECT pg_notify('horsies_operator', claimed_by_worker_id)
-      FROM ended
-     WHERE before_status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL
-     GROUP BY claimed_by_worker_id
-     UNION ALL
-    SELECT pg_notify('task_queue_' || queue_name, 'capacity:' || min(id))
-      FROM ended
-     WHERE before_status IN ('CLAIMED', 'RUNNING') AND octet_length(queue_name) <= 52
-     GROUP BY queue_name
+), /* history */, taken AS (
+    SELECT claimed_by_worker_id AS worker_id FROM ended WHERE before_status IN ('CLAIMED', 'RUNNING')
+), woken AS (
+    SELECT queue_name, 'capacity:cancelled' AS notice FROM ended WHERE before_status IN ('CLAIMED', 'RUNNING')
 )
-SELECT id, before_status FROM ended WHERE (SELECT count(*) FROM notified) >= 0
+SELECT id, before_status FROM ended WHERE /* workers_notified */ AND /* queues_notified */

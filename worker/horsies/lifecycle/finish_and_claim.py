@@ -6,9 +6,10 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from horsies.lifecycle import claiming, finishing
 from horsies.lifecycle.claiming import claim_rows, claimed_tasks, request_parameters
-from horsies.lifecycle.finishing import OutcomeKind, attempt_number, end_of, ending, finish
-from horsies.store.statements import statement
+from horsies.lifecycle.finishing import OutcomeKind, end_of, ending, finish
+from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +34,7 @@ async def finish_and_claim(
     """finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
-        _statement(follows=bool(request.following), searches=request.following == []),
+        both(follows=bool(request.following), searches=request.following == []),
         worker_id,
         *request_parameters(request),
         *ending(ordered),
@@ -46,7 +47,14 @@ async def finish_and_claim(
 
 
 @cache
-def _statement(*, follows: bool, searches: bool) -> str:
-    rows = claim_rows(follows=follows)
-    search = {"search_at_once": statement(__name__, "search_at_once")} if searches else {}
-    return statement(__name__, "finish_and_claim", attempt_number=attempt_number(), first_rows=rows, **search)
+def both(*, follows: bool, searches: bool) -> str:
+    """Return the statement, made of `finish` and `claim`, whose parameters come before those of `finish`."""
+    return statement(
+        __name__,
+        "finish_and_claim",
+        ended=renumbered(statement(finishing.__name__, "ended"), by=7),
+        rows=claim_rows(follows=follows),
+        placed=statement(claiming.__name__, "placed"),
+        take=statement(claiming.__name__, "take"),
+        search=statement(__name__, "search_at_once") if searches else "",
+    )

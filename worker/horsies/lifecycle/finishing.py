@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +141,7 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
         return {}
     tokens = [outcome.token for outcome in outcomes]
     rows = await conn.fetch(
-        with_attempt(__name__, "retry"),
+        statement(__name__, "retry"),
         worker_id,
         ids(tokens),
         claim_times(tokens),
@@ -166,19 +165,8 @@ async def _unstart(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]
 async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
     if not outcomes:
         return {}
-    rows = await conn.fetch(with_attempt(__name__, "finish"), worker_id, *ending(outcomes))
+    rows = await conn.fetch(statement(__name__, "finish"), worker_id, *ending(outcomes))
     return {outcomes[number - 1].token: end_of(outcomes[number - 1]) for (number,) in rows}
-
-
-@cache
-def with_attempt(module: str, name: str) -> str:
-    """A statement that stores attempts."""
-    return statement(module, name, attempt_number=attempt_number())
-
-
-def attempt_number() -> str:
-    """The fragment that numbers an attempt."""
-    return statement(__name__, "attempt_number").rstrip()
 
 
 def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:

@@ -10,7 +10,6 @@ from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
 from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.finishing import attempt_number
 from horsies.lifecycle.following import follow
 from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
 from horsies.store.pulse import read_pulse, write_pulse
@@ -189,9 +188,7 @@ async def sweep_claims_once(
     if spare:
         await write_pulse(conn, config, 1.0, lives=False)
     done = await requeue_stale_claims(conn, threshold_ms=threshold_ms, beat_ms=beat_ms)
-    left = (
-        len(await conn.fetch(with_beats(__name__, "stale_claims"), threshold_ms, None, _MOST_AT_ONCE)) if spare else 0
-    )
+    left = len(await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, None, _MOST_AT_ONCE)) if spare else 0
     return done, await _silent_rows(conn, "CLAIMED", left, threshold_ms, beat_ms)
 
 
@@ -209,19 +206,13 @@ async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[st
     claims, runs = 0, 0
     if config.auto_requeue_stale_claimed:
         limits = config.claimed_stale_threshold_ms, config.claimer_heartbeat_interval_ms
-        claims = len(await conn.fetch(with_beats(__name__, "stale_claims"), *limits, _MOST_AT_ONCE))
+        claims = len(await conn.fetch(statement(__name__, "stale_claims"), *limits, _MOST_AT_ONCE))
     if config.auto_fail_stale_running:
         thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
         beat_ms = config.runner_heartbeat_interval_ms
         runs = len((await stale_runs(conn, *thresholds, beat_ms))[0])
     overdue = len(await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE))
     return {"stale_claims": claims, "stale_runs": runs, "overdue": overdue}
-
-
-def with_beats(module: str, name: str) -> str:
-    """A statement that asks when a claim or a run last gave a sign of life; it may store attempts."""
-    beats = {fragment: statement(__name__, fragment).rstrip() for fragment in ("claim_beat", "run_beat")}
-    return statement(module, name, attempt_number=attempt_number(), **beats)
 
 
 async def requeue_stale_claims(
@@ -232,11 +223,11 @@ async def requeue_stale_claims(
     Time in which no worker could beat does not count, unless there is no interval of beats; see horsies_silent_before
     in `pulse` of the schema.
     """
-    rows = await conn.fetch(with_beats(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
     async def requeue(claims: Sequence[StaleClaim]) -> int:
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
-        return len(await conn.fetch(with_beats(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
+        return len(await conn.fetch(statement(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
 
     done = await isolate_bad_rows(batches_of([StaleClaim(*row) for row in rows], BATCH), requeue)
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
@@ -261,7 +252,7 @@ async def recover_stale_runs(
     async def take(runs: Sequence[StaleRun]) -> list[CrashedRun]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
         recovered = await conn.fetch(
-            with_beats(__name__, "sweep_runs"),
+            statement(__name__, "sweep_runs"),
             [run.task_id for run in runs],
             [run.worker_id for run in runs],
             [run.claimed_at for run in runs],
@@ -291,7 +282,7 @@ async def stale_runs(
 
     async def scan(some: Sequence[str]) -> list[StaleRun]:
         limits = threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE
-        return [StaleRun(*row) for row in await conn.fetch(with_beats(__name__, "stale_runs"), *limits, some)]
+        return [StaleRun(*row) for row in await conn.fetch(statement(__name__, "stale_runs"), *limits, some)]
 
     done = await isolate_bad_rows([workers], scan)
     refused = tuple(Refused(f"all runs of {one.item}", one.error) for one in done.refused)

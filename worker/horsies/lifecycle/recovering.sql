@@ -1,15 +1,3 @@
--- name: claim_beat
--- fragment: the newest beat of the present claim of `task`
-(SELECT sent_at FROM horsies_heartbeats
-  WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
-  ORDER BY sent_at DESC LIMIT 1)
-
--- name: run_beat
--- fragment: the newest beat of the present run of `task`; those of an earlier attempt do not count
-(SELECT sent_at FROM horsies_heartbeats
-  WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-  ORDER BY sent_at DESC LIMIT 1)
-
 -- name: stale_claims
 -- recovering.requeue_stale_claims, its scan; reads only
 -- ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
@@ -37,8 +25,7 @@ WITH stale AS MATERIALIZED (
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), released AS (
     UPDATE horsies_tasks task
-       SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
-           updated_at = statement_timestamp()
+       SET /* back_in_queue */, updated_at = statement_timestamp()
      WHERE task.id = ANY (ARRAY(SELECT id FROM stale))
     RETURNING task.id, task.queue_name
 ), lost AS (
@@ -47,13 +34,10 @@ WITH stale AS MATERIALIZED (
     SELECT claimed_by_worker_id, array_agg(id ORDER BY id) FROM stale
      WHERE claimed_by_worker_id IS NOT NULL
      GROUP BY claimed_by_worker_id
+), woken AS (
+    SELECT queue_name, 'capacity:swept' AS notice FROM released
 )
-SELECT id
-  FROM released
-       -- Once for each queue, so that a worker takes the tasks now. A longer name is no channel, and no worker listens
-       -- to it.
- WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))
-          FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
+SELECT id FROM released WHERE /* queues_notified */
 
 -- name: running_workers
 -- recovering.stale_runs; reads only: the owners of runs, and '' for those of none
@@ -129,16 +113,12 @@ WITH judged AS MATERIALIZED (
            -- Not also `= ANY ($1)`: with that all 200 were read again for each of the 200, 27 ms of 34 ms for a batch.
      WHERE task.id = stale.id
     RETURNING task.id, stale.again, task.task_name, task.queue_name, stale.retry_count, stale.due, stale.message
-), history AS (
-    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
-                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
-                                       worker_process_name)
-    SELECT id,
-           /* attempt_number */,
-           'FAILED', again, started_at, statement_timestamp(), 'WORKER_CRASHED', message, message,
-           claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
-      FROM stale run
-), lost AS (
+), runs AS (
+    SELECT id, retry_count, 'FAILED' AS outcome, again AS will_retry, started_at, statement_timestamp() AS finished_at,
+           'WORKER_CRASHED' AS error_code, message AS error_message, message AS failed_reason,
+           claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output
+      FROM stale
+), /* history */, lost AS (
     -- What happened to the tasks of the worker, for the views that show it later.
     INSERT INTO horsies_worker_losses (worker_id, failed, retried)
     SELECT claimed_by_worker_id, COALESCE(array_agg(id ORDER BY id) FILTER (WHERE NOT again), '{}'),
@@ -146,12 +126,13 @@ WITH judged AS MATERIALIZED (
       FROM stale
      WHERE claimed_by_worker_id IS NOT NULL
      GROUP BY claimed_by_worker_id
+), woken AS (
+    -- Tasks that no longer run make room under a cap, and the next retry is due at a time that no claimer knows yet.
+    SELECT queue_name, 'capacity:swept' AS notice FROM recovered
 )
 SELECT id, again, task_name, queue_name, retry_count::bigint + 1 AS attempt, CASE WHEN again THEN due END AS retry_at, message
   FROM recovered
-       -- Tasks that no longer run make room under a cap, and the next retry is due at a time that no claimer knows yet.
- WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))
-          FROM (SELECT DISTINCT queue_name AS name FROM recovered WHERE octet_length(queue_name) <= 52) queue) >= 0
+ WHERE /* queues_notified */
 
 -- name: end_silent_sessions
 -- recovering.end_silent_sessions; sessions of this product and of this role ($1 how long in ms)

@@ -2,6 +2,30 @@
 -- starting.start; the token and CLAIMED, the lease not run out, good_until not passed, its workflow not paused
 -- ($1 worker, $2 tasks, $3 claimed at, $4 pids, $5 host names, $6 process names)
 -- One task 0.21 ms, of which the disk takes 0.12; 10 tasks 0.30 ms; 50 tasks 0.72 ms; 200 tasks 2.1 ms.
+/* starting */
+RETURNING token.number
+
+-- name: start_capped
+-- starting.start under caps that count only RUNNING tasks; as `start`, and horsies_room_to_run finds room
+-- ($1 to $6 as in `start`, $7 queues of the tasks, $8 capped queues, $9 their caps)
+WITH fitting AS MATERIALIZED (
+    SELECT id FROM horsies_room_to_run($2::text[], $7::text[], $8::text[], $9::integer[]) AS id
+), started AS (
+    /* starting */
+       AND task.id IN (SELECT id FROM fitting)
+    RETURNING token.number
+)
+SELECT number, true AS fits FROM started
+ UNION ALL
+SELECT token.number, false
+  FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
+  JOIN horsies_tasks task ON task.id = token.id
+ WHERE task.id = ANY ($2) AND task.id NOT IN (SELECT id FROM fitting)
+   AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id = $1 THEN task.claimed_at = token.claimed_at END
+
+-- name: starting
+-- fragment of `start` and `start_capped`: the token and CLAIMED, the lease not run out, good_until not passed, its workflow
+-- not paused
 UPDATE horsies_tasks task
    SET status = 'RUNNING', claimed = false, claim_expires_at = NULL, started_at = statement_timestamp(),
        worker_pid = token.pid, worker_hostname = token.hostname, worker_process_name = token.process_name,
@@ -22,37 +46,6 @@ UPDATE horsies_tasks task
                  -- Repeated because the reply was lost: the task belongs to this worker and user code has not been
                  -- called.
                  OR task.status = 'RUNNING' END
-RETURNING token.number
-
--- name: start_capped
--- starting.start under caps that count only RUNNING tasks; as `start`, and horsies_room_to_run finds room
--- ($1 to $6 as in `start`, $7 queues of the tasks, $8 capped queues, $9 their caps)
--- The same text as `start`, where the reasons are given; a test compares them.
-WITH fitting AS MATERIALIZED (
-    SELECT id FROM horsies_room_to_run($2::text[], $7::text[], $8::text[], $9::integer[]) AS id
-), started AS (
-    UPDATE horsies_tasks task
-       SET status = 'RUNNING', claimed = false, claim_expires_at = NULL, started_at = statement_timestamp(),
-           worker_pid = token.pid, worker_hostname = token.hostname, worker_process_name = token.process_name,
-           finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
-      FROM unnest($2::text[], $3::timestamptz[], $4::integer[], $5::text[], $6::text[]) WITH ORDINALITY
-           AS token (id, claimed_at, pid, hostname, process_name, number)
-     WHERE task.id = ANY ($2) AND task.id = token.id
-       AND CASE WHEN task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
-                THEN task.status = 'CLAIMED' AND task.claim_expires_at > clock_timestamp()
-                     AND (task.good_until IS NULL OR task.good_until > clock_timestamp())
-                     AND CASE WHEN task.is_workflow_task THEN NOT horsies_is_held(task.id) ELSE true END
-                     OR task.status = 'RUNNING' END
-       AND task.id IN (SELECT id FROM fitting)
-    RETURNING token.number
-)
-SELECT number, true AS fits FROM started
- UNION ALL
-SELECT token.number, false
-  FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
-  JOIN horsies_tasks task ON task.id = token.id
- WHERE task.id = ANY ($2) AND task.id NOT IN (SELECT id FROM fitting)
-   AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id = $1 THEN task.claimed_at = token.claimed_at END
 
 -- name: expire_claimed
 -- starting.start, for tasks that `start` did not change; the token and CLAIMED, good_until passed
@@ -72,8 +65,7 @@ RETURNING token.number
 -- ($1 worker, $2 tasks, $3 claimed at)
 WITH released AS (
     UPDATE horsies_tasks task
-       SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
-           updated_at = statement_timestamp()
+       SET /* back_in_queue */, updated_at = statement_timestamp()
       FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
      WHERE task.id = ANY ($2) AND task.id = token.id
        AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
@@ -81,9 +73,7 @@ WITH released AS (
                 THEN task.is_workflow_task
                      AND (task.claim_expires_at > clock_timestamp() OR horsies_is_held(task.id)) END
     RETURNING token.number, task.queue_name
+), woken AS (
+    SELECT queue_name, 'capacity:released' AS notice FROM released
 )
-SELECT number
-  FROM released
-       -- As in `release`: released tasks make room.
- WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:released'))
-          FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
+SELECT number FROM released WHERE /* queues_notified */

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.recovering import BATCH, StaleRun, crash_of, with_beats
+from horsies.lifecycle.recovering import BATCH, StaleRun, crash_of
 from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,14 +49,14 @@ async def recover_worker(
     session, or have an outcome about to be stored. Unlike a sweep it counts all silence: the caller checks, from all
     beats of the worker, whether it was able to beat.
     """
-    rows = await conn.fetch(with_beats(__name__, "order_holds"), worker_id)
+    rows = await conn.fetch(statement(__name__, "order_holds"), worker_id)
     claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
     runs = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.RUNNING.value]
 
     async def release(batch: Sequence[StaleRun]) -> list[RecoveredTask]:
         async with conn.transaction():  # a savepoint: one bad row must not roll back the others
             found = await conn.fetch(
-                with_beats("horsies.lifecycle.recovering", "sweep_claims"), *_tokens(batch), silence_ms, None
+                statement("horsies.lifecycle.recovering", "sweep_claims"), *_tokens(batch), silence_ms, None
             )
         freed = {task_id for (task_id,) in found}
         return [RecoveredTask(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
@@ -64,7 +65,7 @@ async def recover_worker(
         crashes = [crash_of(run, threshold_ms=silence_ms, rng=_rng) for run in batch]
         async with conn.transaction():
             found = await conn.fetch(
-                with_beats("horsies.lifecycle.recovering", "sweep_runs"),
+                statement("horsies.lifecycle.recovering", "sweep_runs"),
                 *_tokens(batch),
                 [crash.delay_s for crash in crashes],
                 [crash.result_json for crash in crashes],

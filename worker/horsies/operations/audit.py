@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import to_json
 from horsies.domain.codec.text import clean_text
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 _LONGEST_TEXT = 10_000
 
-NO_ACTION: Final = (None,) * 6
-"""In place of the parameters of an OperatorAction: a preview writes no audit rows."""
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
@@ -40,7 +37,7 @@ class OperatorAction:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The parameters of `audit_operation`. A text that PostgreSQL rejects must not keep an operator from acting."""
+        """The parameters of `operation`. A text that PostgreSQL rejects must not keep an operator from acting."""
         texts = (self.verb, self.actor.os_user, self.actor.os_host, self.reason, self.filter)
         return self.operation_id, *(None if text is None else clean_text(text, _LONGEST_TEXT) for text in texts)
 
@@ -61,12 +58,6 @@ class SessionRights:
     remedy: str | None
 
 
-def with_audit(module: str, name: str, **fragments: str) -> str:
-    """A statement whose CTE `audited` becomes audit rows; its parameters begin with those of an OperatorAction."""
-    operation, audit = statement(__name__, "audit_operation"), statement(__name__, "audit_insert")
-    return statement(module, name, **fragments, operation=operation, audit=audit)
-
-
 async def write_audit(
     conn: asyncpg.Connection,
     action: OperatorAction,
@@ -76,7 +67,7 @@ async def write_audit(
     """Write the audit rows of a change in its transaction; `states`: of each target before and after."""
     both = [(states or {}).get(row.target.id, (None, None)) for row in rows]
     await conn.execute(
-        with_audit(__name__, "audit_rows"),
+        statement(__name__, "audit_rows"),
         *action.values,
         [row.target.kind for row in rows],
         [row.target.id for row in rows],

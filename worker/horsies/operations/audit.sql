@@ -41,30 +41,9 @@ SELECT verb, target_kind, count(*) OVER (), acted_at, concat_ws('@', os_user, os
  ORDER BY id
  LIMIT 1
 
--- name: audit_operation
--- fragment of every statement of the verbs: what the audit rows of an operation share; reads only
--- ($1 operation, $2 verb, $3 OS user, $4 OS host, $5 reason, $6 filter)
-operation AS (
-    SELECT $1::uuid AS id, $2::text AS verb, $3::text AS os_user, $4::text AS os_host, $5::text AS reason,
-           $6::text AS filter
-)
-
--- name: audit_insert
--- fragment of every statement of the verbs: one audit row for each row of `audited`; writes only those
-audit AS (
-    -- The server adds when it was, and the role that logged in.
-    INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,
-                                          after_state, os_user, os_host, reason, filter, undoes)
-    SELECT operation.id, operation.verb, audited.kind, audited.id, audited.outcome, audited.detail, audited.before,
-           audited.after, operation.os_user, operation.os_host, operation.reason, operation.filter, audited.undoes
-      FROM audited
-     CROSS JOIN operation
-     ORDER BY audited.number
-)
-
 -- name: audit_rows
 -- operations/audit.py, in the transaction of the change; writes only the audit rows
--- ($1 to $6 as in `audit_operation`, $7 kinds, $8 targets, $9 outcomes, $10 details, $11 before, $12 after, $13 the
+-- ($1 to $6 as in `operation`, $7 kinds, $8 targets, $9 outcomes, $10 details, $11 before, $12 after, $13 the
 -- audit rows that are undone)
 WITH /* operation */, audited AS (
     SELECT given.kind, given.id, given.outcome, given.detail, given.before, given.after, given.undoes, given.number

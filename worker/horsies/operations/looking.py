@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.domain.damage import json_map
-from horsies.operations.audit import OperatorAction, require_writable, with_audit
+from horsies.operations.audit import OperatorAction, require_writable
 from horsies.operations.formatting import span
 from horsies.operations.target import OperationError
 from horsies.store.statements import statement
@@ -89,7 +89,7 @@ async def look_at(
     """
     await require_writable(conn, "horsies_looks")
     action = OperatorAction(uuid.uuid4(), VERB, actor, reason, None)
-    row = await conn.fetchrow(with_audit(__name__, "look_begin"), *action.values, task_id, kind, with_locals)
+    row = await conn.fetchrow(statement(__name__, "look_begin"), *action.values, task_id, kind, with_locals)
     if row is None:
         raise OperationError(f"no task has the id {task_id}", help_text="`horsies tasks ls status:running` lists them")
     if row["status"] == "CLAIMED" and kind == "stack":

@@ -1,5 +1,5 @@
 -- name: look_begin
--- operations/looking.py; RUNNING, and the claim as it is now ($1 to $6 as in `audit_operation`, $7 task, $8 kind, $9
+-- operations/looking.py; RUNNING, and the claim as it is now ($1 to $6 as in `operation`, $7 task, $8 kind, $9
 -- whether with locals)
 WITH /* operation */, task AS (
     SELECT id, task_name, status, claimed_by_worker_id AS worker_id, claimed_at, started_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from horsies.operations.audit import require_writable, with_audit
+from horsies.operations.audit import require_writable
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import MOST_COUNTED, QueueFacts
 from horsies.operations.orders import apply_order, preview_time
@@ -63,7 +63,7 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    return await apply_order(conn, action, with_audit(*verb.order), part, states, guarded=verb.for_paused)
+    return await apply_order(conn, action, statement(*verb.order), part, states, guarded=verb.for_paused)
 
 
 async def _read_queues(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueFacts]:

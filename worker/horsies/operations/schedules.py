@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.damage import json_map
 from horsies.domain.digests import scheduled_task_id
 from horsies.domain.ids import new_task_id
-from horsies.operations.audit import require_writable, with_audit, write_audit
+from horsies.operations.audit import require_writable, write_audit
 from horsies.operations.cluster import read_cluster
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
@@ -90,7 +90,7 @@ async def ordered(
 
     `guarded`: it takes back the pause that was seen, and no newer one.
     """
-    return await apply_order(conn, action, with_audit(*order), part, _states, *values, guarded=guarded)
+    return await apply_order(conn, action, statement(*order), part, _states, *values, guarded=guarded)
 
 
 async def send_now(
@@ -105,7 +105,7 @@ async def send_now(
     ids = {target.id: flows.get(target.id) or new_task_id() for target in part}
     shas = [None if target.id in flows else target.seen.definition.fingerprint(now) for target in part]
     columns = list(ids), [target.seen.registered_at for target in part], list(ids.values()), shas, [now] * len(part)
-    rows = await conn.fetch(with_audit(*order), *action.values, *columns)
+    rows = await conn.fetch(statement(*order), *action.values, *columns)
     sent = {name for (name,) in rows}
     outcomes = [
         RowOutcome(target, True, f"{'workflow' if target.id in flows else 'task'} {ids[target.id]}", ids[target.id])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.operations.audit import require_writable, with_audit
+from horsies.operations.audit import require_writable
 from horsies.operations.blockers import summary_of_statement
 from horsies.operations.formatting import span
 from horsies.operations.orders import apply_order
@@ -93,7 +93,10 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    return await apply_order(conn, action, with_audit(*verb.order), part, _states, guarded=True)
+    only_active = [verb.only_active] * len(part)
+    return await apply_order(
+        conn, action, statement(__name__, "end_sessions"), part, _states, only_active, guarded=True
+    )
 
 
 async def _read(conn: asyncpg.Connection, pids: Sequence[str]) -> list[SessionFacts]:

@@ -19,3 +19,25 @@ SELECT asked.pid, session.application_name AS application, session.usename::text
   FROM unnest($1::text[]) WITH ORDINALITY AS asked (pid, number)
   LEFT JOIN pg_catalog.pg_stat_activity session ON session.pid::text = asked.pid
  ORDER BY asked.number
+
+-- name: end_sessions
+-- operations/sessions.py; the session that was seen, which a later one with its pid is not; for a statement: one runs
+-- ($1 to $6 as in `operation`, $7 pids, $8 the audit rows that this undoes, $9 when they were seen to begin, $10 whether
+-- only the statement is to end)
+WITH /* operation */, signalled AS MATERIALIZED (
+    SELECT asked.pid, session.usename::text AS role, session.application_name AS application, session.state,
+           CASE WHEN asked.only_active THEN pg_cancel_backend(session.pid)
+                ELSE pg_terminate_backend(session.pid) END AS done, asked.undoes, asked.number
+      FROM unnest($7::text[], $8::bigint[], $9::timestamptz[], $10::boolean[])
+           WITH ORDINALITY AS asked (pid, undoes, started_at, only_active, number)
+      JOIN pg_catalog.pg_stat_activity session
+        ON session.pid = asked.pid::integer AND session.backend_start = asked.started_at
+     WHERE session.state = 'active' OR NOT asked.only_active
+), audited AS (
+    SELECT 'session' AS kind, pid AS id, 'applied' AS outcome, NULL AS detail,
+           jsonb_build_object('state', state, 'role', role, 'application', application) AS before,
+           NULL::jsonb AS after, undoes, number
+      FROM signalled
+     WHERE done
+), /* audit */
+SELECT pid FROM signalled WHERE done

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import dump_task_result
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.finishing import attempt_number
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
-from horsies.operations.audit import require_writable, session_rights, with_audit
+from horsies.operations.audit import require_writable, session_rights
 from horsies.operations.facts import TaskFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verb import TERMINAL
 from horsies.operations.waiting_tasks import about_queues
-from horsies.store.statements import statement
+from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,32 +107,17 @@ async def change(
 
 
 def change_statement(verb: TaskVerb) -> str:
-    changed = statement(__name__, "task_update", sets=statement(*(verb.sets or (__name__, "task_ended"))))
-    state = statement(__name__, "task_present_state").rstrip()
-    attempts = statement(__name__, "task_attempts") if verb.attempt_code else "NULL::integer"
-    return with_audit(
-        *(verb.statement or (__name__, "task_change")),
-        judged=statement(__name__, "task_judged", **_rule(verb, "$17"), present_state=state),
-        attempts=attempts,
-        attempt_number=attempt_number() if verb.attempt_code else "NULL::integer",
-        lock=statement(__name__, "task_lock"),
-        changed=changed,
-    )
+    """Return `task_change` with the verb's own two fragments, or the statement that it has instead."""
+    refusal = statement(*verb.refuses) if verb.refuses else "NULL"
+    if verb.statement:
+        return statement(*verb.statement, refusal=refusal)
+    return statement(__name__, "task_change", refusal=refusal, sets=statement(*(verb.sets or (__name__, "task_ended"))))
 
 
 def refusal_statement(verb: TaskVerb) -> str:
-    return statement(__name__, "task_refusals", **_rule(verb, "$2"))
-
-
-def _rule(verb: TaskVerb, value: str) -> dict[str, str]:
-    """The fragments of the verb's refusal. `value` is the parameter with the value that the verb gives."""
-    return {
-        "refusal": statement(*(verb.refuses or (__name__, "task_no_refusal"))),
-        "others": statement(__name__, "task_others").rstrip(),
-        "key": statement(__name__, "task_key_taken"),
-        "value": value,
-        "columns": statement(__name__, "task_columns").rstrip(),
-    }
+    """Return `task_refusals` with the verb's fragment, in which `$17` is the value that the verb gives."""
+    assert verb.refuses is not None
+    return statement(__name__, "task_refusals", refusal=renumbered(statement(*verb.refuses), by=-15))
 
 
 def _as_seen(verb: TaskVerb, seen: Sequence[ExpectedState]) -> tuple[Any, ...]:

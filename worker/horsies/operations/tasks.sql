@@ -19,7 +19,7 @@ SELECT node.task_id, workflow.id, workflow.name
 -- It compares no row with what was seen, because that was read a moment ago: the preview of 10 000 rows
 -- takes 50 ms, and took 100 with that comparison. For the same reason every audit row counts as seen.
 WITH compared AS (
-    SELECT present.id, /* columns */, 9223372036854775807 AS last_action, NULL::text AS difference
+    SELECT present.id, /* task_columns */, 9223372036854775807 AS last_action, NULL::text AS difference
       FROM horsies_tasks present
      WHERE present.id = ANY ($1::text[])
 ), judged AS (
@@ -30,20 +30,28 @@ SELECT id, refusal FROM judged WHERE refusal IS NOT NULL
 -- name: task_change
 -- operations/tasks.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that
 -- the verb changes, and not refused by the verb
--- (parameters of `task_judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
-WITH /* operation */, /* judged */, /* changed */, history AS (
+-- (parameters of `judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
+WITH /* operation */, /* judged */, changed AS (
+    UPDATE horsies_tasks task
+       SET /* sets */, updated_at = statement_timestamp()
+      FROM judged
+     WHERE task.id = ANY ($7) AND task.id = judged.id
+       -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
+       -- instead of 6.
+       AND CASE WHEN judged.refusal IS NULL THEN true END
+    RETURNING judged.number, task.id, task.status, task.queue_name, task.priority, task.retry_count, task.max_retries,
+              task.enqueued_at, task.claimed_at, task.started_at, task.failed_at
+), runs AS (
     -- A run that is taken from its worker leaves an attempt.
-    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
-                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
-                                       worker_process_name)
-    SELECT run.id, /* attempt_number */, 'WORKER_FAILURE',
-           changed.status = 'PENDING', COALESCE(run.started_at, run.claimed_at, statement_timestamp()),
-           statement_timestamp(), $15::text, $16::text, $16::text, run.claimed_by_worker_id, run.worker_hostname,
-           run.worker_pid, run.worker_process_name
+    SELECT run.id, run.retry_count, 'WORKER_FAILURE' AS outcome, changed.status = 'PENDING' AS will_retry,
+           COALESCE(run.started_at, run.claimed_at, statement_timestamp()) AS started_at,
+           statement_timestamp() AS finished_at, $15::text AS error_code, $16::text AS error_message,
+           $16::text AS failed_reason, run.claimed_by_worker_id AS worker_id, run.worker_hostname,
+           run.worker_pid, run.worker_process_name, NULL AS output
       FROM changed
       JOIN judged run ON run.number = changed.number
      WHERE run.status = 'RUNNING'
-), audited AS (
+), /* history */, audited AS (
     SELECT judged.number, 'task' AS kind, judged.id, NULL::bigint AS undoes, judged.refusal AS detail,
            CASE WHEN changed.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,
            -- Undo restores the result; a row that is not changed keeps it.
@@ -61,127 +69,26 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
       FROM judged
       LEFT JOIN present ON present.id = judged.id
       LEFT JOIN changed ON changed.number = judged.number
-), /* audit */, notified AS MATERIALIZED (
-    SELECT pg_notify('horsies_operator', judged.claimed_by_worker_id)
+), /* audit */, taken AS (
+    SELECT judged.claimed_by_worker_id AS worker_id
       FROM changed
       JOIN judged ON judged.number = changed.number
-     WHERE judged.status IN ('CLAIMED', 'RUNNING') AND judged.claimed_by_worker_id IS NOT NULL
-     GROUP BY judged.claimed_by_worker_id
-     UNION ALL
-    -- No trigger notifies of a task that is PENDING again or falls due, nor of room under a cap.
-    SELECT pg_notify('task_queue_' || changed.queue_name,
-                     CASE WHEN changed.status <> 'PENDING' THEN 'capacity:'
-                          WHEN judged.status = 'PENDING' THEN 'retry:' ELSE 'requeue:' END || min(changed.id))
+     WHERE judged.status IN ('CLAIMED', 'RUNNING')
+), woken AS (
+    SELECT changed.queue_name,
+           CASE WHEN changed.status <> 'PENDING' THEN 'capacity:operator'
+                WHEN judged.status = 'PENDING' THEN 'retry' ELSE 'requeue' END AS notice
       FROM changed
       JOIN judged ON judged.number = changed.number
-     WHERE (changed.status = 'PENDING' OR judged.status IN ('CLAIMED', 'RUNNING'))
-       AND octet_length(changed.queue_name) <= 52
-     GROUP BY changed.queue_name, changed.status <> 'PENDING', judged.status = 'PENDING'
+     WHERE changed.status = 'PENDING' OR judged.status IN ('CLAIMED', 'RUNNING')
 )
 SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_count
   FROM judged
   LEFT JOIN changed ON changed.number = judged.number
- WHERE (SELECT count(*) FROM notified) >= 0
-
--- name: task_judged
--- fragment: the tasks as they are now, and why each is not changed; locks them if `lock` says so
--- ($1 to $6 as in `audit_operation`; $7 tasks, and as seen: $8 statuses, $9 owners, $10 claimed at, $11 retry counts,
--- $12 error codes, $13 newest audit rows; $14 the states that the verb changes)
-present AS (
-    SELECT id, task_name, status, queue_name, priority, claimed_by_worker_id, claimed_at, claim_expires_at, started_at,
-           completed_at, failed_at, retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code,
-           failed_reason, worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
-           -- The result that undo restores. A larger one is not kept, and undo reports that.
-           CASE WHEN octet_length(result) <= 65536 THEN result END AS result,
-           CASE WHEN octet_length(result) > 65536 THEN true END AS result_left_out
-      FROM horsies_tasks
-     WHERE id = ANY ($7)
-     /* lock */
-), compared AS (
-    SELECT seen.number, seen.id, seen.last_action, /* columns */, present.retry_count, present.max_retries,
-           present.claimed_by_worker_id, present.claimed_at, present.started_at,
-           present.worker_hostname, present.worker_pid, present.worker_process_name, /* attempts */ AS last_attempt,
-           CASE WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
-                WHEN (present.status, present.claimed_by_worker_id, present.claimed_at, present.retry_count,
-                      present.error_code)
-                     IS DISTINCT FROM (seen.status, seen.worker_id, seen.claimed_at, seen.retry_count, seen.error_code)
-                     OR present.status <> ALL ($14::text[])
-                THEN /* present_state */
-           END AS difference
-      FROM unnest($7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::integer[], $12::text[], $13::bigint[])
-           WITH ORDINALITY AS seen (id, status, worker_id, claimed_at, retry_count, error_code, last_action, number)
-      LEFT JOIN present ON present.id = seen.id
-), judged AS MATERIALIZED (
-    SELECT compared.*, CASE WHEN difference IS NOT NULL THEN difference ELSE /* refusal */ END AS refusal
-      FROM compared
-)
-
--- name: task_columns
--- fragment: what a verb's refusal may ask of a task, besides its id, `last_action` and `difference`
-present.task_name, present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at,
-present.next_retry_at, present.good_until,
-present.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AS was_final
-
--- name: task_present_state
--- fragment of `task_judged` and `undo_judged`: why a task that is not as it was seen is not changed
-'it is ' || present.status
-|| CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
-        THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
-|| ' now, try ' || present.retry_count + 1
-
--- name: task_lock
--- fragment: every statement locks in this order, so that no two deadlock; after a wait it reads the row as the other
--- session left it, and can report that
-ORDER BY id FOR NO KEY UPDATE
-
--- name: task_update
--- fragment: the change of the verbs that change the row itself; not refused
-changed AS (
-    UPDATE horsies_tasks task
-       SET /* sets */, updated_at = statement_timestamp()
-      FROM judged
-     WHERE task.id = ANY ($7) AND task.id = judged.id
-       -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
-       -- instead of 6.
-       AND CASE WHEN judged.refusal IS NULL THEN true END
-    RETURNING judged.number, task.id, task.status, task.queue_name, task.priority, task.retry_count, task.max_retries,
-              task.enqueued_at, task.claimed_at, task.started_at, task.failed_at
-)
+ WHERE /* workers_notified */ AND /* queues_notified */
 
 -- name: task_ended
 -- fragment: the SET of the verbs that end a task ($17 new status, $18 result, $19 its error code)
 status = $17::text, claimed = false, claim_expires_at = NULL, result = $18::text, error_code = $19::text,
 failed_at = CASE judged.status WHEN 'FAILED' THEN task.failed_at ELSE statement_timestamp() END,
 failed_reason = $16::text, finalizing_at = NULL, finalizing_by_worker_id = NULL
-
--- name: task_attempts
--- fragment of `task_judged` where tasks may run again, or a run is taken away
-CASE WHEN present.status NOT IN ('PENDING', 'CLAIMED')
-     THEN COALESCE((SELECT attempt FROM horsies_task_attempts
-                     WHERE task_id = present.id ORDER BY attempt DESC LIMIT 1), 0)
-     END
-
--- name: task_no_refusal
--- fragment: the refusal of a verb that has none of its own
-NULL
-
--- name: task_others
--- fragment: that another operator has acted on the task since it was seen; it reads `last_action`, so it is for verbs
--- with guards_against_others
-(SELECT concat('an operator has acted on it meanwhile: ', verb, ' by ', os_user, '@', os_host)
-   FROM horsies_operator_actions
-  WHERE target_kind = 'task' AND target_id = compared.id AND outcome = 'applied'
-    AND id > COALESCE(compared.last_action, 0)
-  ORDER BY id DESC LIMIT 1)
-
--- name: task_key_taken
--- fragment: why a task that has ended cannot live again under its unique key
-CASE WHEN compared.was_final AND compared.unique_key IS NOT NULL THEN
-     COALESCE((SELECT 'its unique key is held by the live task ' || other.id
-                 FROM horsies_tasks other
-                WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
-                  AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')),
-              -- Of the selected tasks that share a key the last one gets it.
-              'its unique key goes to the selected task '
-              || NULLIF(max(compared.id COLLATE "C") FILTER (WHERE compared.was_final AND compared.difference IS NULL)
-                        OVER (PARTITION BY compared.unique_key, compared.task_name), compared.id)) END

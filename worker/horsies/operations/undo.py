@@ -9,12 +9,10 @@ from uuid import UUID
 from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations import queues, schedules, workers, workflows
 from horsies.operations.audit import (
-    NO_ACTION,
     actions_of,
     require_writable,
     session_rights,
     undone_operation,
-    with_audit,
     write_refusal,
 )
 from horsies.operations.facts import WorkflowFacts
@@ -23,7 +21,7 @@ from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS
-from horsies.store.statements import statement
+from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +65,7 @@ class Hold:
             if action.target_kind == "task" and _no_way_back(action) is None
         ]
         ids = [action.target_id for action in tasks]
-        rows = await conn.fetch(undo_statement("undo_hold"), *NO_ACTION, [action.id for action in tasks], ids, HOLD_S)
+        rows = await conn.fetch(undo_statement("undo_hold"), [action.id for action in tasks], ids, HOLD_S)
         for task_id, waits_until, held_until in rows:
             until, before = self._held.get(task_id, (None, None))
             # Another operator may have made it due at another time since the last renewal.
@@ -171,18 +169,18 @@ def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
 
 
 def undo_statement(name: str) -> str:
-    of_tasks = "horsies.operations.tasks"
-    lock = "" if name == "undo_preview" else statement(of_tasks, "task_lock").rstrip()
+    """Return the statement; one that writes no audit rows has no parameters before the actions."""
+    lock = "" if name == "undo_preview" else statement(__name__, "undo_lock")
     lock += " SKIP LOCKED" if name == "undo_hold" else ""
-    state = statement(of_tasks, "task_present_state").rstrip()
-    return with_audit(__name__, name, judged=statement(__name__, "undo_judged", present_state=state), lock=lock)
+    text = statement(__name__, name, lock=lock)
+    return text if name == "undo_tasks" else renumbered(text, by=-6)
 
 
 async def _judge_tasks(conn: asyncpg.Connection, actions: Sequence[AuditedAction]) -> dict[int, asyncpg.Record]:
     if not actions:
         return {}
     rows = await conn.fetch(
-        undo_statement("undo_preview"), *NO_ACTION, [one.id for one in actions], [one.target_id for one in actions]
+        undo_statement("undo_preview"), [one.id for one in actions], [one.target_id for one in actions]
     )
     return {row["action"]: row for row in rows}
 

@@ -14,16 +14,15 @@ SELECT action.id,
 
 -- name: undo_preview
 -- operations/undo.py, preview of an undo on tasks; reads only (parameters of `undo_judged`)
-WITH /* operation */, /* judged */
+WITH /* undo_judged */
 SELECT judged.action, judged.refusal, task.task_name, task.queue_name
   FROM judged
- CROSS JOIN operation
   LEFT JOIN horsies_tasks task ON task.id = ANY ($8) AND task.id = judged.target_id
 
 -- name: undo_tasks
 -- operations/undo.py, an undo on tasks; the row as the action left it, no operator action since, the unique key free if
 -- the task is open again (parameters of `undo_judged`)
-WITH /* operation */, /* judged */, restored AS (
+WITH /* operation */, /* undo_judged */, restored AS (
     UPDATE horsies_tasks task
        SET status = judged.new_status, queue_name = COALESCE(judged.queue_name, task.queue_name),
            -- Audit rows of an older release have no priority, and then no verb changed one.
@@ -39,7 +38,7 @@ WITH /* operation */, /* judged */, restored AS (
            worker_process_name = judged.worker_process_name, updated_at = statement_timestamp()
       FROM judged
      WHERE task.id = ANY ($8) AND task.id = judged.target_id
-       AND CASE WHEN judged.refusal IS NULL THEN true END  -- as in `task_update`
+       AND CASE WHEN judged.refusal IS NULL THEN true END  -- as in `task_change`
     RETURNING judged.action, task.id, task.queue_name, task.status, task.retry_count
 ), audited AS (
     SELECT judged.action AS number, 'task' AS kind, judged.target_id AS id, judged.refusal AS detail,
@@ -51,27 +50,26 @@ WITH /* operation */, /* judged */, restored AS (
       FROM judged
       LEFT JOIN present ON present.id = judged.target_id
       LEFT JOIN restored ON restored.action = judged.action
-), /* audit */, notified AS MATERIALIZED (
-    SELECT pg_notify('task_queue_' || queue_name, 'requeue:' || min(id))
-      FROM restored WHERE status = 'PENDING' GROUP BY queue_name
+), /* audit */, woken AS (
+    SELECT queue_name, 'requeue' AS notice FROM restored WHERE status = 'PENDING'
 )
 SELECT judged.action, judged.refusal, restored.retry_count
   FROM judged
   LEFT JOIN restored ON restored.action = judged.action
- WHERE (SELECT count(*) FROM notified) >= 0
+ WHERE /* queues_notified */
 
 -- name: undo_hold
 -- operations/undo.py, before an undo is previewed; PENDING as the operation left it, and could start within the hold; a
 -- row that another session has locked is left out, because it is being claimed or changed
--- ($1 to $8 as in `undo_judged`, $9 the hold in seconds)
+-- ($7 and $8 as in `undo_judged`, $9 the hold in seconds)
 -- No claim takes a row before its next_retry_at, in whatever release a worker runs. The hold of a console that dies ends
 -- by itself.
-WITH /* operation */, /* judged */
+WITH /* undo_judged */
 UPDATE horsies_tasks task
    SET next_retry_at = statement_timestamp() + $9::float8 * interval '1 s', updated_at = statement_timestamp()
   FROM judged
  WHERE task.id = ANY ($8) AND task.id = judged.target_id
-       -- As in `task_update`.
+       -- As in `task_change`.
    AND CASE WHEN judged.refusal IS NULL AND task.status = 'PENDING'
             THEN judged.due_at < statement_timestamp() + $9 * interval '1 s' END
 RETURNING task.id, judged.waits_until, task.next_retry_at AS held_until
@@ -89,17 +87,16 @@ WITH locked AS (
            ON held.id = locked.id
      WHERE task.id = ANY ($1) AND task.id = locked.id
        AND CASE WHEN task.status = 'PENDING' THEN task.next_retry_at = held.held_until END
-    RETURNING task.id, task.queue_name
+    RETURNING task.queue_name
+), woken AS (
+    SELECT queue_name, 'retry' AS notice FROM released
 )
-SELECT pg_notify('task_queue_' || queue_name, 'retry:' || min(id))
-  FROM released
- WHERE octet_length(queue_name) <= 52
- GROUP BY queue_name
+SELECT /* queues_notified */
 
 -- name: undo_judged
--- fragment: the tasks as they are now, as they were before the action, and why each is not restored; locks them if
--- `lock` says so. It does not compare next_retry_at, which a hold changes.
--- ($1 to $6 as in `audit_operation`; $7 actions, $8 their tasks)
+-- fragment: the tasks as they are now, as they were before the action, and why each is not restored; `lock` is
+-- `undo_lock`, except in a preview. It does not compare next_retry_at, which a hold changes.
+-- ($7 actions, $8 their tasks)
 -- If the audit table has grown since its last ANALYZE, the planner expects one row, and would loop over 500 times 500
 -- of them (230 ms instead of 20). So each action is fetched by itself, and everything else is joined to the arrays,
 -- whose length is known.
@@ -121,7 +118,7 @@ done AS MATERIALIZED (
      WHERE id = ANY ($8)
      /* lock */
 ), compared AS MATERIALIZED (
-    SELECT done.*, present.task_name, present.unique_key, present.next_retry_at AS waits_until,
+    SELECT done.*, done.target_id AS id, present.task_name, present.unique_key, present.next_retry_at AS waits_until,
            GREATEST(present.enqueued_at, present.next_retry_at) AS due_at,
            CASE WHEN done.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN done.old_status
                 ELSE 'PENDING' END AS new_status,
@@ -159,12 +156,11 @@ done AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT compared.*,
            CASE WHEN difference IS NOT NULL THEN difference
-                WHEN new_status = 'PENDING' AND unique_key IS NOT NULL THEN
-                     (SELECT 'its unique key is held by the live task ' || other.id
-                        FROM horsies_tasks other
-                       WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name
-                         AND other.id <> compared.target_id
-                         AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING'))
+                WHEN new_status = 'PENDING' AND unique_key IS NOT NULL THEN /* key_holder */
            END AS refusal
       FROM compared
 )
+
+-- name: undo_lock
+-- fragment of `undo_judged`, in the order of every statement that changes tasks
+ORDER BY id FOR NO KEY UPDATE

@@ -305,10 +305,9 @@ class ScheduleVerb(Verb):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SessionVerb(Verb):
-    """A verb for sessions of the server. `order` is the statement for all of them; nothing of it can be undone."""
+    """A verb for sessions of the server, which cannot be undone."""
 
     kind: TargetKind = "session"
     only_active: bool
-    """Whether it applies only to a session that runs a statement."""
+    """Whether it ends only the statement that a session runs, not the session."""
     effect: str
-    order: SqlName

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.audit import require_writable, with_audit
+from horsies.operations.audit import require_writable
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import WorkerFacts
 from horsies.operations.findings.crashed import unacknowledged
@@ -73,7 +73,7 @@ async def change(
     ended: list[str],
 ) -> list[RowOutcome]:
     if verb.order is not None:
-        order = with_audit(*verb.order, crashed=statement("horsies.operations.findings.crashed", "crashed_tasks"))
+        order = statement(*verb.order)
         return await apply_order(conn, action, order, part, states, guarded=verb.guarded)
     return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
 

@@ -1,5 +1,8 @@
 """Loads the SQL files, each named like the module beside it and holding several named statements.
 
+`/* name */` in a statement is the place of a fragment: of the same file, or of the `fragments.sql` of its package or of
+one above, which have those that several files need. A place without such a fragment is filled by the caller.
+
 No comment of a file reaches a driver or the server. Drivers that bind on the client look for placeholders without
 knowing SQL, so they put values into comments, too, and a newline in the value ends the comment: the rest of the value
 would run. What is sent begins with one comment, the statement's name, which shows in `pg_stat_activity`.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEAD = re.compile(r"\A-- \w+\n")
-_PLACE = re.compile(r"/\* \w+ \*/")
+_PLACE = re.compile(r"/\* (\w+) \*/")
 
 # As in PostgreSQL's scan.l. Quantifiers are possessive: a quote that is not closed is an error, not another token.
 _TOKEN: Final = re.compile(
@@ -44,9 +48,9 @@ _NO_CALLS = re.compile(r"extract|substring|varchar|unnest\((?=(?:[^()',[]|\[\])*
 
 
 def statement(module: str, name: str, **fragments: str) -> str:
-    """The statement `name` of the SQL file beside `module`: its name as a comment, and the text without comments.
+    """Return the statement `name` of the SQL file beside `module`: its name as a comment, the text without comments.
 
-    `fragments` replace their names in it, in this order: `/* audit */`. They are texts of SQL files, too.
+    `fragments` fill the places that have no fragment in an SQL file, in this order. They are texts of SQL files, too.
     """
     text = _prepared(module, name)
     return filled(text, fragments) if fragments else text
@@ -55,8 +59,14 @@ def statement(module: str, name: str, **fragments: str) -> str:
 def filled(text: str, fragments: Mapping[str, str]) -> str:
     """The text with fragments in the places that have their names. The names of fragments that are statements go."""
     for place, fragment in fragments.items():
-        text = text.replace(f"/* {place} */", _HEAD.sub("", fragment))
+        text = text.replace(f"/* {place} */", _HEAD.sub("", fragment).strip())
     return text
+
+
+def renumbered(sql: str, by: int) -> str:
+    """Return the text with `by` added to the numbers of its parameters, except `$1`: the worker in both statements."""
+    parts = ((kind == "parameter" and text != "$1", text) for kind, text in tokens(sql))
+    return "".join(f"${int(text[1:]) + by}" if moves else text for moves, text in parts)
 
 
 def tokens(sql: str) -> Iterator[tuple[str, str]]:
@@ -111,7 +121,25 @@ def _end_of_block(sql: str, at: int) -> int:
 
 @cache
 def _prepared(module: str, name: str) -> str:
-    return f"-- {name}\n{qualified(without_comments(_file(module)[name]))}"
+    return f"-- {name}\n{qualified(_composed(module, name))}\n"
+
+
+def _composed(module: str, name: str) -> str:
+    """The text with the fragments of the SQL files in their places."""
+
+    def fragment(place: re.Match[str]) -> str:
+        source = next((one for one in _sources(module) if place[1] in _file(one)), None)
+        return place[0] if source is None else _composed(source, place[1])
+
+    return _PLACE.sub(fragment, without_comments(_file(module)[name])).strip()
+
+
+@cache
+def _sources(module: str) -> tuple[str, ...]:
+    """The module, and the `fragments` of its package and of those above, which have such a file."""
+    packages = list(accumulate(module.split(".")[:-1], "{}.{}".format))
+    with_file = [package for package in reversed(packages) if files(package).joinpath("fragments.sql").is_file()]
+    return (module, *(f"{package}.fragments" for package in with_file))
 
 
 @cache

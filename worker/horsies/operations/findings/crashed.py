@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from textwrap import shorten
@@ -24,7 +23,7 @@ from horsies.operations.findings import (
     remedies,
 )
 from horsies.operations.formatting import counted
-from horsies.store.statements import filled, statement
+from horsies.store.statements import statement
 from horsies.views.losses import Loss, worker_losses
 from horsies.views.workers import place_of
 
@@ -53,23 +52,16 @@ WORKER_DIED = FindingKind(
     alert_severity=Severity.HANDLED,
 )
 MOST_CRASHED = 5_000
-"""As in `crashed_tasks`."""
+"""As in the fragment `crashed`."""
 ACKNOWLEDGE = "acknowledge"
 _LONGEST_END = 120
 _MOST_NAMES: Final = 10
 
 
-@cache
-def over_crashed(selecting: str) -> str:
-    """A statement that selects from `crashed`, the tasks that have crashed."""
-    slots = {"crashed": statement(__name__, "crashed_tasks"), "selecting": selecting}
-    return filled("WITH crashed AS MATERIALIZED (\n/* crashed */)\n/* selecting */", slots)
-
-
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     losses = await worker_losses(conn)
     dead = [loss for loss in losses.values() if loss.is_open and _is_dead(loss, cluster)]
-    rows = await conn.fetch(over_crashed(statement(__name__, "diagnose_crashed")), MOST_IDS)
+    rows = await conn.fetch(statement(__name__, "diagnose_crashed"), MOST_IDS)
     capped = sum(row["count"] for row in rows) >= MOST_CRASHED
     return [*(_crashed(row, capped=capped) for row in rows), *map(_died, dead)]
 
@@ -79,7 +71,7 @@ async def unacknowledged(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[s
 
     They are named by task name: an acknowledgement takes all of their crashes off the report, not those of one line.
     """
-    rows = await conn.fetch(over_crashed(statement(__name__, "order_crashed")), ids)
+    rows = await conn.fetch(statement(__name__, "order_crashed"), ids)
     found: dict[str, str] = {}
     for worker_id, same in groupby(rows, itemgetter("worker_id")):
         names = [(row["tasks"], row["task_name"]) for row in same]

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.retry import GiveUp
-from horsies.lifecycle.recovering import after_crash, with_beats
+from horsies.lifecycle.recovering import after_crash
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.findings import (
     MOST_IDS,
@@ -151,7 +151,7 @@ class _Sweeps:
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     settings = cluster.settings
     records = await conn.fetch(
-        with_beats(__name__, "diagnose_in_flight"),
+        statement(__name__, "diagnose_in_flight"),
         settings.claimed_stale_threshold_ms,
         settings.running_stale_threshold_ms,
         settings.finalizing_stale_threshold_ms,

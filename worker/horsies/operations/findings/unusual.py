@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from horsies.lifecycle.recovering import with_beats
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.findings import (
     MOST_IDS,
@@ -109,7 +108,7 @@ async def _long_runs(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding
     if any(limits[row["task_name"]].known is None for row in far):
         workers, queues = await _wanted_places(conn, cluster)
     rows = await conn.fetch(
-        with_beats(__name__, "diagnose_long_runs"),
+        statement(__name__, "diagnose_long_runs"),
         [*limits],
         [limit.after_s for limit in limits.values()],
         [limit.wanted_after_s for limit in limits.values()],

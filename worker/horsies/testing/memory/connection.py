@@ -21,11 +21,11 @@ T = TypeVar("T")
 ANSWERS: dict[str, Answer] = {}
 
 
-def answers(module: str, load: Callable[..., str] = statement) -> Callable[[Answer], Answer]:
-    """The function below answers the statement of its name in the SQL file of that module, as `load` fills it."""
+def answers(module: str) -> Callable[[Answer], Answer]:
+    """The function below answers the statement of its name in the SQL file of that module."""
 
     def add(answer: Answer) -> Answer:
-        ANSWERS[load(module, answer.__name__)] = answer
+        ANSWERS[statement(module, answer.__name__)] = answer
         return answer
 
     return add

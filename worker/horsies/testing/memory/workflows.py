@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.lifecycle.finishing import with_attempt
 from horsies.testing.memory.connection import answers
 from horsies.testing.memory.rows import LIVE_TASKS, LIVE_WORKFLOWS, Node, Record, Workflow, array
 
@@ -192,7 +191,7 @@ def control_live_tasks(rows: Rows, workflow_ids: Collection[str]) -> list[Record
     return [Record(task_id=node.task_id) for node in _open_nodes(rows, workflow_ids) if node.task_id is not None]
 
 
-@answers(_CONTROLLING, with_attempt)
+@answers(_CONTROLLING)
 def control_end_tasks(rows: Rows, task_ids: Collection[str], result: str, _words: str) -> list[Record]:
     ended = []
     for task_id in task_ids:

@@ -1,5 +1,5 @@
 -- name: pause_queue
--- verbs/queues/pause.py; not paused yet ($1 to $6 as in `audit_operation`, $7 queues, $8 the audit rows that this
+-- verbs/queues/pause.py; not paused yet ($1 to $6 as in `operation`, $7 queues, $8 the audit rows that this
 -- undoes)
 WITH /* operation */, paused AS (
     INSERT INTO horsies_queue_state AS queue (queue_name, paused_at, paused_by, reason, updated_at)

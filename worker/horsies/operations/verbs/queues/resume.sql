@@ -1,6 +1,6 @@
 -- name: resume_queue
 -- verbs/queues/resume.py; paused by the same order as the operator saw; wakes the workers of the queue
--- ($1 to $6 as in `audit_operation`, $7 queues, $8 the audit rows that this undoes, $9 paused at)
+-- ($1 to $6 as in `operation`, $7 queues, $8 the audit rows that this undoes, $9 paused at)
 WITH /* operation */, taken AS (
     -- In the order of the names, so that two operators do not deadlock.
     SELECT queue_name, paused_at, paused_by, reason, asked.undoes, asked.number
@@ -22,5 +22,7 @@ WITH /* operation */, taken AS (
            jsonb_build_object('paused_at', NULL) AS after, undoes, number
       FROM resumed
       JOIN taken USING (queue_name)
-), /* audit */
-SELECT queue_name, pg_notify('task_queue_' || queue_name, 'resumed') FROM resumed
+), /* audit */, woken AS (
+    SELECT queue_name, 'resumed' AS notice FROM resumed
+)
+SELECT queue_name FROM resumed WHERE /* queues_notified */

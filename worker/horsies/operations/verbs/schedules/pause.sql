@@ -1,6 +1,6 @@
 -- name: pause_schedule
 -- verbs/schedules/pause.py; not paused yet
--- ($1 to $6 as in `audit_operation`, $7 schedules, $8 the audit rows that this undoes)
+-- ($1 to $6 as in `operation`, $7 schedules, $8 the audit rows that this undoes)
 -- A scheduler that is sending a slot holds a lock on the row: this waits for it, and no later slot is sent.
 WITH /* operation */, taken AS (
     SELECT known.schedule_name, asked.undoes, asked.number

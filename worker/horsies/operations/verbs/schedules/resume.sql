@@ -1,6 +1,6 @@
 -- name: resume_schedule
 -- verbs/schedules/resume.py; paused by the same order as the operator saw, and planned as it was read
--- ($1 to $6 as in `audit_operation`, $7 schedules, $8 the audit rows that this undoes, $9 paused at, $10 next runs as
+-- ($1 to $6 as in `operation`, $7 schedules, $8 the audit rows that this undoes, $9 paused at, $10 next runs as
 -- read, $11 next runs)
 WITH /* operation */, asked AS (
     SELECT * FROM unnest($7::text[], $8::bigint[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[])

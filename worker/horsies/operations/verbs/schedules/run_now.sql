@@ -1,6 +1,6 @@
 -- name: run_schedule_now
 -- verbs/schedules/run_now.py; defined as the operator saw it
--- ($1 to $6 as in `audit_operation`, $7 schedules, $8 when they were defined, $9 tasks or workflows, $10 fingerprints,
+-- ($1 to $6 as in `operation`, $7 schedules, $8 when they were defined, $9 tasks or workflows, $10 fingerprints,
 -- $11 sent at)
 -- A workflow is only ordered: a scheduler starts it, see `schedule_ordered`.
 WITH /* operation */, taken AS (

@@ -1,6 +1,6 @@
 -- name: skip_slot
 -- verbs/schedules/skip.py; not paused, and the slot that the operator saw is still the next one and is sent by no
--- scheduler ($1 to $6 as in `audit_operation`, $7 schedules, $8 the audit rows that this undoes, $9 slots)
+-- scheduler ($1 to $6 as in `operation`, $7 schedules, $8 the audit rows that this undoes, $9 slots)
 WITH /* operation */, planned AS MATERIALIZED (
     -- As a scheduler does, the plan first.
     SELECT state.schedule_name, asked.slot, asked.undoes, asked.number
@@ -34,7 +34,7 @@ SELECT schedule_name FROM skipped
 
 -- name: take_skip_back
 -- operations/undo.py; the slot that was skipped has not passed
--- ($1 to $6 as in `audit_operation`, $7 schedules, $8 the audit rows that this undoes, $9 slots)
+-- ($1 to $6 as in `operation`, $7 schedules, $8 the audit rows that this undoes, $9 slots)
 WITH /* operation */, taken AS (
     SELECT known.schedule_name, known.skip_slot, asked.undoes, asked.number
       FROM unnest($7::text[], $8::bigint[], $9::timestamptz[]) WITH ORDINALITY

@@ -14,5 +14,4 @@ VERB = SessionVerb(
     example="horsies sessions cancel 4711 --reason 'report holds up the workers'",
     only_active=True,
     effect="its statement ends with an error; the session stays connected and may begin again",
-    order=(__name__, "cancel_session"),
 )

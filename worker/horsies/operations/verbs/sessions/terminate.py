@@ -14,5 +14,4 @@ VERB = SessionVerb(
     example="horsies sessions terminate 4711 --reason 'forgotten psql with a lock'",
     only_active=False,
     effect="its transaction is rolled back, its locks are released, and its program loses the connection",
-    order=(__name__, "terminate_session"),
 )

@@ -18,15 +18,15 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
 SELECT args, kwargs FROM horsies_tasks WHERE id = $1
 
 -- name: rerun_refusal
--- fragment of `task_judged`; no action on the original since it was seen
+-- fragment of `judged`; no action on the original since it was seen
 -- The locks of `rerun_sources` let it see an operator action that was committed a moment before.
 COALESCE(
-    /* others */,
-    /* key */)
+    /* acted_on */,
+    /* key_taken */)
 
 -- name: rerun_change
 -- verbs/tasks/rerun.py, in place of `task_change`; inserts the copies of what is not refused
--- (parameters of `task_judged`, $15 ids of the copies, $16 fingerprints, $17 args, $18 kwargs, $19 task options,
+-- (parameters of `judged`, $15 ids of the copies, $16 fingerprints, $17 args, $18 kwargs, $19 task options,
 -- $20 max retries, $21 good until, $22 sent at)
 WITH /* operation */, /* judged */, copied AS (
     INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,

@@ -1,9 +1,8 @@
 -- name: acknowledge
 -- verbs/workers/acknowledge.py; the worker has losses or crashed tasks that are not acknowledged yet
--- ($1 to $6 as in `audit_operation`, $7 workers, $8 the audit rows that this undoes)
+-- ($1 to $6 as in `operation`, $7 workers, $8 the audit rows that this undoes)
 -- Writes only the audit row: with it the worker's losses and crashed tasks count as handled.
-WITH crashed AS MATERIALIZED (
-/* crashed */), /* operation */, open AS (
+WITH /* crashed */, /* operation */, open AS (
     SELECT asked.worker_id, asked.undoes
       FROM unnest($7::text[], $8::bigint[]) AS asked (worker_id, undoes)
      WHERE EXISTS (SELECT FROM crashed WHERE crashed.claimed_by_worker_id = asked.worker_id)

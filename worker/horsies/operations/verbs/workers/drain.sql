@@ -1,5 +1,5 @@
 -- name: drain
--- verbs/workers/drain.py; no order to drain yet ($1 to $6 as in `audit_operation`, $7 workers, $8 the audit rows that
+-- verbs/workers/drain.py; no order to drain yet ($1 to $6 as in `operation`, $7 workers, $8 the audit rows that
 -- this undoes)
 WITH /* operation */, given AS (
     INSERT INTO horsies_worker_orders AS orders (worker_id, draining_since, ordered_by, reason, updated_at)

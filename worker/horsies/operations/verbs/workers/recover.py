@@ -8,6 +8,7 @@ from horsies.domain.states import TaskStatus
 from horsies.operations.formatting import counted, span
 from horsies.operations.target import RowOutcome
 from horsies.operations.verb import WorkerVerb
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
     """Recover what the worker holds now, if it is still dead."""
     from horsies.lifecycle.worker_recovery import recover_worker
-    from horsies.operations.audit import with_audit, write_refusal
+    from horsies.operations.audit import write_refusal
     from horsies.operations.workers import SILENCE_MS, read_workers
 
     (worker,) = await read_workers(conn, [target.id])
@@ -34,7 +35,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Targ
     if not recovered.freed:
         return await write_refusal(conn, action, target, detail)
     await conn.execute(
-        with_audit(__name__, "recovered"),
+        statement(__name__, "recovered"),
         *action.values,
         target.id,
         detail,

@@ -1,7 +1,7 @@
 -- name: recovered
 -- verbs/workers/recover.py, in the transaction that has recovered these tasks of a worker; writes only the audit rows,
 -- and notifies the worker, in case it is alive
--- ($1 to $6 as in `audit_operation`, $7 worker, $8 the results for all, $9 tasks, and as they were: $10 statuses,
+-- ($1 to $6 as in `operation`, $7 worker, $8 the results for all, $9 tasks, and as they were: $10 statuses,
 -- $11 claimed at, $12 retry counts)
 WITH /* operation */, audited AS (
     SELECT 'worker' AS kind, $7::text AS id, 'applied' AS outcome, $8::text AS detail, NULL::jsonb AS before,

@@ -1,6 +1,6 @@
 -- name: resume_worker
 -- verbs/workers/resume.py; draining by the same order as the operator saw
--- ($1 to $6 as in `audit_operation`, $7 workers, $8 the audit rows that this undoes, $9 draining since)
+-- ($1 to $6 as in `operation`, $7 workers, $8 the audit rows that this undoes, $9 draining since)
 WITH /* operation */, taken AS (
     -- In the order of the ids, so that two operators do not deadlock.
     SELECT worker_id, draining_since, ordered_by, reason, asked.undoes, asked.number

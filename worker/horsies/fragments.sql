@@ -1,0 +1,68 @@
+-- name: back_in_queue
+-- fragment: the SET of every statement that makes a task PENDING again; a start or an outcome under its token finds
+-- nothing
+status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
+started_at = NULL, worker_pid = NULL, worker_hostname = NULL, worker_process_name = NULL,
+finalizing_at = NULL, finalizing_by_worker_id = NULL
+
+-- name: history
+-- fragment: the attempts of the runs that have ended, in the statement that ends them: an attempt for each row of
+-- `runs`, whose retry_count is that of the run
+-- After an operator's requeue that reset retry_count, the next free number is used; else one such row would fail its
+-- whole batch at each try. Costs 0.02 ms for 50 tasks. No number follows the largest one, which a row that was written
+-- by hand may have: then the time in ms is one, so that every task can be ended. To look for a free one would cost
+-- each finish 5 µs of 145: also a subquery that is not run is set up.
+history AS (
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
+                                       worker_process_name, output)
+    SELECT id,
+           COALESCE(NULLIF(GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = runs.id
+                                                   ORDER BY attempt DESC LIMIT 1)), 2147483647) + 1,
+                    ((date_part('epoch', clock_timestamp()) * 1000)::bigint % 2147483647)::integer),
+           outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason, worker_id,
+           worker_hostname, worker_pid, worker_process_name, output
+      FROM runs
+)
+
+-- name: queues_notified
+-- fragment: a condition that is true, and notifies the workers of the queues of `woken` of its notices, each once
+-- No trigger notifies of a task that is PENDING again, nor of room under a cap: workers would wait for their next poll.
+-- A channel name has at most 63 bytes, so no worker listens to a queue with a longer name than 52.
+(SELECT count(pg_notify('task_queue_' || queue_name, notice))
+   FROM (SELECT DISTINCT queue_name, notice FROM woken WHERE octet_length(queue_name) <= 52) queue) >= 0
+
+-- name: workers_notified
+-- fragment: a condition that is true, and notifies the workers of `taken` that they have lost a task, whose code they stop
+(SELECT count(pg_notify('horsies_operator', worker_id))
+   FROM (SELECT DISTINCT worker_id FROM taken WHERE worker_id IS NOT NULL) owner) >= 0
+
+-- name: claim_beat
+-- fragment: the newest beat of the present claim of `task`
+(SELECT sent_at FROM horsies_heartbeats
+  WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
+  ORDER BY sent_at DESC LIMIT 1)
+
+-- name: run_beat
+-- fragment: the newest beat of the present run of `task`; those of an earlier attempt do not count
+(SELECT sent_at FROM horsies_heartbeats
+  WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
+  ORDER BY sent_at DESC LIMIT 1)
+
+-- name: crashed
+-- fragment of the recovery report and of acknowledgements; reads only: tasks that failed because their worker died, newest first, without an operator action since; a recovery of the worker is what made them fail, and
+-- does not count
+-- By ix_horsies_tasks_crashed, and one probe of ix_horsies_operator_actions_target for each of them.
+crashed AS MATERIALIZED (
+    SELECT task.*
+      FROM (SELECT id, task_name, queue_name, failed_at, claimed_by_worker_id, worker_pid, failed_reason FROM horsies_tasks
+             WHERE status = 'FAILED' AND error_code = 'WORKER_CRASHED'
+             ORDER BY failed_at DESC
+             LIMIT 5000) task
+      LEFT JOIN LATERAL (
+            SELECT true AS done FROM horsies_operator_actions
+             WHERE target_kind = 'task' AND target_id = task.id AND outcome = 'applied' AND verb <> 'recover'
+               AND acted_at >= task.failed_at
+             ORDER BY id DESC LIMIT 1) handled ON true
+     WHERE handled.done IS NULL
+)
