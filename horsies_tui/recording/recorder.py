@@ -143,9 +143,7 @@ class Recorder:
                 await asyncio.wait([self._writing])  # the file is closed next
 
     async def _until_ready(self, base: tuple[Feed[Any], ...]) -> None:
-        """Wait for the first rows, so that a replay does not begin with empty screens; a dead database is recorded,
-        too.
-        """
+        """Wait for the first rows, so that a replay does not begin empty; a database that is down is recorded."""
         for _ in range(round(_PATIENCE_S / _LOOK_EVERY_S)):
             if all(part.ready for feed in base for part in feed.parts()):
                 return

@@ -192,9 +192,7 @@ def present_on(console: Console) -> Present:
 
 
 def capped(now: datetime, read_at: datetime | None) -> datetime:
-    """Return the time, at most a little after the last read: on a frozen screen nothing alive must look silent or
-    overdue.
-    """
+    """Return the time, at most a little after the last read: on a frozen screen nothing must look overdue."""
     return now if read_at is None else min(now, read_at + _AHEAD)
 
 

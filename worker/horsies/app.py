@@ -194,7 +194,7 @@ class Horsies:
         )
 
     def workflow_builder(self, *, cases: Sequence[Mapping[str, Any]] | None = None) -> Callable[[BuilderT], BuilderT]:
-        """For functions that return a workflow: `check` calls them, with each of the `cases` as keyword arguments."""
+        """Register a function that returns a workflow: `check` calls it with the arguments of each case."""
 
         def add(fn: BuilderT) -> BuilderT:
             builder = WorkflowBuilder(fn, cases)
@@ -269,11 +269,11 @@ class Horsies:
         return await bulk.send_many_async(self, calls, connection)
 
     def suppress_sends(self, value: bool = True) -> None:
-        """While true, every send returns Err(SEND_SUPPRESSED)."""
+        """Suppress sends: while true, every send returns Err(SEND_SUPPRESSED)."""
         self._suppressed = value
 
     def are_sends_suppressed(self) -> bool:
-        """By suppress_sends(), by TASKLIB_SUPPRESS_SENDS=1, or during an import of task modules."""
+        """Return whether suppress_sends(), TASKLIB_SUPPRESS_SENDS=1 or an import of task modules suppresses sends."""
         return self._suppressed or suppression.are_sends_suppressed()
 
     def discover_tasks(self, modules: Sequence[str]) -> None:
@@ -311,7 +311,7 @@ class Horsies:
         return self._database or DatabaseChoice(self.config.broker.url, "configured as PostgresConfig.database_url")
 
     def use_database(self, choice: DatabaseChoice) -> None:
-        """From now on it is this one, for sends, too: the command line of a worker may name another than the code."""
+        """Use this database, for sends, too: a worker's command line may name another than the code."""
         assert choice.url is not None, "an application is configured with one"
         self._database = choice
         if choice.url.secret_text == self.config.broker.url.secret_text:
@@ -324,7 +324,7 @@ class Horsies:
             self._broker.close()
 
     def database_url(self, driver: str | None = None) -> str:
-        """Its database as other libraries want it: `create_async_engine(app.database_url("asyncpg"))`.
+        """Return the URL as other libraries want it: `create_async_engine(app.database_url("asyncpg"))`.
 
         An embedded server is started by the first call, and not stopped before the end of this process.
         """
@@ -362,7 +362,7 @@ class Horsies:
         return import_module("horsies.run.worker.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
 
     def trace(self, tracer_provider: Any = None) -> None:
-        """From now on sends and runs are spans of OpenTelemetry, by the provider that is set globally, or by this one.
+        """Record sends and runs as spans of OpenTelemetry, by the global provider or by this one.
 
         Call it where the application is defined, so that workers and their children do it too. Needs the extra `otel`.
         """

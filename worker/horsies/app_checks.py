@@ -1,4 +1,4 @@
-"""The phases of `app.check()`: the first phase that finds errors is the last."""
+"""The phases of `app.check()`, which stops after the first phase with errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIT: Final = (SchemaKind.CURRENT, SchemaKind.EMPTY)
 
 
 class CheckedApp(WorkflowApp, Protocol):
-    """What a check reads of an application."""
+    """The part of an application that a check reads."""
 
     tasks: TaskRegistry
 
@@ -47,7 +47,7 @@ class CheckedApp(WorkflowApp, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check has found. `unbuilt`: the workflow definitions that it could not build, with the reasons."""
+    """The result of a check. `unbuilt`: the workflow definitions that it could not build, with the reasons."""
 
     errors: list[HorsiesError]
     unbuilt: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
 
 
 def _database_errors(app: CheckedApp) -> list[HorsiesError]:
-    """Why the database does not answer a query, or why its tables are not those that a worker needs."""
+    """Return why the database does not answer a query, or why its tables are not those that a worker needs."""
     with ThreadPoolExecutor(1) as thread:  # the caller may be inside an event loop
         return thread.submit(asyncio.run, _ask_database(app)).result()
 

@@ -207,7 +207,7 @@ class PostgresBroker:
     def perform(
         self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
     ) -> BrokerResult[T]:
-        """For workflows: run an action that may be repeated; `code` is the code of its failure."""
+        """Run an action of workflows that may be repeated; `code` is the code of its failure."""
         return self._blocking(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
 
     async def perform_async(
@@ -370,14 +370,14 @@ class PostgresBroker:
             await link.close()
 
     def _forget(self) -> object:
-        """In a forked child: the client belongs to the parent."""
+        """Forget the client in a forked child: it belongs to the parent."""
         parents = self._link, self._opening
         self._link = self._opening = None
         return parents
 
 
 def value_or_raise(answer: BrokerResult[T]) -> T:
-    """For the methods that are documented to return the value itself."""
+    """Return the value, for methods that are documented to return it directly."""
     if isinstance(answer, Ok):
         return answer.ok_value
     raise HorsiesError(answer.err_value.message) from answer.err_value.exception

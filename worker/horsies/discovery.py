@@ -137,7 +137,7 @@ def _import(name: str, reference: str, path: Path | None = None) -> ModuleType:
 
 
 def _trace(message: str, *arguments: object) -> None:
-    """With HORSIES_DEBUG_IMPORTS=1 it is logged whatever the log level is."""
+    """Log an import with HORSIES_DEBUG_IMPORTS=1, whatever the log level is."""
     if os.environ.get("HORSIES_DEBUG_IMPORTS") == "1":
         LOGGER.setLevel(logging.DEBUG)
     LOGGER.debug(message, *arguments)

@@ -1,4 +1,4 @@
-"""What `broker.enqueue` takes: a task by its name, with the columns of its row."""
+"""The arguments of `broker.enqueue`: a task by its name, with the columns of its row."""
 
 from __future__ import annotations
 

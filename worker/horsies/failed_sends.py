@@ -1,5 +1,7 @@
-"""What the caller gets of a send or a start that failed: a record in the log, and an Err that says so if it is never
-read; or an exception. What becomes of the caller's transaction. And the record of arguments that nothing will run."""
+"""Failed sends and starts: a record in the log, an Err that warns if it is never read, or an exception.
+
+Also the caller's transaction after such a failure, and the record of arguments that nothing will run.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _WAY_OUT = "check is_err(result), or use send_or_raise()"
 
 
 def answer(result: Result[T, FailedT], config: AppConfig | None) -> Result[T, FailedT]:
-    """What the caller gets: a failure is logged at once, and again if its Err is dropped unread."""
+    """Return the caller's result: a failure is logged at once, and again if its Err is dropped unread."""
     if not isinstance(result, Err) or is_on_purpose(result.err_value):
         return result
     if config is not None and config.raise_send_errors:
@@ -81,7 +83,7 @@ def tell_of_other_arguments(sent: Iterable[tuple[EnqueueRequest, TaskSendResult[
 
 
 def is_on_purpose(error: FailedSend) -> bool:
-    """While modules are imported, and in tests, sends are suppressed: that is no failure to speak of."""
+    """Return whether sends are suppressed, as in imports and tests: that is not an error."""
     return error.code == TaskSendErrorCode.SEND_SUPPRESSED
 
 
@@ -111,7 +113,7 @@ def _aborts(config: AppConfig | None, failed: Err[Any]) -> bool:
 
 
 def _abort_words(failed: Err[Any]) -> str:
-    """What COMMIT says."""
+    """Return the message of COMMIT."""
     error = failed.err_value
     return f"not committed, because {mask(error.message)} [{error.code}]; AppConfig(failed_send_aborts=False) commits"
 

@@ -36,7 +36,7 @@ class BrokerErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOperationError:
-    """Why the broker failed. `retryable`: the same call may succeed later without any change."""
+    """The reason why the broker failed. `retryable`: the same call may succeed later without any change."""
 
     code: BrokerErrorCode
     message: str
@@ -56,7 +56,7 @@ class TaskSendErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSendPayload:
-    """Everything that one send would have stored, so that `retry_send` can store exactly that."""
+    """The complete content of one send, so that `retry_send` can store exactly that."""
 
     task_name: str
     queue_name: str
@@ -74,7 +74,7 @@ class TaskSendPayload:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskSendError:
-    """Why a task was not sent. Its text leaves out the payload, which contains the arguments, and masks passwords."""
+    """The reason why a task was not sent. Its text omits the payload, which has the arguments, and masks passwords."""
 
     code: TaskSendErrorCode
     message: str
@@ -121,7 +121,7 @@ class SendFailedError(Exception):
 
 
 class ResultSource(Protocol):
-    """Where handles read: the broker."""
+    """The source of a handle's reads: the broker."""
 
     def get_result(
         self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None

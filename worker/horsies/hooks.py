@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """A task is FAILED and will not run again by itself.
+    """The event of a task that is FAILED and will not run again automatically.
 
     Also one that a stop of the worker interrupted, and one whose worker died, which the sweep of another worker found.
     Not one that an operator ended, that was cancelled, or that expired before it ran.

@@ -1,7 +1,4 @@
-"""The pytest plugin, there wherever this package is installed: `horsies_app`, `horsies_queue` and `horsies_db`.
-
-It imports nothing of the engine until a test asks for one of its fixtures. PYTEST_DONT_REWRITE
-"""
+"""The pytest plugin, active wherever this package is installed: `horsies_app`, `horsies_queue` and `horsies_db`."""
 
 from __future__ import annotations
 
@@ -74,7 +71,7 @@ def horsies_application(request: pytest.FixtureRequest) -> Horsies:
 
 @pytest.fixture
 def horsies_queue(request: pytest.FixtureRequest) -> Iterator[Inline]:
-    """What `inline(app)` gives: the tasks and workflows that this test has sent. No database is used."""
+    """Return the queue of `inline(app)`: the tasks and workflows that this test has sent. No database is used."""
     if "horsies_db" in request.fixturenames:
         pytest.fail(_TWO_MODES, pytrace=False)
     from horsies.testing import inline

@@ -1,4 +1,4 @@
-"""A task that waits for another one inside of its run keeps its child from running anything: it is told of once."""
+"""The warning of a task that waits for another one inside its run, which blocks its child: logged once per name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAY_COME: Final = (RetrievalCode.WAIT_TIMEOUT, OperationalErrorCode.BROKER_ERRO
 def waited_for(
     read: Callable[[int | None], TaskResult[Any, TaskError]], timeout_ms: int | None
 ) -> TaskResult[Any, TaskError]:
-    """What `read` gives, which waits so long in this thread. If a task runs in it, the log says so, once per name."""
+    """Return what `read` returns, which blocks this thread. If a task runs in it, log that, once per name."""
     running = RUNNING_HERE.get()
     if timeout_ms == 0 or running is None or (running.is_async and not _in_event_loop()):
         return read(timeout_ms)
@@ -50,7 +50,7 @@ def waited_for(
 
 
 def _in_event_loop() -> bool:
-    """Not so in `asyncio.to_thread`, where a wait keeps nothing from running."""
+    """Return whether this thread runs a loop. Not so in `asyncio.to_thread`, where a wait blocks nothing."""
     return asyncio._get_running_loop() is not None  # noqa: SLF001 - the public one raises where there is none
 
 
@@ -93,14 +93,14 @@ _siblings: SiblingWaits | None = None
 
 
 def share_waits(siblings: SiblingWaits) -> None:
-    """In a child: from now on it counts with its siblings."""
+    """Count the waits of this child with those of its siblings."""
     global _siblings  # noqa: PLW0603 - one per process, set before any task runs
     _siblings = siblings
 
 
 @contextmanager
 def _counted_among_siblings() -> Iterator[int]:
-    """How many children of this worker wait, this one included."""
+    """Yield how many children of this worker wait, this one included."""
     if _siblings is None:
         yield 1
         return

@@ -104,7 +104,7 @@ class AppConfig(CheckedModel):
 
     @property
     def schedule_interval_s(self) -> float:
-        """How often a scheduler looks."""
+        """Seconds between two looks of a scheduler at its schedules."""
         return 1.0 if self.schedule is None else float(self.schedule.check_interval_seconds)
 
     def _queue_rules(self) -> Iterable[ConfigurationError]:

@@ -1,4 +1,4 @@
-"""How the application reaches PostgreSQL."""
+"""The application's connection to PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a worker's tasks count as lost, how they are recovered, and how long history is kept."""
+"""The rules of recovery: when a worker's tasks count as lost, what then happens, and how long history is kept."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RecoveryConfig(CheckedModel):
 
     @classmethod
     def reported(cls, stored: str | None) -> RecoveryConfig | None:
-        """As a worker's snapshot has them, with the defaults for what it lacks; None if it has none.
+        """Read the settings of a worker's snapshot, with defaults for what it lacks; None if it has none.
 
         Their ranges are not checked, because upstream allows others.
         """
@@ -101,7 +101,7 @@ class RecoveryConfig(CheckedModel):
 
     @property
     def run_stopped_after_ms(self) -> int:
-        """How long user code goes on after the last stored heartbeat of its run: then it is stopped as by a timeout.
+        """The time from a run's last stored heartbeat until its code is stopped as by a timeout.
 
         A quarter of running_stale_threshold_ms earlier than that, at most 10 s, so that it can clean up.
         """
@@ -109,7 +109,7 @@ class RecoveryConfig(CheckedModel):
 
     @property
     def run_killed_after_ms(self) -> int:
-        """When its process is killed if it has not stopped, a tenth of the threshold before that, at most 1 s."""
+        """The time until its process is killed if it has not stopped, a tenth of the threshold before it, at most 1 s."""
         return self.running_stale_threshold_ms - min(self.running_stale_threshold_ms // 10, 1_000)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:

@@ -1,4 +1,4 @@
-"""How patiently a worker waits for its database."""
+"""The delays and limits with which a worker waits for its database."""
 
 from __future__ import annotations
 

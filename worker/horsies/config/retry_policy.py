@@ -24,7 +24,7 @@ Interval: TypeAlias = Annotated[int, Field(ge=1, le=LONGEST_INTERVAL_S)]
 
 
 class RetryPolicy(CheckedModel):
-    """Which errors are tried again, how often and after how many seconds."""
+    """The errors that are tried again, how often and after how many seconds."""
 
     auto_retry_for: list[BuiltInTaskCode | str] = Field(min_length=1)
     """The error codes that are tried again; all others end the task."""

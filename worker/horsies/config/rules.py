@@ -49,7 +49,7 @@ class CheckedModel(BaseModel):
         object.__setattr__(self, "_place", place)
 
     def defined_at(self) -> SourceLocation | None:
-        """Where the user made it; None for a copy."""
+        """Return where the user made it; None for a copy."""
         return getattr(self, "_place", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -72,7 +72,7 @@ def _located(errors: Iterable[HorsiesError], place: SourceLocation | None) -> It
 
 
 def in_child_process() -> bool:
-    """Whether this is a child process of a worker, which has already logged everything about the configuration."""
+    """Return whether this is a child process of a worker, which has logged everything about the configuration."""
     return os.environ.get("HORSIES_CHILD_PROCESS") == "1"
 
 

@@ -23,7 +23,7 @@ TASKS: Final = "tasks"
 
 
 def is_filter_name(name: str) -> bool:
-    """Whether it needs no quotes in TOML."""
+    """Return whether it needs no quotes in TOML."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -22,7 +22,7 @@ HOURS = range(24)
 
 
 class IntervalSchedule(CheckedModel):
-    """So much time after the last run; the units add up."""
+    """A fixed time after the last run; the units add up."""
 
     type: Literal["interval"] = "interval"
     seconds: int | None = Field(default=None, ge=1, le=86_400)
@@ -48,7 +48,7 @@ class IntervalSchedule(CheckedModel):
 
 
 class HourlySchedule(CheckedModel):
-    """At this minute of every hour that local clocks show."""
+    """A minute of every hour that local clocks show."""
 
     type: Literal["hourly"] = "hourly"
     minute: int = Field(ge=0, le=59)
@@ -78,7 +78,7 @@ class DailySchedule(CheckedModel):
 
 
 class WeeklySchedule(CheckedModel):
-    """On these days of the week at this local time."""
+    """A local time on certain days of the week."""
 
     type: Literal["weekly"] = "weekly"
     days: tuple[Weekday, ...] = Field(min_length=1)
@@ -97,7 +97,7 @@ class WeeklySchedule(CheckedModel):
 
 
 class MonthlySchedule(CheckedModel):
-    """On this day of the month at this local time; months without that day are left out."""
+    """A local time on a day of the month; months without that day are left out."""
 
     type: Literal["monthly"] = "monthly"
     day: int = Field(ge=1, le=31)
@@ -155,7 +155,7 @@ StoredName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class _Schedule(CheckedModel):
-    """What all schedules have: a name, and the times at which they come due."""
+    """The fields of all schedules: a name, and the times at which they come due."""
 
     name: StoredName
     """Identifies the schedule in the database: a renamed one begins anew."""
@@ -256,7 +256,7 @@ class WorkflowSchedule(_Schedule):
 
 
 def _kind_of_schedule(schedule: object) -> str:
-    """By which class a dict is read."""
+    """Return the name of the class by which a dict is read."""
     if isinstance(schedule, dict):
         return "workflow" if "workflow" in schedule else "task"
     return "workflow" if isinstance(schedule, WorkflowSchedule) else "task"

@@ -1,4 +1,4 @@
-"""Which database a command works on: one order of sources for all commands, and what the other sources would say."""
+"""The database of a command: one order of sources for all commands, and what the other sources would say."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _sources(
     application: NamedApplication | None,
     file: ConfigFile,
 ) -> Iterator[DatabaseChoice]:
-    """In the order of ORDER, those that are set."""
+    """Yield the sources that are set, in the order of ORDER."""
     if database_url is not None:
         url = _parse(database_url, "--database-url")
         yield DatabaseChoice(url, "given by --database-url", options=f"--database-url '{url}'")
@@ -146,7 +146,7 @@ def _guarding(chosen: DatabaseChoice, file: ConfigFile) -> Context | None:
 
 
 def _identity(url: DatabaseUrl) -> tuple[object, ...]:
-    """What tells two databases apart; the same server may be named by several names, which are not compared."""
+    """Return what distinguishes two databases; the same server may have several names, which are not compared."""
     if url.embedded_directory is not None:
         return (url.embedded_directory,)
     addresses = url.addresses or (("localhost", 5432),)

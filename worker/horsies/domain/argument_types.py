@@ -1,4 +1,4 @@
-"""Whether arguments fit the annotations of their parameters, as far as that is certain.
+"""A check of arguments against the annotations of their parameters, as far as a mismatch is certain.
 
 A value is checked against what JSON turns a type into: a tuple arrives as a list, a StrEnum as its text, an object of a
 subclass of str as str. Types that the codec cannot store at all (UUID, Decimal, set), types that cannot be checked
@@ -45,7 +45,7 @@ ArgumentCheck: TypeAlias = "Callable[[Sequence[Any], Mapping[str, Any]], Misfit 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Misfit:
-    """Which argument, or which part of it, is of another type. Contains no value."""
+    """The argument, or the part of it, that is of another type. Contains no value."""
 
     path: str
     expected: str
@@ -92,7 +92,7 @@ class Kind:
 
 @dataclasses.dataclass(slots=True)
 class ByParameter(Generic[KnownT]):
-    """What is known of each parameter of one function; `rest` is that of *args, `more` that of **kwargs."""
+    """Values for each parameter of one function; `rest` is that of *args, `more` that of **kwargs."""
 
     by_position: list[tuple[str, KnownT | None]] = dataclasses.field(default_factory=list)
     by_name: dict[str, KnownT | None] = dataclasses.field(default_factory=dict)
@@ -118,14 +118,14 @@ class ByParameter(Generic[KnownT]):
         return made
 
     def of_argument(self, argument: int | str) -> KnownT | None:
-        """By its position or its name."""
+        """Return the value of an argument by its position or its name."""
         if isinstance(argument, str):
             return self.by_name.get(argument, self.more)
         return self.by_position[argument][1] if argument < len(self.by_position) else self.rest[1]
 
 
 def checker(fn: Callable[..., Any]) -> ArgumentCheck:
-    """For calls that fit the signature of `fn`: which of the arguments is of another type, None for none.
+    """Return a check for calls that fit the signature of `fn`: it names the argument of another type, or None.
 
     Built once per function, in 30 µs per parameter; a check takes 0.2 µs per argument of a simple type.
     """
@@ -167,7 +167,7 @@ def hint_or_any(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
 
 
 def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> Kind | None:
-    """None if its values are not checked."""
+    """Return the kind of a parameter; None if its values are not checked."""
     hint = hint_of(fn, parameter)
     kind = kind_of(hint)
     # `count: int = None` is an old way to write Optional.
@@ -217,7 +217,7 @@ def spell(hint: Any) -> str:
 
 
 def _is_alias(hint: Any) -> bool:
-    """By name, because in Python 3.12 and 3.13 typing_extensions has a class of its own for `type X = ...`."""
+    """Recognize an alias by name: in Python 3.12 and 3.13 typing_extensions has its own class for `type X = ...`."""
     return type(hint).__name__ == "TypeAliasType"
 
 

@@ -79,7 +79,7 @@ _EXCEPTION_NAME = re.compile(r"[A-Za-z0-9_.]*(Error|Exception)")
 
 
 def why_not_a_code(text: str) -> str | None:
-    """None if `text` can be an error code, otherwise the reason as a message."""
+    """Return why `text` cannot be an error code; None if it can."""
     if _CODE.fullmatch(text):
         return None
     if _EXCEPTION_NAME.fullmatch(text):

@@ -98,7 +98,7 @@ class DamagedText(str, Damaged):
 
 
 class DamagedMap(dict[str, Any], Damaged):
-    """What could be read of JSON that should be an object."""
+    """The readable part of JSON that should be an object."""
 
 
 class DamagedList(tuple[Any, ...], Damaged):
@@ -110,7 +110,7 @@ def _plain(time: datetime) -> datetime:
 
 
 def _far(ticks: int) -> str:
-    """As PostgreSQL writes a time beyond the bounds of datetime: the calendar repeats itself every 400 years."""
+    """Format as PostgreSQL does a time beyond the bounds of datetime: the calendar repeats itself every 400 years."""
     cycles, rest = divmod(ticks, _CYCLE_TICKS)
     time = _EPOCH + timedelta(microseconds=rest)
     year = time.year + _CYCLE_YEARS * cycles
@@ -136,7 +136,7 @@ def whole_numbers(stored: Iterable[Any] | None) -> tuple[int, ...]:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is an int: in JSON, true and false are no numbers."""
+    """Return whether it is an int: in JSON, true and false are no numbers."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -92,7 +92,7 @@ class SourceLocation:
 
     @classmethod
     def of_function(cls, fn: Callable[..., object]) -> SourceLocation | None:
-        """Where `fn` is defined, or None for built-ins and callables without code."""
+        """Return where `fn` is defined; None for built-ins and callables without code."""
         code = getattr(fn, "__code__", None)
         return None if code is None else cls(code.co_filename, code.co_firstlineno)
 
@@ -184,7 +184,7 @@ class ValidationReport:
 
 
 class MultipleValidationErrors(HorsiesError, ValueError):  # noqa: N818 - a documented name
-    """Two or more broken rules at once, so that one run shows all of them."""
+    """The error for two or more broken rules at once, so that one run shows all of them."""
 
     def __init__(self, report: ValidationReport) -> None:
         super().__init__("; ".join(error.message for error in report.errors))

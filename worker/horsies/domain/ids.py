@@ -26,7 +26,7 @@ class _Source:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """After a fork: the lock may be held by a thread that is not here, and the random numbers are the parent's."""
+        """Reset after a fork: a thread that is not here may hold the lock, and the random numbers are the parent's."""
         self._lock = threading.Lock()
         self._random: Iterator[int] = iter(())
 

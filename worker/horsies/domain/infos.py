@@ -33,7 +33,7 @@ class TaskAttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProgressInfo:
-    """How far a run is by its last report, which is stored once a second; a `total` of None is unknown."""
+    """The progress of a run by its last report, which is stored once a second; a `total` of None is unknown."""
 
     done: float
     total: float | None

@@ -77,7 +77,7 @@ def mask_whole(text: str) -> str:
 
 
 def mask_word(text: str) -> str:
-    """For a name or an argument, which may be a URL by mistake; `shop.tasks:app` is returned unchanged."""
+    """Mask a name or an argument, which may be a URL by mistake; `shop.tasks:app` is returned unchanged."""
     return mask_whole(text) if "://" in text or "@" in text else mask(text)
 
 

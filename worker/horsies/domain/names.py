@@ -10,7 +10,7 @@ MAX_NAME_CHARACTERS = 255
 
 
 def why_not_a_queue_name(name: str) -> str | None:
-    """None if `name` can be a queue, otherwise the reason as a message."""
+    """Return why `name` cannot be a queue; None if it can."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MAX_QUEUE_NAME_BYTES:
         return f"queue name {name!r} has {size} bytes; the notification channel leaves room for {MAX_QUEUE_NAME_BYTES}"
@@ -18,7 +18,7 @@ def why_not_a_queue_name(name: str) -> str | None:
 
 
 def why_not_a_task_name(name: str) -> str | None:
-    """None if `name` can be a task, otherwise the reason as a message."""
+    """Return why `name` cannot be a task; None if it can."""
     if len(name) > MAX_NAME_CHARACTERS:
         return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_NAME_CHARACTERS}"
     return why_not_a_name("task name", name)
@@ -30,7 +30,7 @@ def is_workflow_name(name: object) -> bool:
 
 
 def why_not_a_name(kind: str, name: str) -> str | None:
-    """None if `name` is visible and contains nothing that a screen or a text column refuses.
+    """Return why `name` is refused; None if it is visible and fits on a screen and in a text column.
 
     `kind` is what the message calls it: queue name, unique_key.
     """

@@ -29,7 +29,7 @@ def calling_place() -> SourceLocation | None:
 
 
 def raising_place(error: BaseException) -> SourceLocation | None:
-    """Where `error` arose: the innermost line of the user's code, or else of the library that was imported."""
+    """Return where `error` arose: the innermost line of the user's code, or else of the imported library."""
     if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
         return SourceLocation(error.filename, error.lineno, error.offset or None)
     found: SourceLocation | None = None

@@ -53,7 +53,7 @@ class WorkflowPlan:
     nodes: tuple[NodePlan, ...]
 
     def traced(self, trace: Trace) -> WorkflowPlan:
-        """With this trace in every node; the same without one."""
+        """Return the plan with this trace in every node; unchanged without one."""
         if not trace:
             return self
         nodes = (replace(node, task_options=with_trace(node.task_options, trace)) for node in self.nodes)

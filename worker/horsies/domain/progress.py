@@ -1,4 +1,4 @@
-"""How far a run has come: what of a report is kept, and how fast the run goes on."""
+"""The progress of a run: the valid part of a report, and its speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reading(NamedTuple):
 
 
 def reading_of(done: float, total: float, unit: bytes) -> Reading | None:
-    """What is kept of a report; None if `done` is no number.
+    """Return the valid part of a report; None if `done` is no number.
 
     A negative `done` is 0. A total that is not above 0 and finite is none. Characters that would act on a terminal are
     left out of the unit, and what is too long is cut off.
@@ -37,7 +37,7 @@ def reading_of(done: float, total: float, unit: bytes) -> Reading | None:
 
 
 class Pace:
-    """What is done per second, and the usual time between two changes. Times are in seconds, from any clock."""
+    """The speed of a run per second, and the usual time between two changes. Times are in seconds, from any clock."""
 
     __slots__ = ("_at", "_done", "_unit", "gap_s", "rate")
     rate: float | None
@@ -50,7 +50,7 @@ class Pace:
         self._begin(reading, at)
 
     def moved(self, reading: Reading, at: float) -> None:
-        """A run that has gone back, or counts something else now, is measured anew."""
+        """Add a report; a run that has gone back, or now counts something else, is measured from here."""
         step, passed_s = reading.done - self._done, at - self._at
         if step < 0 or reading.unit != self._unit:
             self._begin(reading, at)

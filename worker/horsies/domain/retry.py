@@ -1,4 +1,4 @@
-"""What a row's task_options say: whether a failed task is tried again and when, and how long a run may take."""
+"""The policy in a row's task_options: whether and when a failed task is tried again, and how long a run may take."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RetryRule:
 
     @classmethod
     def from_stored(cls, options: object) -> RetryRule | None:
-        """None without a policy. Never raises: one bad row must not stop a sweep over all of them."""
+        """Read the rule; None without a policy. Never raises: one bad row must not stop a sweep over all of them."""
         policy = options.get("retry_policy") if isinstance(options, Mapping) else None
         if not isinstance(policy, Mapping):
             return None
@@ -82,7 +82,7 @@ def _is_int(stored: object) -> TypeGuard[int]:
 
 
 class GiveUpReason(StrEnum):
-    """Why there is no further attempt; the task keeps its original error."""
+    """The reasons why there is no further attempt; the task keeps its original error."""
 
     NO_POLICY = "no retry policy"
     NO_RETRIES = "max_retries is 0"

@@ -1,4 +1,4 @@
-"""When a schedule runs next: local wall-clock marks and plain intervals, computed without a clock."""
+"""The next run of a schedule: local wall-clock marks and plain intervals, computed without a clock."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Cron:
         raise ValueError(f"the cron expression {self.expression!r} has no run in the 50 years after {instant}")
 
     def problem(self) -> str | None:
-        """Why this is no expression, or one that never comes due."""
+        """Return why this is no expression, or one that never comes due."""
         if (count := len(self.expression.split())) != 5:
             return f"it has {count} fields, not five: minute, hour, day of month, month, day of week"
         try:
@@ -114,7 +114,7 @@ class Cron:
         return None
 
     def _never(self) -> str | None:
-        """If it is only wrong because none of its months has such a day, as the 31st of February."""
+        """Return why it never comes due, if none of its months has such a day, as the 31st of February."""
         minute, hour, day, month, weekday = self.expression.split()
         try:
             for allowed in (f"{day} *", f"* {month}"):

@@ -160,7 +160,7 @@ TASK_TRANSITIONS: tuple[Transition, ...] = (
 
 
 class Beats(NamedTuple):
-    """How often a task in flight sends a sign of life, and after which silence it is stale, in milliseconds."""
+    """The interval of a task's signs of life, and the silence after which it is stale, in milliseconds."""
 
     every_ms: int
     stale_ms: int

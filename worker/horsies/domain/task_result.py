@@ -22,7 +22,7 @@ OutputT = TypeVar("OutputT", default=Any)
 
 
 class TaskError(BaseModel):
-    """Why a task has no value: a code for decisions, a message for people, data for details."""
+    """The reason why a task has no value: a code for decisions, a message for people, data for details."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
@@ -67,7 +67,7 @@ def _builtin(code: object) -> BuiltInTaskCode:
 # typing sets __orig_class__, and the generated __setattr__ then fails with a TypeError about super()).
 @dataclass(frozen=True)
 class SubWorkflowSummary(Generic[OutputT]):
-    """How a child workflow ended, for the nodes that come after it."""
+    """The outcome of a child workflow, for the nodes that come after it."""
 
     status: WorkflowStatus
     output: OutputT | None

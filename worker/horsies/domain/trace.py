@@ -1,4 +1,4 @@
-"""Where a trace travels: `trace` in task_options, beside the retry policy; and what a tracer of the application does.
+"""The trace in a row: `trace` in task_options, beside the retry policy; and the interface of an application's tracer.
 
 Rows of tasks that are sent without tracing have no such key. In it: `traceparent` and `tracestate` of W3C Trace
 Context, which the run continues, and `links`, the traceparents of earlier runs that it follows.
@@ -30,7 +30,7 @@ class Sending(Protocol):
 
     @property
     def trace(self) -> Trace:
-        """What the row takes along; empty if nothing is recorded."""
+        """The trace that the row takes along; empty if nothing is recorded."""
         ...
 
     def sent(self, answer: T) -> T:
@@ -39,7 +39,7 @@ class Sending(Protocol):
 
 
 class _Untraced:
-    """In place of a span where nothing is traced."""
+    """The span in use where nothing is traced."""
 
     trace: Final[Trace] = {}
 

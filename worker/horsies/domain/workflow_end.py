@@ -39,7 +39,7 @@ class WorkflowEnd:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether it succeeded, determined before results are read; the error of `blamed` is the workflow's."""
+    """The success or failure of a workflow, determined before results are read. Its error is that of `blamed`."""
 
     status: WorkflowStatus
     blamed: EndedNode | None

@@ -122,7 +122,7 @@ async def advance(
     *,
     spans: Mapping[str, str] | None = None,
 ) -> Advanced:
-    """In a transaction of its own: write the outcomes of these tasks to their nodes and do everything that follows.
+    """Write the outcomes of these tasks to their nodes and do everything that follows, in one transaction.
 
     It reads the present state: task ids that still run, belong to no workflow or were advanced before change nothing.
     Families that another session has locked, and those whose roots are in `leave`, are skipped; `locked` names their

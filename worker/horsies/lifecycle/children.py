@@ -1,4 +1,4 @@
-"""Nodes that are sub-workflows: which of them wait for their child workflow, and the start of the child."""
+"""Nodes that are sub-workflows: those that wait for their child workflow, and the start of the child."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> 
 
 
 async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, plan: WorkflowPlan) -> str | None:
-    """In a transaction of its own: start the child of this node with its root tasks. None if another worker was first.
+    """Start the child of this node with its root tasks, in one transaction. None if another worker was first.
 
     A worker that builds it later finds the node no longer READY; one that dies before the commit leaves it READY.
     Raises TooDeepError below MOST_LEVELS, and FamilyLockedError, without waiting, if another session has locked the
@@ -90,7 +90,7 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
 
 
 async def fail_child(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str) -> Advanced:
-    """In a transaction of its own: the child cannot be built here; the node is FAILED, with all that follows.
+    """End the node as FAILED, in one transaction, because its child cannot be built here.
 
     Changes nothing if another worker, which has the definition, has built the child meanwhile.
     """

@@ -27,7 +27,7 @@ _queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
-    """What a worker needs to run the task. `large`: it has more than 64 kB of arguments, which were left in the table.
+    """A claimed task with what its worker needs to run it.
 
     `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `number`: its
     position in the request's `following`, from 1 on. `after` is set on the first task of a claim that had to search:
@@ -64,7 +64,7 @@ class CappedClaims:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What to claim: from one queue, at most 256 tasks at once. Without `task_names`, any task.
+    """A request to claim from one queue, at most 256 tasks at once. Without `task_names`, any task.
 
     For each of `idle_pids`, processes of this host that wait for work, one task is RUNNING at once, unless it is large.
     `following` is what is left of the `after` of an earlier claim; it is claimed first, so pass it only while that

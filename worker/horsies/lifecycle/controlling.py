@@ -88,9 +88,9 @@ async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reope
 
 
 async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
-    """PENDING, RUNNING and PAUSED to CANCELLED, with everything open below it: tasks, nodes and child workflows.
+    """Cancel a PENDING, RUNNING or PAUSED workflow with all that is open below it: tasks, nodes, child workflows.
 
-    Tasks and nodes that have already ended keep their outcome. An open parent goes on with this node as failed.
+    Tasks and nodes that have already ended keep their outcome. An open parent continues with this node as failed.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -101,7 +101,7 @@ async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
 
 async def cancel_below(conn: asyncpg.Connection, workflow_id: str, words: str) -> bool:
-    """Under the family's lock: cancel the workflow and all below it; the caller must end the parent's node."""
+    """Cancel, under the family's lock, the workflow and all below it; the caller must end the parent's node."""
     cancelled = [row[0] for row in await conn.fetch(statement(__name__, "control_cancel"), workflow_id)]
     if not cancelled:
         return False
@@ -139,10 +139,10 @@ async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, word
 
 
 async def complete_node(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str, words: str) -> bool:
-    """A node is COMPLETED with this result; a node that had failed or was skipped reopens its workflow.
+    """Complete a node with this result; a node that had failed or was skipped reopens its workflow.
 
-    Its task or child is cancelled. False if the node has completed by itself; CannotReopenError if the workflow cannot
-    go on.
+    Its task or child is cancelled. False if the node has completed already; CannotReopenError if the workflow cannot
+    continue.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -164,7 +164,7 @@ async def _node(conn: asyncpg.Connection, workflow_id: str, index: int) -> NodeR
 
 
 async def _stop(conn: asyncpg.Connection, node: NodeRow, words: str) -> bool:
-    """False if its task has ended by itself, so that the node is about to get that outcome."""
+    """Stop the node's task. False if it has ended already, so that the node is about to get that outcome."""
     if node.sub_workflow_id is not None:
         await cancel_below(conn, node.sub_workflow_id, words)
     if node.task_id is None or node.task_status is None:

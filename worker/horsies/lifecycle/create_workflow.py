@@ -48,7 +48,7 @@ async def create_workflow(
     sent_at: datetime | None = None,
     parent: ParentNode | None = None,
 ) -> CreatedWorkflow:
-    """In the caller's transaction; with a `parent`, under its family's lock. If the id exists, nothing is changed.
+    """Create in the caller's transaction; with a `parent`, under its family's lock. An existing id changes nothing.
 
     A concurrent insert of the same id waits here until the first transaction has committed.
     """
@@ -65,7 +65,7 @@ async def create_workflow(
 
 
 async def difference(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: str) -> str | None:
-    """How a stored workflow of the same name differs from the plan, in words; None if it does not.
+    """Return in words how a stored workflow of the same name differs from the plan; None if it does not.
 
     Its nodes are compared by their tasks, arguments and dependencies; each start has other ids and traces.
     """

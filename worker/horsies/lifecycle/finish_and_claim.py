@@ -24,7 +24,7 @@ _ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER
 
 
 def is_end(outcome: Outcome) -> bool:
-    """Whether the outcome ends its task: only such outcomes are stored together with a claim."""
+    """Return whether the outcome ends its task: only such outcomes are stored together with a claim."""
     return outcome.kind in _ENDS
 
 

@@ -36,7 +36,7 @@ class OutcomeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an execution ended. A RETRY carries its error too: it is the result if no further try is allowed."""
+    """The end of an execution. A RETRY carries its error too: it is the result if no further try is allowed."""
 
     token: Token
     kind: OutcomeKind
@@ -54,7 +54,7 @@ class Outcome:
     """For a retry, if they change: it links to the run before it."""
 
     def traced(self, span: str | None, task_options: str | None) -> Outcome:
-        """With the span of the run; `task_options` are those of the row."""
+        """Return the outcome with the span of the run; `task_options` are those of the row."""
         if span is None:
             return self
         linked = following(task_options, span) if self.kind is OutcomeKind.RETRY else None
@@ -90,7 +90,7 @@ async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[
 async def stored_earlier(
     conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome]
 ) -> dict[Token, Finished]:
-    """Which of these outcomes were already stored by a finish whose reply was lost. Ask for the STALE ones of a resend.
+    """Return the outcomes that a finish stored whose reply was lost. Ask for the STALE ones of a resend.
 
     Tasks that were changed since are not returned. Neither is NOT_BEGUN, which leaves nothing to recognise it by.
     """
@@ -185,7 +185,7 @@ def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
 
 
 def _delay(outcome: Outcome) -> float | None:
-    """For `retry`: NULL is an interrupt, a number a retry."""
+    """Return the delay for `retry`: NULL is an interrupt, a number a retry."""
     return (outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None
 
 
@@ -200,5 +200,5 @@ def end_of(outcome: Outcome) -> Finished:
 
 
 def _storable(text: str | None) -> str | None:
-    """Without what PostgreSQL rejects: it would fail every outcome of the batch, and again at each try."""
+    """Remove what PostgreSQL rejects: it would fail every outcome of the batch, and again at each try."""
     return None if text is None else replace_surrogates(text.replace("\0", ""))

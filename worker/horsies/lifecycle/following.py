@@ -34,9 +34,9 @@ async def family_by_family(
     task_ids: Collection[str],
     leave: Collection[str] = (),
 ) -> tuple[list[AnswerT], dict[str, str]]:
-    """Call `do`, advance() or nodes_started(). Returns its answers, and the locked tasks with their families' roots.
+    """Call `do`, advance() or nodes_started(). Return its answers, and the locked tasks with their families' roots.
 
-    If a lock below a root (of a node, of a task) cannot be taken, each family is handled by itself: the locked one then
+    If a lock below a root (of a node, of a task) cannot be acquired, each family is handled alone: the locked one then
     costs the session's lock_timeout, and the work for the others is not rolled back with it.
     """
     try:

@@ -1,4 +1,4 @@
-"""Which rows of a batch other sessions have locked; used after a lock timeout, so that the other rows can be stored."""
+"""The rows of a batch that other sessions have locked; used after a lock timeout, so that the others can be stored."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ async def _sources(
 
 
 async def _contexts(conn: asyncpg.Connection, nodes: Sequence[ReadyNode]) -> dict[NodeRef, dict[str, SourceResult]]:
-    """By node_id, for each node that has a context."""
+    """Return the contexts by node_id, for each node that has one."""
     readers = [node.key for node in nodes if node.has_context]
     contexts: dict[NodeRef, dict[str, SourceResult]] = defaultdict(dict)
     if readers:

@@ -1,4 +1,4 @@
-"""How far a run has come, as it reports; one row for each run that reports."""
+"""The progress that runs report; one row for each run that reports."""
 
 from __future__ import annotations
 

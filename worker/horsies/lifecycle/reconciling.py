@@ -51,7 +51,7 @@ class Reconciled:
     locked: tuple[str, ...] = ()
 
     def report(self) -> dict[str, Any]:
-        """For horsies_sweep_state; lists only the first of many refused workflows."""
+        """Return the report for horsies_sweep_state; it lists only the first of many refused workflows."""
         return {
             "repairs": self.repairs,
             "workflows": self.workflows,
@@ -70,7 +70,7 @@ async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int
 
 
 async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...] | None:
-    """In one transaction, under the family's lock; a workflow that is consistent or not RUNNING is not changed.
+    """Repair in one transaction, under the family's lock; a workflow that is consistent or not RUNNING stays as it is.
 
     None if another session has locked the family.
     """

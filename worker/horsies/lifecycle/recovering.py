@@ -66,7 +66,7 @@ class StaleRun:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """What happens to a crashed execution: a new try after `delay_s`, or FAILED with `result_json`."""
+    """The consequence of a crash: a new try after `delay_s`, or FAILED with `result_json`."""
 
     delay_s: float | None
     result_json: str
@@ -87,7 +87,7 @@ class CrashedRun:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How many tasks took each transition. `refused`: ids that the database would not change, and why."""
+    """Counts of the transitions. `refused`: ids that the database would not change, and why."""
 
     requeued: int = 0
     retried: int = 0
@@ -112,7 +112,7 @@ class Recovered:
         return self.requeued + self.retried + self.failed + self.expired
 
     def report(self) -> dict[str, Any]:
-        """For horsies_sweep_state; lists only the first of many refused rows."""
+        """Return the report for horsies_sweep_state; it lists only the first of many refused rows."""
         return {
             "requeued": self.requeued,
             "retried": self.retried,
@@ -202,7 +202,7 @@ async def _silent_rows(
 
 
 async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[str, int]:
-    """How many tasks `recover` would change now, by its own scans. Reads only."""
+    """Count the tasks that `recover` would change now, by its own scans. Reads only."""
     claims, runs = 0, 0
     if config.auto_requeue_stale_claimed:
         limits = config.claimed_stale_threshold_ms, config.claimer_heartbeat_interval_ms
@@ -308,7 +308,7 @@ async def expire_pending(conn: asyncpg.Connection) -> Recovered:
 
 
 class Tries(Protocol):
-    """What decides whether a crashed execution is tried again."""
+    """The facts that decide whether a crashed execution is tried again."""
 
     @property
     def retry_count(self) -> int: ...
@@ -321,7 +321,7 @@ class Tries(Protocol):
 
 
 def after_crash(run: Tries, *, now: datetime, rng: Random) -> RetryAt | GiveUp:
-    """Whether an execution whose worker is lost is tried again; the recovery report predicts by the same rule."""
+    """Decide whether an execution whose worker is lost is tried again; the recovery report uses the same rule."""
     return decide(
         RetryRule.from_text(run.task_options),
         error_code=OperationalErrorCode.WORKER_CRASHED.value,
@@ -334,7 +334,7 @@ def after_crash(run: Tries, *, now: datetime, rng: Random) -> RetryAt | GiveUp:
 
 
 def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:
-    """What sweeps and operator actions write for an execution whose worker is lost."""
+    """Return what sweeps and operator actions write for an execution whose worker is lost."""
     decision = after_crash(run, now=run.detected_at, rng=rng)
     message = _words(run, threshold_ms)
     error = TaskError(

@@ -1,4 +1,4 @@
-"""Reopen failed workflows: failed nodes are ready again, nodes skipped because of them wait, parents go on."""
+"""Reopen failed workflows: failed nodes are ready again, nodes skipped because of them wait, parents continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CAN_GO_ON = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowS
 
 
 class CannotReopenError(Exception):
-    """Why a workflow cannot go on, as shown to the operator."""
+    """The reason why a workflow cannot continue, as shown to the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Reopening:
     workflows: dict[str, None] = field(default_factory=dict)
 
     def retry(self, workflow_id: str) -> None:
-        """Each failed node runs again; a failed child workflow goes on from its own failed nodes."""
+        """Run each failed node again; a failed child workflow continues from its own failed nodes."""
         failed = [node for node in self.nodes[workflow_id] if node.status == WorkflowTaskStatus.FAILED]
         if not failed:
             raise CannotReopenError(f"none of its nodes has failed{self._paused_below(workflow_id)}")
@@ -135,7 +135,7 @@ async def read_reopening(conn: asyncpg.Connection, workflow_id: str) -> Reopenin
 
 
 async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
-    """Under the family's lock. PAUSED workflows stay PAUSED; new tasks do not get a deadline that has passed."""
+    """Write under the family's lock. PAUSED workflows stay PAUSED; new tasks do not get a deadline that has passed."""
     ordered = [reopening.reopened[key] for key in sorted(reopening.reopened)]
     await conn.execute(
         statement(__name__, "reopen_nodes"),
@@ -155,9 +155,9 @@ async def lock_families_of(conn: asyncpg.Connection, task_ids: Collection[str]) 
 
 
 async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
-    """Under the families' locks: failed or skipped nodes of tasks that are PENDING again wait for these tasks.
+    """Reopen, under the families' locks, the failed or skipped nodes of tasks that are PENDING again.
 
-    A completed node keeps its outcome, and so does one whose workflow, or a parent of it, cannot go on.
+    A completed node keeps its outcome, and so does one whose workflow, or a parent of it, cannot continue.
     """
     rows = await conn.fetch(statement(__name__, "reopen_tasks"), list(task_ids)) if task_ids else []
     for workflow_id in sorted({row["workflow_id"] for row in rows}):

@@ -1,4 +1,4 @@
-"""What may be inconsistent in a workflow, what its repair writes, and what follows: pure functions of its rows.
+"""The inconsistencies of a workflow, what their repairs write, and what follows: pure functions of its rows.
 
 A repair is a `RepairRule`: the sweep, `horsies workflows reconcile` and the recovery report read these records. Where
 the scan of the sweep, `stuck_workflows`, does not select a workflow for a new rule, it needs that case as well.
@@ -32,7 +32,7 @@ class DamagedWorkflowError(HorsiesError):
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """How the recovery report names inconsistencies, why they happen, and what the sweep does about them."""
+    """The report's name of an inconsistency, why it happens, and what the sweep does about it."""
 
     name: str
     why: str
@@ -87,7 +87,7 @@ class Repair:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes rows; repeated notifications of workers do not count."""
+        """True if it changes rows; repeated notifications of workers do not count."""
         return self.before != self.after or self.rule.creates_task
 
 
@@ -225,7 +225,7 @@ def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) ->
 
 
 def _held_back(repairs: Sequence[Repair]) -> Iterator[Repair]:
-    """In a workflow that pauses, tasks are created only after the resume."""
+    """Yield the repairs of a workflow that pauses, in which tasks are created only after the resume."""
     for repair in repairs:
         if not repair.rule.creates_task:
             yield repair

@@ -1,4 +1,4 @@
-"""Delete old rows of ended work: in small transactions, each category by itself."""
+"""Delete old rows of ended work: in small transactions, each category separately."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Pruned:
     complete: bool = True
 
     def report(self) -> dict[str, Any]:
-        """For horsies_sweep_state; lists only the first of many refused rows."""
+        """Return the report for horsies_sweep_state; it lists only the first of many refused rows."""
         return {
             **self.rows,
             "complete": self.complete,
@@ -156,7 +156,7 @@ async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
 
 
 async def overdue_by(conn: asyncpg.Connection, ages: Ages) -> dict[Category, float]:
-    """By how many seconds the oldest row of each category that `prune` would delete is past its age.
+    """Return by how many seconds the oldest prunable row of each category is past its age.
 
     Reads only, and one row of each table.
     """
@@ -196,7 +196,7 @@ async def _pages(conn: asyncpg.Connection, part: _Part, age_s: float) -> AsyncIt
 
 
 def _batches(page: Sequence[_Old]) -> Iterator[Sequence[_Old]]:
-    """As many rows as make MOST_ROWS together, at least one."""
+    """Yield batches with MOST_ROWS rows together, at least one."""
     first = total = 0
     for number, old in enumerate(page):
         if total + old.rows > MOST_ROWS and number > first:

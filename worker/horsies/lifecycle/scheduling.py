@@ -41,7 +41,7 @@ class DueSchedule:
 
 @dataclass(frozen=True, slots=True)
 class SlotUse:
-    """What a slot sends: one of both, or nothing if it is skipped."""
+    """The use of a slot: a task or a workflow, or nothing if it is skipped."""
 
     slot: datetime
     task: EnqueueRequest | None = None
@@ -50,7 +50,7 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """What follows from a due schedule: the use of each slot, the oldest first, and when it comes due next."""
+    """The result of a due schedule: the use of each slot, the oldest first, and when it is due next."""
 
     due: DueSchedule
     next_run_at: datetime
@@ -70,14 +70,14 @@ class Registration(Protocol):
 
     @property
     def hash(self) -> str:
-        """Identifies its pattern and zone: a row with another one was planned for another pattern."""
+        """The hash of its pattern and zone: a row with another one was planned for another pattern."""
 
     @property
     def definition(self) -> str:
         """The JSON of horsies_schedules, which the console and the commands read."""
 
     def next_run(self, now: datetime) -> datetime:
-        """Of a schedule that has not run yet."""
+        """Return the next run of a schedule that has not run yet."""
 
 
 async def register(
@@ -157,7 +157,7 @@ class OrderedRun:
 
 
 async def ordered_runs(conn: asyncpg.Connection, names: Collection[str]) -> list[OrderedRun]:
-    """What was ordered of these schedules and has not been started, the oldest first."""
+    """Return the ordered runs of these schedules that have not been started, the oldest first."""
     return [OrderedRun(*row) for row in await conn.fetch(statement(__name__, "schedule_ordered"), list(names))]
 
 

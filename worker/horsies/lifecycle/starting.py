@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a claimed task is about to run."""
+    """The place where a claimed task is about to run."""
 
     token: Token
     pid: int

@@ -1,4 +1,4 @@
-"""When a task falls due that no notification announces."""
+"""The next due time of a task that no notification announces."""
 
 from __future__ import annotations
 

@@ -82,13 +82,13 @@ class NodeRow:
 
 
 async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowRow]:
-    """By id, parents before their children."""
+    """Read workflows by id, parents before their children."""
     rows = await conn.fetch(statement(__name__, "family_workflows"), list(workflow_ids))
     return {row["id"]: WorkflowRow(*row) for row in rows}
 
 
 async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, list[NodeRow]]:
-    """By workflow, in the order of their index."""
+    """Read nodes by workflow, in the order of their index."""
     nodes: dict[str, list[NodeRow]] = {workflow_id: [] for workflow_id in workflow_ids}
     for row in await conn.fetch(statement(__name__, "family_nodes"), list(workflow_ids)):
         columns: list[Any] = [tuple(value or ()) if name in _ARRAYS else value for name, value in row.items()]

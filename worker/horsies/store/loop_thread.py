@@ -173,9 +173,7 @@ class _RunningLoop:
         return not self.thread.is_alive()
 
     def detach(self) -> None:
-        """Close the selector in a forked child: it shares the epoll set, and a finalizer would deafen the parent's
-        loop.
-        """
+        """Close the selector in a forked child: a finalizer would remove what the parent's loop waits for."""
         with suppress(OSError):
             self._selector.close()
 

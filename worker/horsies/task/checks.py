@@ -42,7 +42,7 @@ def problems(
 
 
 def queue_problem(config: AppConfig, queue_name: object) -> ConfigurationError | None:
-    """Why a task cannot use this queue, or no queue, under this configuration."""
+    """Return why a task cannot use this queue, or no queue, under this configuration."""
     mode_code = ErrorCode.CONFIG_INVALID_QUEUE_MODE
     if config.queue_mode is QueueMode.DEFAULT:
         if queue_name is None:

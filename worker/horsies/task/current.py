@@ -1,4 +1,4 @@
-"""`current_task()`: the task whose code is running, and which run of a task that is in this process."""
+"""`current_task()`: the task whose code is running, and its run in this process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CurrentTask:
         return TaskLogger(LOGGER, self.log_fields())
 
     def log_fields(self) -> dict[str, object]:
-        """For the `extra` of a record. `node` is the node_id, or the index of a node whose task lacks it."""
+        """Return fields for the `extra` of a record. `node` is the node_id, or the index of a node without one."""
         fields: dict[str, object] = {"task": self.name, "id": self.id, "queue": self.queue, "attempt": self.attempt}
         if self.workflow is not None:
             place = self.workflow
@@ -76,7 +76,7 @@ class Run(Protocol):
         ...
 
     def describe(self) -> CurrentTask | None:
-        """None after its end."""
+        """Return the current task; None after its end."""
         ...
 
 
@@ -125,7 +125,7 @@ def begin_run(run: Run) -> None:
 
 
 def end_run(run: Run) -> None:
-    """Its user code has ended. What it has left running reports nothing any more."""
+    """End a run: code that it has left running cannot report any more."""
     _running.discard(run)
     run.report = ignore_report
 
@@ -150,7 +150,7 @@ def forget_runs() -> None:
 
 
 def moment(seconds: float | None) -> datetime | None:
-    """None also for a time that Python cannot express: PostgreSQL knows infinity, and years before the first."""
+    """Convert seconds; None also for a time that Python cannot express: PostgreSQL has infinity, years before 1."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):

@@ -164,7 +164,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return positional.ok_value, call_kwargs(named.ok_value, parameters, parameters.classes)
 
     def why_not_run(self, args: str | None, kwargs: str | None) -> str | None:
-        """Why a worker would refuse these stored arguments, if so."""
+        """Return why a worker would refuse these stored arguments, or None."""
         loaded = self.load(args, kwargs)
         call = loaded if isinstance(loaded, TaskResult) else self._call(*loaded)
         return call.err_value.message if isinstance(call, TaskResult) else None

@@ -41,7 +41,7 @@ class Parameters:
         self._more = only if self._takes_more is not None else set[str]()
 
     def why_not(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """None if the function can be called with these, otherwise the reason as a message."""
+        """Return why the function cannot be called with these; None if it can."""
         shape = (len(args), tuple(kwargs))
         if shape in self._fitting:
             return None
@@ -88,7 +88,7 @@ class Parameters:
         return [hint_of(self._fn, parameter) for parameter in self._signature.parameters.values()]
 
     def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """What the codec is given to write, for a call that is possible; ConversionError for a value that does not fit.
+        """Return what the codec writes for a possible call; ConversionError for a value that does not fit.
 
         The same objects for most functions: their values are kept by JSON.
         """
@@ -140,7 +140,7 @@ class Parameters:
 
 
 class _Conversions:
-    """Of the parameters that plain JSON is not enough for."""
+    """The conversions of the parameters that plain JSON would lose."""
 
     def __init__(self, fn: Callable[..., Any], signature: inspect.Signature) -> None:
         self._known = ByParameter.of(signature, lambda parameter: conversion_of(hint_of(fn, parameter)))

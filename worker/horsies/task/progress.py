@@ -1,4 +1,4 @@
-"""`progress` and `track`: how a task says how far it has come."""
+"""`progress` and `track`: how a task reports its progress."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def track(items: Iterable[ItemT], total: float | None = None, unit: str | None =
 @overload
 def track(items: AsyncIterable[ItemT], total: float | None = None, unit: str | None = None) -> AsyncIterable[ItemT]: ...
 def track(items: Any, total: float | None = None, unit: str | None = None) -> Any:
-    """The same items; each counts as done when the loop asks for the next: `for row in track(rows, unit="rows")`.
+    """Yield the same items; each counts as done when the loop asks for the next: `for row in track(rows, unit="rows")`.
 
-    Also `async for`. The total is the length of `items`, if that has one. A `track` inside of another one of the same
-    task counts nothing: the outer one shows how far the task is.
+    Also `async for`. The total is the length of `items`, if that has one. A `track` inside a `track` of the same task
+    counts nothing: the outer one shows the task's progress.
     """
     return _Tracked(items, total, unit)
 

@@ -50,7 +50,7 @@ class Promise:
         return _validator(self.err_type)
 
     def why_unusable(self) -> str | None:
-        """Why no value can be checked against these types, if so. Found by a check; at run time it fails the task."""
+        """Return why no value can be checked against these types, or None. At run time it fails the task."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", ArbitraryTypeWarning)  # an annotation that is not a type

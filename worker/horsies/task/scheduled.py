@@ -1,4 +1,4 @@
-"""What schedules send: the task or the workflow of each slot, checked before a scheduler starts."""
+"""The tasks and workflows that schedules send: those of each slot, checked before a scheduler starts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scheduled(ABC):
 
     @property
     def definition(self) -> str:
-        """What it sends and when, as JSON in horsies_schedules: commands and the console have no application."""
+        """Its pattern and what it sends, as JSON in horsies_schedules: commands and the console have no application."""
         schedule = self.schedule
         plan = {
             "pattern": schedule.pattern.model_dump(mode="json", exclude_none=True),
@@ -65,14 +65,14 @@ class Scheduled(ABC):
 
     @abstractmethod
     def use(self, slot: datetime) -> SlotUse:
-        """What a slot sends; every scheduler makes the same of it."""
+        """Return what a slot sends; every scheduler computes the same."""
 
     def next_run(self, now: datetime) -> datetime:
-        """Of a schedule that has not run yet."""
+        """Return the next run of a schedule that has not run yet."""
         return calculate_next_run(self.schedule.pattern, now, self.schedule.timezone)
 
     def run_of(self, due: DueSchedule) -> ScheduleRun:
-        """What a due schedule sends now; a slot that an operator ordered to skip sends nothing."""
+        """Return what a due schedule sends now; a slot that an operator ordered to skip sends nothing."""
         slots, next_run_at = self.due_slots(due.slot, due.now)
         uses = [SlotUse(slot) if slot == due.skip_slot else self.use(slot) for slot in slots]
         return ScheduleRun(due, next_run_at, uses)

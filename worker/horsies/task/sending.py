@@ -1,4 +1,4 @@
-"""From a call to a stored row: the checks in their order, and the retry of a failed send."""
+"""The way of a call to a stored row: the checks in their order, and the retry of a failed send."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Sender:
         return answer(await self.attempt_async(args, kwargs, options), self._app.config)
 
     def handle(self, task_id: str) -> TaskHandle[Any]:
-        """Its result has a value of the declared type; a TaskHandle that only knows the broker gives plain JSON."""
+        """Return the handle of a task, which gives a value of the declared type; the broker's gives plain JSON."""
         return TaskHandle(task_id, self._app.get_broker(), self.promise.from_stored, self.result_classes)
 
     def attempt(
@@ -315,7 +315,7 @@ class Sender:
         return Ok(handle)
 
     def _is_same_call(self, request: EnqueueRequest, stored: Enqueued) -> bool:
-        """By value: the order of a dict's keys does not matter, nor whether an argument is given by name."""
+        """Compare by value: the order of a dict's keys does not matter, nor whether an argument is given by name."""
         if (request.args_json, request.kwargs_json) == (stored.args_json, stored.kwargs_json):
             return True
         try:

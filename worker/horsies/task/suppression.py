@@ -1,4 +1,4 @@
-"""When sends are suppressed: importing a module must not send a task."""
+"""Suppressed sends: importing a module must not send a task."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def sends_suppressed() -> Iterator[None]:
 
 
 def are_sends_suppressed() -> bool:
-    """By such a block around the caller, or by TASKLIB_SUPPRESS_SENDS=1."""
+    """Return whether such a block around the caller, or TASKLIB_SUPPRESS_SENDS=1, suppresses sends."""
     return _importing.get() or os.environ.get("TASKLIB_SUPPRESS_SENDS") == "1"

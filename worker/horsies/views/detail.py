@@ -223,9 +223,7 @@ async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
 
 
 async def brief_arguments(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, BriefArguments]:
-    """Read arguments for a list. A longer text is left out whole: values to be masked cannot be found in a part of its
-    JSON.
-    """
+    """Read arguments for a list. A longer text is left out: values to be masked cannot be found in a part."""
     rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MOST_BRIEF_BYTES)
     return {row["id"]: BriefArguments(_brief(row, "args"), _brief(row, "kwargs")) for row in rows}
 

@@ -26,9 +26,7 @@ _SCHEDULER_GONE_AFTER_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTotals:
-    """Totals of the schedules, in the column order of the statement. One that no scheduler serves any more is not
-    overdue.
-    """
+    """Totals of the schedules, in the column order of the statement. One without a scheduler is not overdue."""
 
     schedules: int
     paused: int

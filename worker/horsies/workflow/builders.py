@@ -126,7 +126,7 @@ class TrialBuilds:
     ) -> None:
         """Call it; errors of the engine are reported as they are, any other as HRS-029.
 
-        `written` is the function of the user that it calls, if it is another one.
+        `written` is the user's function behind it, if that is not `build` itself.
         """
         written = written or build
         location = signature_place(inspect.unwrap(getattr(written, "__func__", written)))
@@ -204,7 +204,7 @@ def _functions_of(modules: Iterable[ModuleType]) -> Iterator[Callable[..., Any]]
 
 
 def _returns_spec(fn: Callable[..., Any]) -> bool:
-    """By its text, if the annotation is one: the name in it may be imported for type checkers only."""
+    """Decide by the annotation's text, if it is one: its name may be imported for type checkers only."""
     hint = getattr(fn, "__annotations__", {}).get("return")
     if isinstance(hint, str):
         return hint.partition("[")[0].rpartition(".")[2].strip() == WorkflowSpec.__name__

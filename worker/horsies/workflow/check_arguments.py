@@ -1,4 +1,4 @@
-"""Whether a node's function can be called with the arguments of its node: values, results of other nodes, context."""
+"""The check of nodes' arguments against their functions: values, results of other nodes, context."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _missing_problems(node: AnyNode, target: Target, given: list[str]) -> Iterat
 
 
 def _may_be_early(node: AnyNode) -> bool:
-    """Whether it can run before all nodes that it waits for have ended: their results are missing then."""
+    """Return whether it can run before all nodes that it waits for have ended: their results are missing then."""
     wanted = {"any": 1, "quorum": node.min_success}.get(node.join)
     return isinstance(wanted, int) and wanted < len(node.waits_for)
 

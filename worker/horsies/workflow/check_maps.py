@@ -1,4 +1,4 @@
-"""Whether a map has items that its task can take."""
+"""The check of maps: their items must be such that the task takes them."""
 
 from __future__ import annotations
 

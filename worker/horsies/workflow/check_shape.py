@@ -1,4 +1,4 @@
-"""Whether a graph can run from its first nodes to its last: dependencies, cycles, joins."""
+"""The check of a graph's shape: dependencies, cycles, joins."""
 
 from __future__ import annotations
 

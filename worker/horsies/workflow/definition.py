@@ -76,7 +76,7 @@ class WorkflowDefinition(Definition[T]):
 
     @classmethod
     def takes_parameters(cls) -> bool:
-        """Whether it has a build_with of its own."""
+        """Return whether it has its own build_with."""
         return cls.build_with.__func__ is not WorkflowDefinition.build_with.__func__  # type: ignore[attr-defined]
 
     @classmethod

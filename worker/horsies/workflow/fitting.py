@@ -1,4 +1,4 @@
-"""Whether a value of one type may be passed where another is expected, as far as annotations show."""
+"""The compatibility of types: may a value of one be passed where another is expected, as far as annotations show?"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class HandleErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HandleOperationError:
-    """Why a handle operation failed. `retryable`: the same call may succeed later without any change."""
+    """The reason why a handle's operation failed. `retryable`: the same call may succeed later without any change."""
 
     code: HandleErrorCode
     message: str
@@ -146,10 +146,10 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._control(controlling.resume)))
 
     def retry(self) -> HandleResult[bool]:
-        """Run what failed again, and what was skipped because of it; what has completed is kept, a paused one goes on.
+        """Run failed nodes again, and those skipped because of them; completed ones are kept; a paused one is resumed.
 
-        False if nothing has failed, or it cannot go on. Only this lets a workflow that has failed end COMPLETED:
-        `resume` goes on with the rest of it, and it ends FAILED.
+        False if nothing has failed, or it cannot continue. Only this lets a failed workflow end COMPLETED:
+        `resume` continues its other nodes, and it ends FAILED.
         """
         return self._found(self._ask(self._control(_retry)))
 

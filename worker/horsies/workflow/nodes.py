@@ -124,7 +124,7 @@ class Definition(Generic[T]):
 
     @classmethod
     def takes_parameters(cls) -> bool:
-        """Whether it has a build_with of its own."""
+        """Return whether it has its own build_with."""
         raise NotImplementedError
 
     @classmethod
@@ -147,7 +147,7 @@ class Definition(Generic[T]):
 
     @classmethod
     def has_key(cls) -> bool:
-        """Whether it has a definition_key of its own, which can be stored."""
+        """Return whether it has its own definition_key, which can be stored."""
         return is_workflow_name(vars(cls).get("definition_key"))
 
     @classmethod

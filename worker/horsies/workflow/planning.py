@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def node_plan(node: AnyNode) -> NodePlan:
-    """For a numbered node with a queue."""
+    """Return the plan of a numbered node with a queue."""
     task = node if isinstance(node, TaskNode) else None
     return NodePlan(
         index=_index(node),

@@ -75,7 +75,7 @@ class Target:
         return None if parameter is None else kind_of_parameter(self._function(), parameter)
 
     def to_stored(self, name: str, value: Any) -> Any:
-        """What the codec is given to write; ConversionError for a value that is not of the parameter's type."""
+        """Return what the codec writes; ConversionError for a value that is not of the parameter's type."""
         conversion = self._conversion(name)
         return value if conversion is None else conversion.dump(value, name)
 

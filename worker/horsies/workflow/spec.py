@@ -102,7 +102,7 @@ class WorkflowSpec(Generic[T]):
 
     @staticmethod
     def count() -> int:
-        """How many were built so far: a spec with a higher number was built later."""
+        """Return how many were built so far: a spec with a higher number was built later."""
         return next(_numbers)
 
     def to_plan(self) -> WorkflowPlan:

@@ -1,4 +1,4 @@
-"""From a WorkflowSpec to a running workflow: the checks, the stored plan, and the retry of a failed start."""
+"""The way of a WorkflowSpec to a running workflow: the checks, the stored plan, and the retry of a failed start."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WorkflowStartErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowStartError:
-    """Why a workflow was not started. After ENQUEUE_FAILED `spec.retry_start(error)` starts it under the same id."""
+    """The reason why a workflow was not started. After ENQUEUE_FAILED `spec.retry_start(error)` uses the same id."""
 
     code: WorkflowStartErrorCode
     message: str

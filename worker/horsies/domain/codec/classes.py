@@ -1,9 +1,4 @@
-"""The classes of stored objects: which of them a row may name, and under which address.
-
-Who may insert rows must not thereby run code of their choice. So nothing is imported because of a row, and only classes
-that the application declares are built: those that its types reach (`horsies.domain.codec.reach`), and those that it
-names itself with `app.storable(...)`.
-"""
+"""The classes of stored objects: those that a row may name, and their addresses."""
 
 from __future__ import annotations
 
@@ -50,7 +45,7 @@ class Classes(Protocol):
 
 
 class StorableClasses:
-    """All classes that one application declares: `app.storable`. Built when first needed, and again for more tasks.
+    """The classes that one application declares: `app.storable`. Built on first use, and again for more tasks.
 
     Call it to allow values of dataclasses and pydantic models where a type leaves it open, as Any or a base class does.
     Classes that the types of tasks and workflows name, also in fields, need no call. As a decorator it is written above
@@ -99,7 +94,7 @@ class StorableClasses:
         return ClassesWithin(self, hints)
 
     def why_not(self, cls: type) -> str | None:
-        """None if readers of this application may build `cls`, otherwise the reason as a message."""
+        """Return why readers of this application may not build `cls`; None if they may."""
         try:
             self.find(**address_of(cls))
         except UndeclaredClassError as error:
@@ -179,12 +174,12 @@ def address_of(cls: type) -> dict[str, str]:
 
 
 def is_storable(cls: type) -> bool:
-    """Whether the codec writes objects of this class."""
+    """Return whether the codec writes objects of this class."""
     return dataclasses.is_dataclass(cls) or issubclass(cls, BaseModel)
 
 
 def why_not_storable(cls: type) -> str | None:
-    """None if another process can find `cls` by its address, otherwise the reason as a message."""
+    """Return why another process cannot find `cls` by its address; None if it can."""
     if cls.__module__ == "__main__":
         return f"{cls.__qualname__} is defined in __main__, which is another program in a worker; move it to a module"
     if "<locals>" in cls.__qualname__:
@@ -214,7 +209,7 @@ def _contents(module: object) -> dict[str, Any] | None:
 
 
 def _look_up(names: Mapping[str, Any], qualname: str) -> object:
-    """What a dotted name leads to, without calling anything."""
+    """Return what a dotted name leads to, without calling anything."""
     found: object = None
     for name in qualname.split("."):
         found = names.get(name)

@@ -53,7 +53,7 @@ class ConversionError(ValueError):
 
 
 class Fidelity(IntEnum):
-    """How much of a value of some type the codec's JSON keeps."""
+    """The degrees to which the codec's JSON keeps values of a type."""
 
     KEPT = 0
     RESTORED = 1
@@ -68,14 +68,14 @@ class PlainTree:
 
 
 class Conversion:
-    """Of the values of one annotation."""
+    """The conversion of the values of one annotation."""
 
     def __init__(self, hint: Any, *, own: bool) -> None:
         self._hint = hint
         self._own = own
 
     def dump(self, value: Any, name: str) -> Any:
-        """What the codec is given in place of the value."""
+        """Return what the codec writes in place of the value."""
         try:
             if not self._own:
                 self._adapter.validate_python(value)
@@ -108,7 +108,7 @@ class Conversion:
 
 
 class ResultConversion(Conversion):
-    """Of a TaskResult by the type of its value."""
+    """The conversion of a TaskResult by the type of its value."""
 
     def dump(self, value: Any, name: str) -> Any:
         return _with_ok(value, lambda ok: super(ResultConversion, self).dump(ok, f"{name}.ok"))
@@ -122,7 +122,7 @@ def _with_ok(value: Any, convert: Any) -> Any:
 
 
 def conversion_of(hint: Any) -> Conversion | None:
-    """None for an annotation whose values the codec keeps, or that pydantic does not know."""
+    """Return the conversion; None if the codec keeps the annotation's values, or pydantic does not know it."""
     make: type[Conversion] = Conversion
     if get_origin(bare_type(hint)) is TaskResult:
         hint, make = get_args(bare_type(hint))[0], ResultConversion
@@ -137,7 +137,7 @@ def conversion_of(hint: Any) -> Conversion | None:
 
 
 def reading_of(hint: Any) -> Conversion | None:
-    """For JSON that somebody has written by hand: its `load` makes a dataclass or a model of a plain object, too.
+    """Return the conversion of hand-written JSON: its `load` makes a dataclass or a model of a plain object, too.
 
     None for an annotation that pydantic does not know.
     """
@@ -211,7 +211,7 @@ def field_hints(cls: type) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def conversions_of_fields(cls: type) -> Mapping[str, Conversion]:
-    """For the fields of a dataclass whose type the codec's JSON would lose."""
+    """Return conversions for the fields of a dataclass whose type the codec's JSON would lose."""
     made = ((name, conversion_of(hint)) for name, hint in field_hints(cls).items())
     return {name: conversion for name, conversion in made if conversion is not None}
 
@@ -239,7 +239,7 @@ def _has_constraints(hint: Any) -> bool:
 
 
 def _is_known(hint: Any) -> bool:
-    """Whether pydantic can write and read this class without being told how."""
+    """Return whether pydantic can write and read this class by itself."""
     try:
         TypeAdapter(hint)
     except _UNBUILDABLE:

@@ -147,7 +147,7 @@ class _Reader:
         return TaskResult(err=self.step("err", err))
 
     def task_error(self, tree: _Tree) -> TaskError:
-        """Its data may hold what it likes, whatever the type of the value beside it."""
+        """Read an error, whose data may be anything, whatever the type of the value beside it."""
         declared, self.classes = self.classes, self.classes.anywhere
         try:
             return self.task_error_of_any_class(tree)
@@ -169,7 +169,7 @@ class _Reader:
         return error
 
     def error_field(self, name: str, tree: Any) -> Any:
-        """If a class in the data of an error no longer exists, the data stays JSON and the code is kept."""
+        """Read a field of an error. If a class in its data does not exist, the data stays JSON; the code is kept."""
         return self.attempt(lambda reader, part: reader.step(name, part), tree, lambda _: tree)
 
 

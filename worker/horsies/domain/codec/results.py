@@ -69,7 +69,7 @@ def with_retries_spent(text: str, *, retry_count: int, max_retries: int) -> str:
 
 
 def _has_data_of_engine(error: dict[str, Any]) -> bool:
-    """Whether the data of a stored error is missing, that of an exception, or that of a built-in code."""
+    """Return whether the data of a stored error is missing, that of an exception, or that of a built-in code."""
     data, code = error["data"], error["error_code"]
     if not isinstance(data, dict):
         return data is None
@@ -139,7 +139,7 @@ def _unreadable_summary(error: CodecError) -> SubWorkflowSummary[Any]:
 
 
 def _not_writable(error: CodecError, original: object) -> TaskError:
-    """In place of what cannot be written. Of an error only its data is lost: callers decide by its code."""
+    """Return an error in place of what cannot be written. An error loses only its data: callers need its code."""
     data = {"reason": str(error)}
     if isinstance(original, TaskError) and isinstance(original.error_code, str):
         with suppress(CodecError):

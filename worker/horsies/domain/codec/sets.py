@@ -20,7 +20,7 @@ _TEXTS: Final = (str, bytes, bytearray)
 
 
 def holds_sets(schema: object) -> bool:
-    """Whether values of this schema of pydantic may hold sets: few do, and only these are walked."""
+    """Return whether values of this schema of pydantic may hold sets: few do, and only these are walked."""
     if isinstance(schema, Mapping):
         return schema.get("type") in ("set", "frozenset") or any(map(holds_sets, schema.values()))
     return isinstance(schema, list | tuple) and any(map(holds_sets, schema))

@@ -20,7 +20,7 @@ def first_surrogate(text: str) -> int | None:
 
 
 def clean_text(text: str, limit: int) -> str:
-    """At most `limit` characters without NUL and surrogates, which PostgreSQL refuses in a text column.
+    """Return at most `limit` characters without NUL and surrogates, which PostgreSQL refuses in a text column.
 
     In a longer text a note replaces the middle: the two ends of a traceback are the most useful.
     """

@@ -1,7 +1,7 @@
 """The findings of the recovery report; each module of this package finds some kinds.
 
 `operations/diagnose.py` runs the `SEARCH` of every module here, found by its name alone. The console and the command
-line show a finding by the record of its kind.
+line show a finding by its own record and that of its kind.
 """
 
 from __future__ import annotations

@@ -60,9 +60,7 @@ def acquire(place: Place) -> EmbeddedServer:
 
 
 def _url(place: Place) -> str:
-    """Return the URL at which the server listens: its starter may have had another temporary directory than this
-    process.
-    """
+    """Return the URL at which the server listens: its starter may have had another temporary directory."""
     found = ready_postmaster(place)
     return place.url if found is None else place.url_by(found.sockets, found.port)
 
