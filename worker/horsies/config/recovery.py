@@ -109,7 +109,7 @@ class RecoveryConfig(CheckedModel):
 
     @property
     def run_killed_after_ms(self) -> int:
-        """The time until its process is killed if it has not stopped, a tenth of the threshold before it, at most 1 s."""
+        """The time until its process is killed if it runs on, a tenth of the threshold before it, at most 1 s."""
         return self.running_stale_threshold_ms - min(self.running_stale_threshold_ms // 10, 1_000)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
