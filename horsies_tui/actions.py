@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.screen import Screen
 
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
 
 

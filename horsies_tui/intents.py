@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from horsies.config.which_database import advise
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.selection import Selection
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.look.damage import damaged_words
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from horsies.cli.payload import Masks
+    from horsies.domain.states import TargetKind
     from horsies.operations.edited import TypedValues
     from horsies.operations.preview import Outcome, Preview
-    from horsies.operations.target import Target, TargetKind
+    from horsies.operations.target import Target
     from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection

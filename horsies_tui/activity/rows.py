@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, number, time_of_day

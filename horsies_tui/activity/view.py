@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
     from horsies.views import OperationRow
     from horsies_tui.actions import Action
     from horsies_tui.activity.feed import OneOperation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.target import AuditedAction
 from horsies.operations.verbs import VERBS
 from horsies.query import TaskFilter, Term

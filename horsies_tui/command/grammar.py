@@ -16,7 +16,7 @@ from horsies_tui.command.words import Word, words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
     from horsies.operations.verb import Option, Verb
     from horsies.query.language import Filter
     from horsies.query.values import Present

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from horsies.operations.blockers import Blocker
+    from horsies.findings.blockers import Blocker
     from horsies.store.connect import Connection
 
 _LOOK_EVERY_S: Final = 0.5
@@ -110,7 +110,7 @@ class Freshness:
         return self._no_answer or "no answer in time; no lock is in the way, so the server or the network is slow"
 
     async def _ask(self) -> None:
-        from horsies.operations.blockers import blockers
+        from horsies.findings.blockers import blockers
 
         try:
             async with asyncio.timeout(_ANSWER_WITHIN_S):

@@ -16,8 +16,8 @@ from horsies_tui.feed.recorded import Part
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.operations.diagnose import Report
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
+    from horsies.findings.diagnose import Report
     from horsies.store.connect import Connection, Database
     from horsies_tui.feed.link import Link
 
@@ -45,7 +45,7 @@ class RecoverySnapshot:
     @property
     def need_action(self) -> int | None:
         """The number in the header: findings that stay until an operator acts."""
-        from horsies.operations.findings import Severity
+        from horsies.findings import Severity
 
         return None if self.report is None else self.report.count(Severity.NEEDS_ACTION)
 
@@ -133,7 +133,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
 
 async def _diagnose(conn: Connection) -> Report:
     """The first report imports all kinds of findings, and pydantic."""
-    from horsies.operations.diagnose import diagnose
+    from horsies.findings.diagnose import diagnose
 
     return await diagnose(conn)
 

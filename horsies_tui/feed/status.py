@@ -16,7 +16,7 @@ from horsies.store.schema.state import SchemaKind, SchemaState
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from horsies.operations.blockers import Blocker
+    from horsies.findings.blockers import Blocker
     from horsies.views.tables import Tables
 
 _USUAL_CONNECT_S: Final = 3.0

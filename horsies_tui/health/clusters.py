@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.domain.masking import mask
-from horsies.operations.diagnose import diagnose
+from horsies.findings.diagnose import diagnose
 from horsies.store.connect import open_database, with_settings
 from horsies.store.embedded import Place
 from horsies.store.schema.look import inspect_schema

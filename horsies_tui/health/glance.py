@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
     from horsies.views import Clock, Count, Failures, QueueRow, WorkerRow
     from horsies_tui.health.rates import Outlook
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
 
 _MOST_IDS: Final = 20
 """Longer lists of ids would fill the filter bar; then a filter by common properties is used."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from horsies.operations.formatting import span
+from horsies.domain.quantities import span
 
 _WITH_SECONDS: Final = re.compile(r"\b(\d+m)\d\ds\b")
 

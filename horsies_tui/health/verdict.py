@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views.figures import waiting
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.rates import Course

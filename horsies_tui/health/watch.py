@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
     from horsies_tui.feed.link import Link
     from horsies_tui.feed.recorded import Part
     from horsies_tui.health.alerts import Alert

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 from textual import on
 from textual.containers import Horizontal
 
-from horsies.operations.formatting import counted, span
+from horsies.domain.quantities import counted, span
 from horsies.operations.selection import Selection
 from horsies.operations.verb import QueueVerb
 from horsies.operations.verbs import VERBS
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
     from horsies_tui.health.glance import Glance

@@ -27,7 +27,7 @@ from horsies.domain.damage import (
     DamagedTime,
     plain_stored,
 )
-from horsies.operations.findings import FindingKind
+from horsies.findings import FindingKind
 from horsies_tui.recording.values import NotAValue, build, classes, field_names, finding_kinds
 
 if TYPE_CHECKING:

@@ -16,20 +16,21 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from horsies.doctor.findings import DATABASE
-from horsies.operations.diagnose import searches
+from horsies.domain.states import TargetKind
+from horsies.findings.diagnose import searches
 
 if typing.TYPE_CHECKING:
-    from horsies.operations.findings import FindingKind
+    from horsies.findings import FindingKind
 
 _MODULES: Final = (
     "horsies.config.recovery",
     "horsies.config.schedule",
-    "horsies.operations.blockers",
-    "horsies.operations.cluster",
-    "horsies.operations.diagnose",
-    "horsies.operations.findings",
+    "horsies.findings.blockers",
+    "horsies.findings.cluster",
+    "horsies.findings.diagnose",
+    "horsies.findings",
     "horsies.operations.target",
-    "horsies.operations.why",
+    "horsies.findings.why",
     "horsies.views.activity",
     "horsies.views.audit",
     "horsies.views.buckets",
@@ -119,7 +120,7 @@ def _hints(cls: type) -> Mapping[str, Any]:
     for module in _MODULES:
         known |= vars(import_module(module))
     known |= {**vars(typing), **classes(), "datetime": datetime, "timedelta": timedelta, "UUID": UUID}
-    known |= {"Mapping": Mapping, "Sequence": Sequence}
+    known |= {"Mapping": Mapping, "Sequence": Sequence, "TargetKind": TargetKind}
     try:
         return get_type_hints(cls, localns=known)
     except NameError as error:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.findings import Severity, by_key
-from horsies.operations.formatting import counted, need_action
+from horsies.domain.quantities import counted, need_action
+from horsies.findings import Severity, by_key
 from horsies.views.workers import name_of
 from horsies_tui.intents import Fact
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from horsies.operations.diagnose import Report
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
+    from horsies.findings.diagnose import Report
     from horsies_tui.feed.report import RecoverySnapshot
 
 _MOST_IDS_SHOWN: Final = 3

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
     from horsies_tui.actions import Action
     from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.story.companion import Companion

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views import Standing
 from horsies.views.schedule_words import NO_SCHEDULER, TEACHES, served_by
 from horsies_tui.feed.status import not_connected

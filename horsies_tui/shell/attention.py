@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.plain_text import PlainText, clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.watch import AlertWatch
 from horsies_tui.look.text import cut

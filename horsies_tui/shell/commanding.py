@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from horsies.cli.exporting import Format
     from horsies.config.contexts import ConfigFile
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
     from horsies_tui.command.completing import Known

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.errors import HorsiesError
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.feed.status import sentence
 from horsies_tui.look.units import number, size, ticking

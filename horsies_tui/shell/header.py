@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 
-from horsies.operations.formatting import need_action
+from horsies.domain.quantities import need_action
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.plain import explain

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from textual.command import Provider
 
-_REPORT: Final = ("horsies.operations.diagnose", "horsies.operations.findings", "horsies_tui.health.alerts")
+_REPORT: Final = ("horsies.findings.diagnose", "horsies.findings.searches", "horsies_tui.health.alerts")
 """For the recovery report, whose number the header shows."""
 _REST: Final = (
     *MODULES,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
+    from horsies.domain.states import TargetKind
     from horsies.operations.edited import Arguments
-    from horsies.operations.target import TargetKind
     from horsies.operations.verb import NewValue, Options
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from horsies.cli.payload import Masks
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.undo import HOLD_S, RENEW_EVERY_S
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings

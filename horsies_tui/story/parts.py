@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.domain.codec.display import Labelled
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies_tui.look.lines import Span, chopped
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.frames import Frame, Heading, LibraryFrames, Outside, Traceback, code_spans

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from horsies.config.recovery import RecoveryConfig
-    from horsies.operations.why import Why
+    from horsies.findings.why import Why
     from horsies.views import TaskDetail
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.story.lines import Fold

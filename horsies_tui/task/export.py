@@ -21,7 +21,7 @@ from horsies_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from horsies.cli.payload import Masks
-    from horsies.operations.why import Why
+    from horsies.findings.why import Why
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.view import ConsoleView

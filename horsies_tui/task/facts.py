@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 
 from horsies.cli.task_story import usual_words
+from horsies.domain.quantities import counted
 from horsies.domain.retry import RetryRule
-from horsies.operations.formatting import counted
-from horsies.operations.why import ReasonKind
+from horsies.findings.why import ReasonKind
 from horsies.views.workers import place_of
 from horsies_tui.look.lines import Span, cut_spans, flow, words, wrap_spans, wrapped
 from horsies_tui.look.progress import progress_words, share_bar
@@ -21,7 +21,7 @@ from horsies_tui.task.timeline import actor_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.operations.why import Reason
+    from horsies.findings.why import Reason
     from horsies.views import Attempt, AuditRow
     from horsies_tui.look.lines import Spans
     from horsies_tui.story.lines import Target

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import span
+from horsies.domain.quantities import span
 from horsies.views.workers import name_of, place_of
 from horsies_tui.look.lines import Span, cut_spans, flow, words
 from horsies_tui.look.tones import Tone

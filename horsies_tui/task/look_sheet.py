@@ -13,7 +13,7 @@ from textual.containers import Vertical
 
 from horsies.cli.formatting import lasting
 from horsies.domain.errors import HorsiesError
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.looking import answer_to, ask_again, close, look_at, look_behind, why_no_more
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of

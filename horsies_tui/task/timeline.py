@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import span
+from horsies.domain.quantities import span
 from horsies.views.workers import place_of
 from horsies_tui.look.lines import Span, cut_spans, flow, width_of, words, wrap_spans, wrapped
 from horsies_tui.look.tones import Tone, state_tone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views import Sort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent

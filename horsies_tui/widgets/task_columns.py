@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.quantities import counted
 from horsies.domain.states import USUAL_CLAIM, USUAL_RUN, Beats
-from horsies.operations.formatting import counted
 from horsies.views.workers import place_of
 from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
 from horsies_tui.look.progress import share_bar, steady_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone

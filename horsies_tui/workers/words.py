@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.intents import Fact, damage_facts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.operations.cluster import read_cluster
-from horsies.operations.why import why_pending
+from horsies.findings.cluster import read_cluster
+from horsies.findings.why import why_pending
 from horsies.views import (
     Ambiguous,
     TaskDetail,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.config.recovery import RecoveryConfig
-    from horsies.operations.why import Why
+    from horsies.findings.why import Why
     from horsies.store.connect import Connection
     from horsies.views import NodeStory
     from horsies_tui.feed.link import Link

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.message import Message
 
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies_tui.actions import bindings_of
 from horsies_tui.look.damage import drawn
 from horsies_tui.look.lines import Piece, blank_line, damaged_lines, filled, piece

@@ -20,7 +20,7 @@ from horsies_tui.workers.view import WorkersView
 from horsies_tui.workflow.view import WorkflowView
 
 if TYPE_CHECKING:
-    from horsies.operations.preview import TargetKind
+    from horsies.domain.states import TargetKind
 
 ACTIVITY: Any = {"screen": "activity"}
 

@@ -82,7 +82,7 @@ async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
         await live(pilot)
         await until(pilot, lambda: any("No worker was alive" in line for line in frame(pilot)))
         monkeypatch.setattr("horsies.views.workers._row", broken)
-        monkeypatch.setattr("horsies.operations.cluster._consumers", broken)
+        monkeypatch.setattr("horsies.findings.cluster._consumers", broken)
         await connection.execute(WORKER, ["mail"])
         await until(pilot, lambda: "workers FAILED" in frame(pilot)[0])
         await until(pilot, lambda: "TypeError" in frame(pilot)[2] and is_old(pilot))

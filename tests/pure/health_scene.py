@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.cluster import SweepState
-from horsies.operations.diagnose import Report
-from horsies.operations.findings import Finding, FindingKind, PredictedAction, Severity
-from horsies.operations.findings.in_flight import STALE_RUN, WORKER_LOST
+from horsies.findings import Finding, FindingKind, PredictedAction, Severity
+from horsies.findings.cluster import SweepState
+from horsies.findings.diagnose import Report
+from horsies.findings.searches.in_flight import STALE_RUN, WORKER_LOST
 from horsies.views import Count, Liveness, QueueRow, Snapshot, WorkerRow
 from horsies_tui.health.glance import Glance
 

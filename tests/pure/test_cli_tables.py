@@ -21,8 +21,8 @@ from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
 from horsies.cli.tables import Cell, Column, Screen, cut, say, table, visible, width_of
 from horsies.domain.plain_text import clean, clean_json
+from horsies.domain.quantities import counted, need_action
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.formatting import counted, need_action
 from horsies.query.keys import INTERRUPTED, RETRY
 from horsies.views import Stored
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from story_scene import at, row, running, stored, story, told, waiting
 
 from horsies.cli.payload import Masks
-from horsies.operations.why import Reason, ReasonKind, Why
+from horsies.findings.why import Reason, ReasonKind, Why
 from horsies.query import parse
 from horsies.views import Ambiguous, NodeLink, TaskDetail
 from horsies_tui.look.glyphs import ASCII, UNICODE

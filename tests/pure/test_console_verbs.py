@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.cluster import Spared, SweepState
-from horsies.operations.diagnose import Report, searches
+from horsies.findings import NEEDS_DECISION, Finding, FindingKind, PredictedAction, Remedy, Severity
+from horsies.findings.cluster import Spared, SweepState
+from horsies.findings.diagnose import Report, searches
+from horsies.findings.searches.in_flight import STALE_RUN
+from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.operations.edited import Arguments
-from horsies.operations.findings import NEEDS_DECISION, Finding, FindingKind, PredictedAction, Remedy, Severity
-from horsies.operations.findings.in_flight import STALE_RUN
-from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.preview import Outcome, Preview, Refusal
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verbs import VERBS

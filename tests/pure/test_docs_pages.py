@@ -33,8 +33,8 @@ import horsies
 from horsies.doctor.findings import DATABASE
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode, StopCode
 from horsies.domain.errors import ErrorCode
+from horsies.findings.diagnose import searches
 from horsies.handle import BrokerErrorCode, TaskSendErrorCode
-from horsies.operations.diagnose import searches
 from horsies.store.schema import MIGRATIONS
 from horsies.workflow.handle import HandleErrorCode
 from horsies.workflow.starting import WorkflowStartErrorCode

@@ -12,13 +12,13 @@ from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker,
 from hypothesis import given, strategies as st
 
 from horsies.doctor.findings import DATABASE
-from horsies.operations.cluster import SweepState
-from horsies.operations.diagnose import searches
-from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
-from horsies.operations.findings.unusual import BEHIND_BUSY, RUNS_LONG
-from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
-from horsies.operations.formatting import span
+from horsies.domain.quantities import span
+from horsies.findings import FindingKind, Severity
+from horsies.findings.cluster import SweepState
+from horsies.findings.diagnose import searches
+from horsies.findings.searches.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
+from horsies.findings.searches.unusual import BEHIND_BUSY, RUNS_LONG
+from horsies.findings.searches.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.query import parse, parse_workers, task_conditions
 from horsies.views import Clock, Count, Failures, Liveness, QueueRate
 from horsies_tui.health.alerts import NO_WORKER, Alert, Level, alerts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from health_scene import a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
 
-from horsies.operations.findings import Severity
-from horsies.operations.findings.interrupted import INTERRUPTED
+from horsies.findings import Severity
+from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.views import Liveness, QueueRate
 from horsies_tui.health.alerts import Level, alerts
 from horsies_tui.health.glance import Glance

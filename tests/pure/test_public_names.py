@@ -162,7 +162,7 @@ def test_the_console_imports_only_what_its_first_screen_needs() -> None:
     assert "horsies_tui.tasks.view" in loaded
     assert not loaded & {
         "pydantic",
-        "horsies.operations.diagnose",
+        "horsies.findings.diagnose",
         "horsies.operations.pipeline",
         "horsies.views.schedules",
         "horsies_tui.command.grammar",
@@ -182,7 +182,7 @@ def test_after_the_first_rows_the_console_imports_all_that_a_key_opens() -> None
         "assert gc.isenabled()"
     )
     assert loaded > {
-        "horsies.operations.findings.interrupted",
+        "horsies.findings.searches.interrupted",
         "horsies_tui.health.alerts.findings",
         "horsies_tui.schedules.view",
         "horsies_tui.shell.preview_sheet",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.diagnose import diagnose
+from horsies.findings.diagnose import diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import asyncpg
 
-    from horsies.operations.diagnose import Report
-    from horsies.operations.findings import Finding, FindingKind
+    from horsies.findings import Finding, FindingKind
+    from horsies.findings.diagnose import Report
 
 CRASH_POLICY = json.dumps(
     {"retry_policy": {"auto_retry_for": ["WORKER_CRASHED"], "max_retries": 3, "intervals": [60], "jitter": False}}

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.domain.states import TargetKind
     from horsies.lifecycle.claim_token import Token
     from horsies.operations.preview import Outcome, Preview
-    from horsies.operations.target import TargetKind
 
 OPS = Actor("ops", "bastion")
 UNDO = VERBS["operation", "undo"]

@@ -20,13 +20,13 @@ from diagnose_steps import (
 )
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Remedy, Severity
-from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
-from horsies.operations.findings.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
-from horsies.operations.findings.interrupted import INTERRUPTED
-from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
-from horsies.operations.findings.waiting import (
+from horsies.findings import Remedy, Severity
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
+from horsies.findings.searches.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
+from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.searches.sweep_rules import RULE_NOT_APPLIED
+from horsies.findings.searches.waiting import (
     DEADLINE_PASSED,
     PAUSED_QUEUE,
     QUEUE_WITHOUT_WORKER,

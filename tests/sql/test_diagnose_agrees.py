@@ -11,12 +11,12 @@ import pytest
 from diagnose_steps import CRASH_POLICY, ago, of_kind, swept, worker
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.in_flight import FINALIZING, STALE_CLAIM, STALE_RUN
 from horsies.lifecycle.recovering import count_due, recover
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings.in_flight import FINALIZING, STALE_CLAIM, STALE_RUN
 
 if TYPE_CHECKING:
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
 
 OTHER_POLICY = json.dumps({"retry_policy": {"auto_retry_for": ["TIMEOUT"], "intervals": [60], "jitter": False}})
 

@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 from statements import statement
 
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings.in_flight import STALE_RUN, WORKER_LOST
-from horsies.operations.findings.interrupted import INTERRUPTED
-from horsies.operations.findings.waiting import PAUSED_QUEUE, UNKNOWN_NAME
-from horsies.operations.why import ReasonKind, why_pending
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.in_flight import STALE_RUN, WORKER_LOST
+from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.searches.waiting import PAUSED_QUEUE, UNKNOWN_NAME
+from horsies.findings.why import ReasonKind, why_pending
 from horsies.views.reading import READER_SETTINGS
 
 if TYPE_CHECKING:

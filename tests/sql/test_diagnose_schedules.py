@@ -9,9 +9,9 @@ from schedule_slot_steps import every, overdue, plan, scheduled
 
 from horsies.config.broker import PostgresConfig
 from horsies.config.which_database import DatabaseChoice
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.findings.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST
 from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS

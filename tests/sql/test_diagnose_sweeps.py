@@ -8,10 +8,10 @@ from diagnose_steps import ago, of_kind, running, swept, the_only, worker
 from pulse_steps import pulse_row
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings.in_flight import STALE_RUN
-from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
-from horsies.operations.formatting import clock
+from horsies.domain.quantities import clock
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.in_flight import STALE_RUN
+from horsies.findings.searches.sweep_rules import RULE_NOT_APPLIED
 from horsies.store.pulse import write_pulse
 from horsies.store.sweep_state import RUNS, sweep_name
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.cluster import Cluster, Consumers, SweepState
-from horsies.operations.formatting import clock, counted, span
+from horsies.domain.quantities import clock, counted, span
+from horsies.findings.cluster import Cluster, Consumers, SweepState
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 

@@ -9,16 +9,16 @@ import asyncpg
 import pytest
 from diagnose_steps import beat, claimed, drain, insert, of_kind, pause, running, the_only
 
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.findings.in_flight import STALE_RUN
-from horsies.operations.findings.unusual import BEHIND_BUSY, BEHIND_RUN, LEAST_RUNS, RUNS_LONG
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.in_flight import STALE_RUN
+from horsies.findings.searches.unusual import BEHIND_BUSY, BEHIND_RUN, LEAST_RUNS, RUNS_LONG
 from horsies.views import READER_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
 
 UPSTREAM = Path(__file__).with_name("upstream_shape.sql")
 

@@ -9,12 +9,12 @@ import asyncpg
 import pytest
 from diagnose_steps import ago, of_kind
 
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings.in_flight import STALE_CLAIM, STALE_RUN, WORKER_LOST
-from horsies.operations.findings.inconsistent_workflows import KINDS
-from horsies.operations.findings.interrupted import INTERRUPTED
-from horsies.operations.findings.waiting import DEADLINE_PASSED, QUEUE_WITHOUT_WORKER, RETRY_OVERDUE
-from horsies.operations.why import ReasonKind, why_pending
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.in_flight import STALE_CLAIM, STALE_RUN, WORKER_LOST
+from horsies.findings.searches.inconsistent_workflows import KINDS
+from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.searches.waiting import DEADLINE_PASSED, QUEUE_WITHOUT_WORKER, RETRY_OVERDUE
+from horsies.findings.why import ReasonKind, why_pending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,8 +10,8 @@ from control_steps import CHAIN, ends, planted, task_of
 from diagnose_steps import ago, claimed, drain, insert, pause, running, worker
 from workflow_plans import node, plan
 
+from horsies.findings.why import Reason, ReasonKind, why_pending
 from horsies.lifecycle import controlling
-from horsies.operations.why import Reason, ReasonKind, why_pending
 
 NAMES = ["demo.add"]
 

@@ -12,18 +12,18 @@ from operation_steps import OPS
 from workflow_plans import node, plan
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
+from horsies.findings.searches.inconsistent_workflows import KINDS
 from horsies.lifecycle.controlling import pause, resume
 from horsies.lifecycle.reconciling import reconcile_all
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
-from horsies.operations.findings.inconsistent_workflows import KINDS
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 
 if TYPE_CHECKING:
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
 
 WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0), name="parent")
 

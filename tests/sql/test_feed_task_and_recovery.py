@@ -10,9 +10,9 @@ import asyncpg
 from feed_steps import QUICK, Published, linked, send
 
 from horsies.doctor.findings import DATABASE
-from horsies.operations.findings import Finding, Severity
-from horsies.operations.findings.interrupted import INTERRUPTED
-from horsies.operations.why import ReasonKind
+from horsies.findings import Finding, Severity
+from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.why import ReasonKind
 from horsies_tui.feed.link import Link
 from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot

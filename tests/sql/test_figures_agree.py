@@ -19,9 +19,9 @@ from view_steps import reader, wanted
 
 from horsies.cli.cluster_lists import _queue_lines, _status_lines, _worker_lines
 from horsies.cli.tables import Screen
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.findings.interrupted import INTERRUPTED
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.views import (
     Liveness,
     cluster_status,
@@ -51,7 +51,7 @@ from horsies_tui.workers.words import capacity, summary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
     from horsies.views import ClusterStatus, TaskCounts
 
 QUEUES = ("mail", "paused", "drained", "unserved", "later")

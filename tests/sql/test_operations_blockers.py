@@ -11,7 +11,7 @@ import pytest
 from database_server import new_role, url_with
 from until import until
 
-from horsies.operations.blockers import blockers
+from horsies.findings.blockers import blockers
 from horsies.views import cluster_status
 
 LOCK = "LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE"

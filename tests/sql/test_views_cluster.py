@@ -12,7 +12,7 @@ from view_steps import insert, reader
 
 from horsies.cli.cluster_lists import _queue_lines, _status_lines
 from horsies.cli.tables import Screen
-from horsies.operations.diagnose import diagnose
+from horsies.findings.diagnose import diagnose
 from horsies.views import Count, Liveness, QueueRow, WorkerRow, cluster_status, queue_rows, worker_rows
 
 if TYPE_CHECKING:

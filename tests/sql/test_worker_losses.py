@@ -10,12 +10,12 @@ from diagnose_steps import CRASH_POLICY, ago, claimed, running, worker
 from view_steps import cost
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
+from horsies.findings.searches.waiting import QUEUE_WITHOUT_WORKER
 from horsies.lifecycle.recovering import recover
 from horsies.operations.actor import Actor
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
-from horsies.operations.findings.waiting import QUEUE_WITHOUT_WORKER
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
@@ -23,7 +23,7 @@ from horsies.views import Liveness, worker_rows
 from horsies.views.losses import worker_losses
 
 if TYPE_CHECKING:
-    from horsies.operations.findings import Finding, FindingKind
+    from horsies.findings import Finding, FindingKind
     from horsies.views import WorkerRow
 
 OPS = Actor("ops", "bastion")

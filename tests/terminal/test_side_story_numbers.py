@@ -10,7 +10,7 @@ import pytest
 from old_tasks import fill
 from test_screen_numbers import told
 
-from horsies.operations.why import why_pending
+from horsies.findings.why import why_pending
 from horsies.views import task_detail
 from horsies.views.reading import READER_SETTINGS
 

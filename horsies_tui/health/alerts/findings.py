@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.findings import Severity, by_key
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
+from horsies.findings import Severity, by_key
 from horsies.views import GONE_AFTER_S
 from horsies_tui.health.alerts import MOST_ALIKE, NO_WORKER, USUAL_PLACE, Alert, Level, Scene
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding, schedules_of
@@ -16,8 +16,8 @@ from horsies_tui.look.units import number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from horsies.operations.diagnose import Report
-    from horsies.operations.findings import Finding, FindingKind
+    from horsies.findings import Finding, FindingKind
+    from horsies.findings.diagnose import Report
     from horsies_tui.health.glance import Glance
 
 _LEVELS: Final = {

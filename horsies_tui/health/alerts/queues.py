@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import span
+from horsies.domain.quantities import span
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
 from horsies_tui.health.rates import Course, flow_now, outlook_of_all
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.formatting import counted, size
+from horsies.domain.quantities import counted, size
 from horsies.views import LATE_AFTER_S, Liveness
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
 from horsies_tui.health.rows import MOST_NAMED, any_of, one_worker

@@ -15,7 +15,7 @@ from horsies.cli.operation_ids import operation_of
 from horsies.cli.payload import Masks
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.query import ActivityFilter, Term
 from horsies.query.problems import Unreadable
 from horsies.query.values import Glob, read_moment

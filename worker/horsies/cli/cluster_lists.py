@@ -15,9 +15,9 @@ from horsies.cli.reading import read
 from horsies.cli.status_chart import chart_lines, last_hour
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.domain.plain_text import clean
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.formatting import counted, need_action, span
+from horsies.domain.quantities import counted, need_action, span
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
 from horsies.views.tables import tables
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
     from horsies.views import ClusterStatus, QueueRow, TaskPoint, WorkerRow
 
 _LATELY: Final = timedelta(hours=1)

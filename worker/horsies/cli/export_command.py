@@ -10,7 +10,7 @@ from horsies.cli.exporting import Export, Format, export_rows, new_file, tasks_e
 from horsies.cli.filters import understood, understood_workflows
 from horsies.cli.reading import read
 from horsies.cli.tables import rewrite, say
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views import Sort
 
 if TYPE_CHECKING:

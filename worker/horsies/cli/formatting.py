@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.cli.tables import Cell
 from horsies.domain.damage import Damaged, damaged_fields, plain_stored
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import span
+from horsies.domain.quantities import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

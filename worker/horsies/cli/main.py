@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def exit_code(error: Exception) -> int:
-    from horsies.operations.blockers import BlockedError
+    from horsies.findings.blockers import BlockedError
 
     return os.EX_TEMPFAIL if isinstance(error, BlockedError) else 1
 

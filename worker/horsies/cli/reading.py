@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from horsies.operations.blockers import BlockedError, blockers
+from horsies.findings.blockers import BlockedError, blockers
 from horsies.store.connect import DatabaseUnavailable, open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.blockers import Blocker
+    from horsies.findings.blockers import Blocker
     from horsies.store.connect import Database
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from horsies.cli.options import advised
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table, width_of
 from horsies.domain.plain_text import clean
-from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import Severity
-from horsies.operations.formatting import counted, need_action, span
+from horsies.domain.quantities import counted, need_action, span
+from horsies.findings import Severity
+from horsies.findings.diagnose import diagnose
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.diagnose import Report
-    from horsies.operations.findings import Finding, Remedy
+    from horsies.findings import Finding, Remedy
+    from horsies.findings.diagnose import Report
 
 _NAMED: Final = 5
 _ABOVE: Final = 5

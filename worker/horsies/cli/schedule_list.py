@@ -16,8 +16,8 @@ from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.domain.plain_text import clean
+from horsies.domain.quantities import counted
 from horsies.domain.schedule import zone_named
-from horsies.operations.formatting import counted
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 from horsies.views.schedule_filter import matching_schedules
 from horsies.views.schedule_words import (

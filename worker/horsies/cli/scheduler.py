@@ -65,7 +65,7 @@ def scheduler(
 
 
 def _banner(running: Scheduler, locator: str) -> None:
-    from horsies.operations.formatting import counted
+    from horsies.domain.quantities import counted
 
     schedules = [
         f"{schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})"

@@ -17,7 +17,7 @@ from horsies.cli.options import (
 
 if TYPE_CHECKING:
     from horsies.cli.reading import Session
-    from horsies.operations.blockers import Blocker
+    from horsies.findings.blockers import Blocker
 
 _NUMBERS = frozenset({"PID", "OPEN", "BLOCKS", "FOR"})
 
@@ -45,7 +45,7 @@ def ls(
     from horsies.cli.machine import print_json
     from horsies.cli.reading import read_server
     from horsies.cli.tables import Column, Screen, say, table
-    from horsies.operations.blockers import blockers
+    from horsies.findings.blockers import blockers
 
     async def work(session: Session) -> tuple[Blocker, ...]:
         return await blockers(session.connection, readers_only=False)

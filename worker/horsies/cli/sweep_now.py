@@ -16,18 +16,18 @@ from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import say
 from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
+from horsies.domain.quantities import clock, counted
+from horsies.findings.diagnose import diagnose
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit import require_writable
-from horsies.operations.diagnose import diagnose
-from horsies.operations.formatting import clock, counted
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pulse import pulse_every_s, write_pulse
 from horsies.store.sweep_state import UPKEEP, write_report
 
 if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
-    from horsies.operations.diagnose import Report
+    from horsies.findings.diagnose import Report
     from horsies.store.connect import Connection, Database
     from horsies.store.isolate_bad_rows import Refused
 

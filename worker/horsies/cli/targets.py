@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from horsies.cli.reading import Connection, Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
 
 _WHOLE: Final = 36
 _COMPLETED_WITHIN_S: Final = 2.0

@@ -10,7 +10,7 @@ from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import print_json
 from horsies.cli.tables import Screen, say
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.looking import why_no_more
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from horsies.cli.targets import ambiguous
 from horsies.cli.task_list import task_report
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
-from horsies.operations.why import why_pending
+from horsies.domain.quantities import counted
+from horsies.findings.why import why_pending
 from horsies.views import Ambiguous, task_detail
 from horsies.views.workers import place_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.why import Why
+    from horsies.findings.why import Why
     from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail, Usual
 
 _SHOWN: Final = 200_000

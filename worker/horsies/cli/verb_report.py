@@ -10,7 +10,7 @@ from horsies.cli.options import advised
 from horsies.cli.payload import Masks, change_texts
 from horsies.cli.tables import Cell, Column, table
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

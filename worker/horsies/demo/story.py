@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from horsies.demo.crew import Crew
     from horsies.demo.customers import Customers
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
     from horsies.store.connect import Database
 
 FIRST_WORKER: Final = "web-1"

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.operations.diagnose import diagnose
+from horsies.findings.diagnose import diagnose
 from horsies.query import parse, parse_workflows, task_conditions, workflow_conditions
 from horsies.store.connect import open_database
 from horsies.views import (

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Verdict
-from horsies.operations.findings import Finding, FindingKind, PredictedAction, Severity
-from horsies.operations.formatting import clock
+from horsies.domain.quantities import clock
+from horsies.findings import Finding, FindingKind, PredictedAction, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class TaskStatus(StrEnum):
@@ -76,6 +76,10 @@ WORKFLOW_TASK_TERMINAL_STATES: frozenset[WorkflowTaskStatus] = frozenset(
 class OnError(StrEnum):
     FAIL = "fail"
     PAUSE = "pause"
+
+
+TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "session", "operation"]
+"""The kinds of rows that a manual verb changes."""
 
 
 class Verb(StrEnum):

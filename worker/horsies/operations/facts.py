@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.quantities import by_whom, clock, counted, span
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.formatting import by_whom, clock, counted, span
+from horsies.findings.cluster import ALIVE_WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

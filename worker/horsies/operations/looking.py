@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.domain.damage import json_map
+from horsies.domain.quantities import span
 from horsies.operations.audit import OperatorAction, require_writable
-from horsies.operations.formatting import span
 from horsies.operations.target import OperationError
 from horsies.store.statements import statement
 

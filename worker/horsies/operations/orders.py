@@ -28,7 +28,7 @@ class Since:
 
 async def preview_time(conn: asyncpg.Connection) -> datetime:
     """The time of a preview, by the database's clock; OperationError if the database has no table for orders."""
-    here = await conn.fetchrow(statement("horsies.operations.cluster", "diagnose_tables"))
+    here = await conn.fetchrow(statement("horsies.findings.cluster", "diagnose_tables"))
     if not (here["worker_orders"] and here["queue_state"]):
         raise OperationError(
             "this database has no tables for orders to workers and queues", help_text="run `horsies db upgrade`"

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.domain.states import TargetKind
     from horsies.operations.actor import Actor
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.selection import Selection
-    from horsies.operations.target import RowOutcome, Target, TargetKind
+    from horsies.operations.target import RowOutcome, Target
     from horsies.operations.verb import Verb
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.operations.audit import require_writable
-from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import MOST_COUNTED, QueueFacts
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal

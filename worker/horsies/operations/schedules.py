@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.damage import json_map
 from horsies.domain.digests import scheduled_task_id
 from horsies.domain.ids import new_task_id
+from horsies.findings.cluster import read_cluster
 from horsies.operations.audit import require_writable, write_audit
-from horsies.operations.cluster import read_cluster
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.schedule_facts import Definition, ScheduleFacts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from horsies.domain.quantities import span
+from horsies.findings.blockers import summary_of_statement
 from horsies.operations.audit import require_writable
-from horsies.operations.blockers import summary_of_statement
-from horsies.operations.formatting import span
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from horsies.domain.errors import HorsiesError
-from horsies.operations.formatting import counted, span
+from horsies.domain.quantities import counted, span
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "session", "operation"]
+    from horsies.domain.states import TargetKind
 
 
 class OperationError(HorsiesError):

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.domain.codes import OutcomeCode
+    from horsies.domain.states import TargetKind
     from horsies.operations.audit import OperatorAction
     from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
     from horsies.operations.schedule_facts import ScheduleFacts
-    from horsies.operations.target import ArgumentChange, RowOutcome, Target, TargetKind
+    from horsies.operations.target import ArgumentChange, RowOutcome, Target
     from horsies.views.tasks import ExpectedState
 
 Options: TypeAlias = "Mapping[str, Any]"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from horsies.operations.cluster import read_cluster
-from horsies.operations.formatting import by_whom, clock, counted
+from horsies.domain.quantities import by_whom, clock, counted
+from horsies.findings.cluster import read_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
     from horsies.operations.facts import TaskFacts
 
 

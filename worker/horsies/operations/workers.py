@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.findings.cluster import ALIVE_WITHIN_S
+from horsies.findings.searches.crashed import unacknowledged
 from horsies.operations.audit import require_writable
-from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.facts import WorkerFacts
-from horsies.operations.findings.crashed import unacknowledged
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from horsies.operations.blockers import lock_holders
+from horsies.findings.blockers import lock_holders
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import is_blocked
 from horsies.store.pool import CONNECTION_ERRORS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.store.schema.migrations import quoted
 from horsies.store.statements import statement
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
-from horsies.operations.formatting import size, span
+from horsies.domain.quantities import size, span
 from horsies.store.schema import MIGRATIONS, TABLES
 from horsies.store.schema.migrations import quoted
 from horsies.store.statements import statement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
-from horsies.operations.formatting import counted, size, span
+from horsies.domain.quantities import counted, size, span
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
+from horsies.domain.quantities import span
 from horsies.lifecycle.retention import ages_in_use, ages_of, overdue_by
-from horsies.operations.formatting import span
 from horsies.store.statements import statement
 from horsies.views.reading import decoded
 

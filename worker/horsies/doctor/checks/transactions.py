@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
-from horsies.operations.blockers import lock_holders
-from horsies.operations.formatting import counted, span
+from horsies.domain.quantities import counted, span
+from horsies.findings.blockers import lock_holders
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.doctor import Check, Line, Verdict
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.views import worker_clocks, worker_rows
 from horsies.views.workers import name_of
 

@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
 
 _FOLDERS: Final[Mapping[TargetKind, str]] = {

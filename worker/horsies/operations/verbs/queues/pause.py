@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.verb import QueueVerb
 
 if TYPE_CHECKING:

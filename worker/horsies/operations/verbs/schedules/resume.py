@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.formatting import clock, counted
+from horsies.domain.quantities import clock, counted
 from horsies.operations.verb import ScheduleVerb
 
 if TYPE_CHECKING:

@@ -46,13 +46,13 @@ def _read(text: str) -> Options:
 
 
 def _became(value: datetime | None) -> str:
-    from horsies.operations.formatting import clock
+    from horsies.domain.quantities import clock
 
     return "PENDING, due now" if value is None else f"PENDING, due {clock(value)}"
 
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
-    from horsies.operations.formatting import clock, span
+    from horsies.domain.quantities import clock, span
     from horsies.operations.tasks import VALUE
 
     due: datetime | None = facts.options[VALUE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.formatting import counted
+from horsies.domain.quantities import counted
 from horsies.operations.verb import WorkerVerb
 from horsies.store.statements import statement
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
-    from horsies.operations.cluster import ALIVE_WITHIN_S
+    from horsies.findings.cluster import ALIVE_WITHIN_S
 
     running = counted(sum(worker.running for worker in workers), "running task")
     claimed = counted(sum(worker.claimed for worker in workers), "claimed task goes", "claimed tasks go")

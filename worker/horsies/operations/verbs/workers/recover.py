@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from horsies.domain.quantities import counted, span
 from horsies.domain.states import TaskStatus
-from horsies.operations.formatting import counted, span
 from horsies.operations.target import RowOutcome
 from horsies.operations.verb import WorkerVerb
 from horsies.store.statements import statement
@@ -61,7 +61,7 @@ def _detail(recovered: RecoveryResult) -> str:
 
 
 def _wrong_state(worker: WorkerFacts) -> str:
-    from horsies.operations.cluster import ALIVE_WITHIN_S
+    from horsies.findings.cluster import ALIVE_WITHIN_S
 
     if worker.lives:
         return f"it lives: last sign of life {worker.late}; a dead one is silent for {span(ALIVE_WITHIN_S)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from horsies.domain.quantities import counted
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus
-from horsies.operations.formatting import counted
 from horsies.operations.verb import WorkflowVerb
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from horsies.domain.quantities import counted
 from horsies.domain.states import WorkflowStatus
-from horsies.operations.formatting import counted
 from horsies.operations.verb import Done, WorkflowVerb
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from horsies.domain.quantities import counted
 from horsies.domain.states import WorkflowStatus
-from horsies.operations.formatting import counted
 from horsies.operations.verb import WorkflowVerb
 
 if TYPE_CHECKING:

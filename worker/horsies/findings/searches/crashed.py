@@ -9,8 +9,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codes import CHILD_ENDED
-from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.findings import (
+from horsies.domain.quantities import counted
+from horsies.findings import (
     MOST_IDS,
     NEEDS_DECISION,
     RUNS_AGAIN,
@@ -22,7 +22,7 @@ from horsies.operations.findings import (
     about_tasks,
     remedies,
 )
-from horsies.operations.formatting import counted
+from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
 from horsies.views.losses import Loss, worker_losses
 from horsies.views.workers import place_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
 
 CRASHED = FindingKind(
     "crashed",

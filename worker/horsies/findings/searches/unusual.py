@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.findings import (
+from horsies.domain.quantities import counted, span
+from horsies.findings import (
     MOST_IDS,
     RUNS_AGAIN,
     Finding,
@@ -20,7 +20,7 @@ from horsies.operations.findings import (
     about_tasks,
     remedies,
 )
-from horsies.operations.formatting import counted, span
+from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
 from horsies.views.usual import usual_durations
 from horsies.views.workers import name_of, place_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
     from horsies.views import Usual
 
 RUNS_LONG = FindingKind(
@@ -204,7 +204,7 @@ def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:
 
 async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     drains = "horsies_worker_orders" in cluster.tables
-    draining = await conn.fetch(statement("horsies.operations.cluster", "diagnose_draining")) if drains else []
+    draining = await conn.fetch(statement("horsies.findings.cluster", "diagnose_draining")) if drains else []
     rows = await conn.fetch(
         statement(__name__, "diagnose_behind_busy"),
         WAITS_S,

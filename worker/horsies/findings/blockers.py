@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
 from horsies.domain.plain_text import clean
-from horsies.operations.formatting import counted, span
+from horsies.domain.quantities import counted, span
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.findings import Finding, FindingKind, PredictedAction, Search, Severity
-from horsies.operations.formatting import clock, counted, span
+from horsies.domain.quantities import clock, counted, span
+from horsies.findings import Finding, FindingKind, PredictedAction, Search, Severity
 from horsies.store.sweep_state import CLAIMS, RUNS
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster, Rule
+    from horsies.findings.cluster import Cluster, Rule
 
 RULE_NOT_APPLIED = FindingKind("rule not applied", 220, tasks="status:claimed,running", alert="no worker sweeps {name}")
 _DOES = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.damage import is_whole, json_map, texts
-from horsies.operations.formatting import clock
+from horsies.domain.quantities import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP

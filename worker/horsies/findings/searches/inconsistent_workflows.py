@@ -7,10 +7,8 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from horsies.lifecycle.reconciling import DamagedWorkflowError, stuck_workflows
-from horsies.lifecycle.repairs import SYMPTOMS, repairs_of
-from horsies.lifecycle.workflow_rows import read_flows, read_nodes
-from horsies.operations.findings import (
+from horsies.domain.quantities import span
+from horsies.findings import (
     NO_WORKER_SWEEPS,
     Finding,
     FindingKind,
@@ -19,7 +17,9 @@ from horsies.operations.findings import (
     Severity,
     remedies,
 )
-from horsies.operations.formatting import span
+from horsies.lifecycle.reconciling import DamagedWorkflowError, stuck_workflows
+from horsies.lifecycle.repairs import SYMPTOMS, repairs_of
+from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.findings.cluster import Cluster
     from horsies.lifecycle.repairs import Repair, Symptom
     from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
-    from horsies.operations.cluster import Cluster
 
 KINDS: Final = {
     symptom.name: FindingKind(symptom.name, 110 + place, swept="workflows" if symptom.changes else None)

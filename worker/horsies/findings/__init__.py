@@ -1,7 +1,7 @@
-"""The findings of the recovery report; each module of this package finds some kinds.
+"""A finding of the recovery report, and a kind of findings.
 
-`operations/diagnose.py` runs the `SEARCH` of every module here, found by its name alone. The console and the command
-line show a finding by its own record and that of its kind.
+`findings/diagnose.py` runs the `SEARCH` of every module in `findings/searches/`, found by its place alone. The console
+and the command line show a finding by its own record and that of its kind.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
-    from horsies.operations.target import TargetKind
+    from horsies.domain.states import TargetKind
+    from horsies.findings.cluster import Cluster
 
 MOST_IDS: Final = 500
 """The most ids that are read of a kind and name; the others are only counted."""
@@ -66,7 +66,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class PredictedAction:
-    """The automatic action if no operator acts; rows with the same prediction share one finding."""
+    """What will happen if no operator acts; rows with the same prediction share one finding."""
 
     action: str
     severity: Severity
@@ -80,7 +80,7 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """An operator's remedy: the verb for targets of this kind."""
+    """What an operator may do: the verb for targets of this kind."""
 
     verb: str
     target_kind: TargetKind

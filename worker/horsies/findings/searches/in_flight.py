@@ -13,10 +13,9 @@ from operator import attrgetter, itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.quantities import clock, span
 from horsies.domain.retry import GiveUp
-from horsies.lifecycle.recovering import after_crash
-from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.findings import (
+from horsies.findings import (
     MOST_IDS,
     NO_WORKER_SWEEPS,
     RUNS_AGAIN,
@@ -27,7 +26,8 @@ from horsies.operations.findings import (
     Severity,
     remedies,
 )
-from horsies.operations.formatting import clock, span
+from horsies.findings.cluster import ALIVE_WITHIN_S
+from horsies.lifecycle.recovering import after_crash
 from horsies.store.statements import statement
 from horsies.store.sweep_state import CLAIMS, RUNS
 from horsies.views.workers import name_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
 
 STALE_RUN = FindingKind("stale run", 60, tasks="status:running", swept="stale_runs", alert="{count} {name} stale{on}")
 WORKER_LOST = FindingKind(

@@ -1,4 +1,4 @@
-"""The recovery report: what is stuck, why, what happens automatically and when."""
+"""The recovery report: what is stuck, why, what the system will do about it and when."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from horsies.operations import findings
-from horsies.operations.cluster import read_cluster
+from horsies.findings import searches as packaged
+from horsies.findings.cluster import read_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.config.recovery import RecoveryConfig
-    from horsies.operations.cluster import Spared, SweepState
-    from horsies.operations.findings import Finding, Search, Severity
+    from horsies.findings import Finding, Search, Severity
+    from horsies.findings.cluster import Spared, SweepState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Report:
 
 @cache
 def searches() -> tuple[Search, ...]:
-    """Return the search of each module of the package `findings`."""
-    modules = (import_module(f"{findings.__name__}.{module.name}") for module in iter_modules(findings.__path__))
+    """Return the `SEARCH` of each module of the package `searches`."""
+    modules = (import_module(f"{packaged.__name__}.{module.name}") for module in iter_modules(packaged.__path__))
     return tuple(module.SEARCH for module in modules)
 
 
 async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Report:
-    """Read the report. Without `settings`, those of the newest worker, or the defaults if no worker reports any.
+    """Without `settings`, those of the newest worker, or the defaults if no worker reports any. Reads only.
 
-    At most 500 ids of each kind are read; the others are counted, waiting rows up to a bound. Reads only.
+    At most 500 ids of each kind are read; the others are counted, waiting rows up to a bound.
     """
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn, settings)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.findings import (
+from horsies.domain.quantities import counted, span
+from horsies.findings import (
     MOST_IDS,
     NO_WORKER_SWEEPS,
     Finding,
@@ -16,7 +17,6 @@ from horsies.operations.findings import (
     about_tasks,
     remedies,
 )
-from horsies.operations.formatting import counted, span
 from horsies.store.statements import statement
 from horsies.views.workers import FIRST_WORKER_WITHIN_S
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
-    from horsies.operations.findings import Remedy
+    from horsies.findings import Remedy
+    from horsies.findings.cluster import Cluster
 
 UNKNOWN_NAME = FindingKind(
     "unknown name", 40, tasks="status:pending,retry", alert="{count} {name} unknown to all workers{on}"

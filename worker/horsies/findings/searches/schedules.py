@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.findings import (
+from horsies.domain.quantities import clock, counted, span
+from horsies.findings import (
     MOST_IDS,
     Finding,
     FindingKind,
@@ -13,7 +14,6 @@ from horsies.operations.findings import (
     Severity,
     remedies,
 )
-from horsies.operations.formatting import clock, counted, span
 from horsies.store.statements import statement
 from horsies.views.schedules import SEEN_WITHIN_S
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
 
 NO_SCHEDULER = FindingKind("no scheduler runs", 45, alert="no scheduler runs, schedules planned: {count}")
 SCHEDULER_LOST = FindingKind(

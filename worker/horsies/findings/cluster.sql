@@ -1,5 +1,5 @@
 -- name: diagnose_tables
--- operations/cluster.py; reads only: which of our own tables exist, as upstream creates none of them. From here on in
+-- findings/cluster.py; reads only: which of our own tables exist, as upstream creates none of them. From here on in
 -- this transaction, a time that upstream stored without a zone is read as UTC
 SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
@@ -11,15 +11,15 @@ SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        COALESCE(has_table_privilege(to_regclass('horsies_pulse'), 'SELECT'), false) AS pulse
 
 -- name: diagnose_draining
--- operations/cluster.py; reads only
+-- findings/cluster.py; reads only
 SELECT worker_id FROM horsies_worker_orders WHERE draining_since IS NOT NULL
 
 -- name: diagnose_paused
--- operations/cluster.py; reads only
+-- findings/cluster.py; reads only
 SELECT queue_name, paused_at, paused_by, reason FROM horsies_queue_state WHERE paused_at IS NOT NULL
 
 -- name: diagnose_sweep
--- operations/cluster.py; reads only ($1 rules)
+-- findings/cluster.py; reads only ($1 rules)
 -- A duty is named by its rule, and by the threshold where it has one; see sweep_state.py.
 SELECT split_part(sweep, ' ', 1) AS rule, 
        CASE WHEN split_part(sweep, ' ', 2) ~ '^[0-9]{1,9}$' THEN split_part(sweep, ' ', 2)::integer END AS threshold_ms, ran_at,
@@ -29,7 +29,7 @@ SELECT split_part(sweep, ' ', 1) AS rule,
  ORDER BY sweep
 
 -- name: diagnose_consumers
--- operations/cluster.py; reads only ($1 how old the newest snapshot of a live worker may be in s, $2 the workers that
+-- findings/cluster.py; reads only ($1 how old the newest snapshot of a live worker may be in s, $2 the workers that
 -- drain)
 -- Workers of one deployment are equal: 500 of them are returned as one row, with their names once.
 SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names,
@@ -54,5 +54,5 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
  GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names
 
 -- name: diagnose_settings
--- operations/cluster.py; reads only. The values of the newest snapshot of all workers
+-- findings/cluster.py; reads only. The values of the newest snapshot of all workers
 SELECT worker_id, recovery_config FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1

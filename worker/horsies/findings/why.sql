@@ -1,5 +1,5 @@
 -- name: diagnose_task
--- operations/why.py; reads only: with its workflow, if that is PAUSED ($1 task)
+-- findings/why.py; reads only: with its workflow, if that is PAUSED ($1 task)
 SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, task.enqueued_at::timestamptz,
        task.next_retry_at::timestamptz, task.good_until::timestamptz, task.retry_count, task.max_retries,
        paused.id AS workflow_id, paused.name AS workflow_name, paused.failed AS workflow_failed
@@ -12,7 +12,7 @@ SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, tas
  WHERE task.id = $1
 
 -- name: diagnose_claim
--- operations/why.py; reads only: where a claim waits, and what has run longest there; of runs that were started together
+-- findings/why.py; reads only: where a claim waits, and what has run longest there; of runs that were started together
 -- the first in the order of the claim ($1 task, $2 for how long it has waited at least, in s)
 SELECT task.claimed_by_worker_id AS worker_id, task.claimed_at::timestamptz, longest.*
   FROM horsies_tasks task
@@ -25,7 +25,7 @@ SELECT task.claimed_by_worker_id AS worker_id, task.claimed_at::timestamptz, lon
  WHERE task.id = $1 AND task.status = 'CLAIMED' AND task.claimed_at < now() - $2::float8 * interval '1 s'
 
 -- name: diagnose_used
--- operations/why.py; reads only: the tasks under a cap, as the next claim counts them, which first releases expired
+-- findings/why.py; reads only: the tasks under a cap, as the next claim counts them, which first releases expired
 -- claims ($1 queue)
 SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_cluster
   FROM horsies_tasks
@@ -34,7 +34,7 @@ SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_clust
                               AND (claim_expires_at IS NULL OR claim_expires_at >= now()))
 
 -- name: diagnose_ahead
--- operations/why.py; reads only. How many tasks of its queue are due and stand before it
+-- findings/why.py; reads only. How many tasks of its queue are due and stand before it
 -- ($1 queue, $2 priority, $3 enqueued at, $4 id, $5 how many to count)
 -- Each priority in use is visited, as in `next_due`.
 WITH RECURSIVE level AS (

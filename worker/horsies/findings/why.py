@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from horsies.domain.quantities import counted, span
 from horsies.domain.states import TaskStatus
-from horsies.operations.cluster import read_cluster
-from horsies.operations.formatting import counted, span
+from horsies.findings.cluster import read_cluster
 from horsies.store.statements import statement
 from horsies.views.workers import name_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
 
 _MOST_COUNTED = 10_000
 _CLAIM_WAITS_S = 5.0

@@ -6,7 +6,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.workflow_end import error_summary
-from horsies.operations.findings import (
+from horsies.findings import (
     NEEDS_DECISION,
     Finding,
     FindingKind,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
+    from horsies.findings.cluster import Cluster
 
 PAUSED_BY_ERROR = FindingKind("paused by error", 30)
 DAMAGED_WORKFLOW = FindingKind("damaged workflow", 100)

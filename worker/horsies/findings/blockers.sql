@@ -1,5 +1,5 @@
 -- name: blockers
--- operations/blockers.py; reads only, and no table of ours, so that it answers while those are locked ($1 how many, $2
+-- findings/blockers.py; reads only, and no table of ours, so that it answers while those are locked ($1 how many, $2
 -- whether only what holds up readers counts)
 -- A reader waits for a lock of a whole table and for no other one: a worker that waits for a row says nothing of a read
 -- that is slow. Otherwise a session waits for us if it waits for one of our tables, or is one of ours.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.findings import MOST_IDS, NEEDS_DECISION, RUNS_AGAIN, FindingKind, Search, about_tasks
+from horsies.findings import MOST_IDS, NEEDS_DECISION, RUNS_AGAIN, FindingKind, Search, about_tasks
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from horsies.operations.cluster import Cluster
-    from horsies.operations.findings import Finding
+    from horsies.findings import Finding
+    from horsies.findings.cluster import Cluster
 
 INTERRUPTED = FindingKind("interrupted", 10, state="INTERRUPTED", tasks="status:interrupted")
 _MOST_COUNTED = 10_000
