@@ -23,7 +23,7 @@ from horsies_tui.look.tones import Tone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from horsies.cli.payload import Masks
+    from horsies.display.payload import Masks
     from horsies.domain.states import TargetKind
     from horsies.operations.edited import TypedValues
     from horsies.operations.preview import Outcome, Preview
@@ -207,7 +207,7 @@ def damage_facts(record: object) -> list[Fact]:
 
 def facts_of(intent: Intent, preview: Preview, masks: Masks | None = None) -> list[Fact]:
     """The lines of the preview: what will change, what is refused and why, the effects, and the CLI command."""
-    from horsies.cli.payload import Masks, change_texts
+    from horsies.display.payload import Masks, change_texts
 
     masks = masks or Masks()
     eligible, refused = preview.eligible, preview.refused
@@ -232,7 +232,7 @@ def facts_of(intent: Intent, preview: Preview, masks: Masks | None = None) -> li
 
 def _command(preview: Preview, masks: Masks) -> str:
     """The command with edited arguments masked; the key that copies it copies the whole one."""
-    from horsies.cli.payload import HIDDEN
+    from horsies.display.payload import HIDDEN
 
     shown = preview.command
     for name in ("args", "kwargs"):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from textual.screen import ModalScreen
 
-    from horsies.cli.exporting import Export
+    from horsies.display.exporting import Export
     from horsies.operations.selection import Selection
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link

@@ -6,12 +6,12 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.payload import HIDDEN, POSITIONAL
+from horsies.display.payload import HIDDEN, POSITIONAL
 from horsies.views import AuditRow, Definition, NodeStory, Stored, TaskDetail, WorkflowStory
 from horsies_tui.story.repair import closed
 
 if TYPE_CHECKING:
-    from horsies.cli.payload import Masks
+    from horsies.display.payload import Masks
 
 _POSITIONAL: Final = "args"
 _TEXTS: Final[dict[type, tuple[str, ...]]] = {

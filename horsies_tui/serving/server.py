@@ -14,7 +14,7 @@ import textual_serve
 from aiohttp import web
 from platformdirs import user_state_path
 
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies_tui.serving.access import Access, is_loopback
 from horsies_tui.serving.tab import Tab

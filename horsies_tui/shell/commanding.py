@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
     from textual.widget import Widget
 
-    from horsies.cli.exporting import Format
     from horsies.config.contexts import ConfigFile
+    from horsies.display.exporting import Format
     from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
@@ -131,7 +131,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         place.call_later(self.call_later, self.run_command, message.command)
 
     async def run_command(self, command: Command) -> None:
-        from horsies.cli.exporting import Format
+        from horsies.display.exporting import Format
         from horsies_tui.command import grammar
 
         match command:
@@ -259,7 +259,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         return next((verb for verb in verbs if verb.kind == wanted), None)
 
     async def _find_and_act(self, intent: Intent, targets: Sequence[str], view: ConsoleView[Any]) -> None:
-        from horsies.cli.targets import selected
+        from horsies.operations.named_targets import selected
 
         given = {
             "filter_text": None,

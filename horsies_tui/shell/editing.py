@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from horsies.cli.payload import HIDDEN, POSITIONAL, Masks, may_be_json
+from horsies.display.payload import HIDDEN, POSITIONAL, Masks, may_be_json
 from horsies.domain.codec import CodecError, parse_json, to_json
 from horsies.domain.errors import HorsiesError
 from horsies.operations.edited import Arguments

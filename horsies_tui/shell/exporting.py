@@ -17,7 +17,7 @@ from horsies_tui.widgets.hints import key_for
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from horsies.cli.exporting import Export, Format
+    from horsies.display.exporting import Export, Format
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.view import Console
@@ -63,7 +63,7 @@ class ExportLine(LineCell):
         return True
 
     async def _write(self, console: Console, link: Link, export: Export[Any], form: Format, path: Path) -> None:
-        from horsies.cli.exporting import export_rows, new_file
+        from horsies.display.exporting import export_rows, new_file
 
         began, done = link.clock.monotonic(), 0
 

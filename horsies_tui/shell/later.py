@@ -25,8 +25,8 @@ _REST: Final = (
     "horsies_tui.shell.help",
     "horsies_tui.command.completing",
     "horsies_tui.feed.values",
-    "horsies.cli.exporting",
-    "horsies.cli.targets",
+    "horsies.display.exporting",
+    "horsies.operations.named_targets",
     "horsies.operations.pipeline",
 )
 _imported: set[str] = set()

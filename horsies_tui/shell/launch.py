@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_state_path
 
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 from horsies.domain.masking import mask
 from horsies_tui.shell.environment import fitting_theme, for_textual, unknown_theme, wants_ascii, why_unfit
 from horsies_tui.shell.leaving import Leaving

@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.operations.undo import HOLD_S, RENEW_EVERY_S

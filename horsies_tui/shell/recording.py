@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.binding import Binding
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.units import time_of_day, zone_of
 from horsies_tui.recording.file import Reader, Writer

@@ -9,8 +9,8 @@ from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from horsies.display.stack_lines import is_library, short_file
 from horsies.domain.quantities import counted
-from horsies.operations.stack_lines import is_library, short_file
 from horsies_tui.look.lines import Span
 from horsies_tui.look.tones import Tone
 

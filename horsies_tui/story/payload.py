@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
+from horsies.display.payload import HIDDEN, POSITIONAL, Masks
 from horsies.domain.codec import CodecError, load_for_display
 from horsies.domain.codec.display import Labelled
 from horsies.domain.plan import MAP_DEFINITION

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.machine import plain
-from horsies.cli.payload import POSITIONAL, stored_json
-from horsies.cli.task_story import report
+from horsies.display.json_output import plain
+from horsies.display.payload import POSITIONAL, stored_json
+from horsies.display.task_report import detail_report
 from horsies.domain.errors import HorsiesError
 from horsies.views import TaskDetail, task_detail
 from horsies_tui.clipboard import copy
@@ -20,7 +20,7 @@ from horsies_tui.look.units import size
 from horsies_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
-    from horsies.cli.payload import Masks
+    from horsies.display.payload import Masks
     from horsies.findings.why import Why
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
@@ -33,7 +33,7 @@ _WHOLE: Final = 1_000_000_000
 
 
 def story_json(detail: TaskDetail, why: Why | None, masks: Masks) -> str:
-    return json.dumps(plain(report(detail, why, masks)), indent=2)
+    return json.dumps(plain(detail_report(detail, why, masks)), indent=2)
 
 
 def is_cut(detail: TaskDetail) -> bool:
@@ -80,7 +80,7 @@ def part_text(detail: TaskDetail, why: Why | None, masks: Masks, part: str) -> s
         case "traceback":
             return _traceback(stored_json(detail.result, masks))
         case _:
-            return _readable(plain(report(detail, why, masks)))
+            return _readable(plain(detail_report(detail, why, masks)))
 
 
 def _traceback(result: Any) -> str | None:

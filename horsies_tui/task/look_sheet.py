@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from textual.containers import Vertical
 
-from horsies.cli.formatting import lasting
+from horsies.display.formatting import lasting
+from horsies.display.stack_lines import innermost, is_same, lines_of
 from horsies.domain.errors import HorsiesError
 from horsies.domain.quantities import counted
 from horsies.operations.looking import answer_to, ask_again, close, look_at, look_behind, why_no_more
-from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Cell, Column, ColumnSet
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.cli.payload import Masks
+    from horsies.display.payload import Masks
+    from horsies.display.stack_lines import StackLine
     from horsies.operations.looking import Answer, Look
-    from horsies.operations.stack_lines import StackLine
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from textual import on
 from textual.message import Message
 
-from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
+from horsies.display.payload import Masks
 from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb
 from horsies_tui.actions import Scope, bindings, bindings_of

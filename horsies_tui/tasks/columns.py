@@ -49,7 +49,7 @@ class ArgumentTexts:
 
 
 def _line(stored: BriefArguments, hidden: frozenset[str]) -> str:
-    from horsies.cli.payload import Masks
+    from horsies.display.payload import Masks
     from horsies_tui.story.payload import arguments_line
 
     return arguments_line(stored.args, stored.kwargs, Masks(hidden))

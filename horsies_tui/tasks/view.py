@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from horsies.cli.exporting import Export
+    from horsies.display.exporting import Export
     from horsies.operations.selection import Selection
     from horsies.query import TaskFilter
     from horsies.views import TaskRow
@@ -185,7 +185,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
             return None
 
     def export(self) -> Export[TaskRow]:
-        from horsies.cli.exporting import tasks_export
+        from horsies.display.exporting import tasks_export
 
         return tasks_export(self._need.filter, self._need.sort)
 

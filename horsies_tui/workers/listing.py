@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from horsies.cli.exporting import workers_export
+from horsies.display.exporting import workers_export
 from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views.worker_filter import matching
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from horsies.cli.exporting import Export
+    from horsies.display.exporting import Export
     from horsies.views import WorkerRow
     from horsies_tui.feed.link import Link
 

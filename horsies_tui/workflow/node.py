@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.node_words import inconsistency
+from horsies.display.node_details import inconsistency
 from horsies.domain.plan import MAP_ITEMS
 from horsies.operations.verbs import VERBS
 from horsies_tui.look.lines import Span, cut_spans, flow, words

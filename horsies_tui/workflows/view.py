@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from horsies.cli.exporting import Export
+    from horsies.display.exporting import Export
     from horsies.views import WorkflowRow
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
@@ -131,7 +131,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
         return Intent(VERBS["workflow", verb], Selection.of_ids(ids))
 
     def export(self) -> Export[WorkflowRow]:
-        from horsies.cli.exporting import workflows_export
+        from horsies.display.exporting import workflows_export
 
         return workflows_export(self._filter, self._sort)
 

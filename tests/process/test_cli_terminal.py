@@ -15,7 +15,7 @@ from cli_steps import failed, insert, running, said, statuses
 from cli_terminal import ESCAPES, Terminal
 from forked_commands import Command, run_command
 
-from horsies.cli.tables import width_of
+from horsies.display.terminal import width_of
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from horsies.cli.status_chart import chart_lines
-from horsies.cli.tables import Screen, visible
+from horsies.display.terminal import Screen, visible
 from horsies.views import TaskPoint
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -15,14 +15,15 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.cli import tables as door
-from horsies.cli.formatting import ago, lasting, short, state, unshortened
-from horsies.cli.machine import plain
-from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
-from horsies.cli.tables import Cell, Column, Screen, cut, say, table, visible, width_of
+from horsies.display import terminal as door
+from horsies.display.formatting import ago, lasting, short, state
+from horsies.display.json_output import plain
+from horsies.display.payload import HIDDEN, Masks, stored_json, stored_lines
+from horsies.display.terminal import Cell, Column, Screen, cut, say, table, visible, width_of
 from horsies.domain.plain_text import clean, clean_json
 from horsies.domain.quantities import counted, need_action
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.operations.named_targets import unshortened
 from horsies.query.keys import INTERRUPTED, RETRY
 from horsies.views import Stored
 

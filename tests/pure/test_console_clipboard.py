@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from story_scene import story
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies.domain.errors import HorsiesError
 from horsies.views import Stored
 from horsies_tui.clipboard import MOST_BYTES, fits, given_to_a_program, sequence, through_tmux

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given, strategies as st
 from story_scene import story
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies.views import Stored
 from horsies_tui.look.glyphs import UNICODE
 from horsies_tui.look.lines import Span, width_of, wrap_spans

@@ -10,7 +10,7 @@ from flow_scene import NOW, a_node, a_node_story, a_row, a_story, ago, labels
 from hypothesis import given, settings, strategies as st
 from story_scene import stored
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies.domain.plan import MAP_ITEMS
 from horsies.views import NodeView
 from horsies_tui.look.bars import bar_parts

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import assume, example, given, settings, strategies as st
 from story_scene import stored, story
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies.views import Stored
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.lines import width_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from story_scene import at, row, running, stored, story, told, waiting
 
-from horsies.cli.payload import Masks
+from horsies.display.payload import Masks
 from horsies.findings.why import Reason, ReasonKind, Why
 from horsies.query import parse
 from horsies.views import Ambiguous, NodeLink, TaskDetail

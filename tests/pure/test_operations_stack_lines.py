@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from horsies.operations.stack_lines import innermost, is_same, lines_of, short_file
+from horsies.display.stack_lines import innermost, is_same, lines_of, short_file
 
 
 def frame(function: str, line: int, *, user: bool = True) -> dict[str, Any]:

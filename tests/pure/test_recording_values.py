@@ -12,8 +12,8 @@ import pytest
 from health_scene import a_finding, a_glance, a_queue, a_report
 from story_scene import action, row, stored, story, waiting
 
-from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
 from horsies.config.recovery import RecoveryConfig
+from horsies.display.payload import HIDDEN, POSITIONAL, Masks
 from horsies.domain import damage as damaged_json
 from horsies.domain.damage import DamagedNumber, DamagedText, DamagedTime
 from horsies_tui.health.windows import USUAL

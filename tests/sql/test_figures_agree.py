@@ -18,7 +18,7 @@ from diagnose_steps import drain, pause, swept
 from view_steps import reader, wanted
 
 from horsies.cli.cluster_lists import _queue_lines, _status_lines, _worker_lines
-from horsies.cli.tables import Screen
+from horsies.display.terminal import Screen
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.interrupted import INTERRUPTED

@@ -11,7 +11,7 @@ import pytest
 from view_steps import insert, reader
 
 from horsies.cli.cluster_lists import _queue_lines, _status_lines
-from horsies.cli.tables import Screen
+from horsies.display.terminal import Screen
 from horsies.findings.diagnose import diagnose
 from horsies.views import Count, Liveness, QueueRow, WorkerRow, cluster_status, queue_rows, worker_rows
 

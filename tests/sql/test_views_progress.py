@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from view_steps import cost, every_row, insert, reader
 
-from horsies.cli.formatting import lasting
+from horsies.display.formatting import lasting
 from horsies.views import Progress, TaskDetail, WorkflowStory, task_detail, workflow_story
 from horsies.views.progress import part_done, progress_of
 

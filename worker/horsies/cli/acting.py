@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
-from horsies.cli.formatting import number
-from horsies.cli.machine import print_json
+from horsies.cli.filters import check_targets
 from horsies.cli.options import advised
 from horsies.cli.reading import READ_ONLY_SETTINGS, unless_blocked
-from horsies.cli.tables import Screen, ask, say
-from horsies.cli.targets import check, selected
 from horsies.cli.typed_values import ApplicationTypes
 from horsies.cli.verb_options import Asked
 from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
+from horsies.display.formatting import number
+from horsies.display.json_output import print_json
+from horsies.display.terminal import Screen, ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import mask_word
 from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
+from horsies.operations.named_targets import selected
 from horsies.operations.pipeline import apply, hold_for, preview
 from horsies.operations.undo import RENEW_EVERY_S
 from horsies.operations.verb import TYPES
@@ -35,12 +36,11 @@ from horsies.views import READER_SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from horsies.cli.reading import Connection
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
-    from horsies.store.connect import Database
+    from horsies.store.connect import Connection, Database
 
 _MOST_BY_Y: Final = 20
 _CANCELLED_WITHIN_S: Final = 2.0
@@ -57,7 +57,7 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     line.
     """
     asked = Asked.of(verb, given)
-    check(verb.kind, given)
+    check_targets(verb.kind, given)
     options = {option.name: given[option.name] for option in verb.options}
     if verb.typed and given["module"] is not None and any(value is not None for value in options.values()):
         # Before a connection is made. What the application prints is no part of --json.

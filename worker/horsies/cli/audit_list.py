@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
-from horsies.cli.formatting import ago, damage_lines, number, short, unshortened
-from horsies.cli.machine import cursor_time, plain, print_json, read_cursor_time
-from horsies.cli.operation_ids import operation_of
-from horsies.cli.payload import Masks
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.display.formatting import ago, damage_lines, number, short
+from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
+from horsies.display.payload import Masks
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.domain.quantities import counted
+from horsies.operations.named_targets import operation_of, unshortened
 from horsies.query import ActivityFilter, Term
 from horsies.query.problems import Unreadable
 from horsies.query.values import Glob, read_moment
@@ -24,8 +24,9 @@ from horsies.views import AuditCursor, audit_page, find_task, find_workflow, ope
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from horsies.cli.reading import Connection, Session
+    from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
+    from horsies.store.connect import Connection
     from horsies.views import AuditPage, AuditRow, OperationPage, OperationRow
 
 _COLUMNS: Final = (

@@ -46,8 +46,8 @@ def check(
     `horsies worker` and `horsies scheduler` begin with the same check. The exit code is 0 if a worker could start, 1 if
     not, and 2 for a wrong command line.
     """
-    from horsies.cli.machine import print_json
-    from horsies.cli.tables import say
+    from horsies.display.json_output import print_json
+    from horsies.display.terminal import say
     from horsies.locate import checked_app
     from horsies.run.log_format import configure_logging
 

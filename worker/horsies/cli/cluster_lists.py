@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workers
-from horsies.cli.formatting import ago, at_least, count_text, damage_lines, number
-from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.status_chart import chart_lines, last_hour
-from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
+from horsies.display.json_output import print_json
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
 from horsies.findings import Severity

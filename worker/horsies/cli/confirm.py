@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from horsies.cli.tables import ask
+from horsies.display.terminal import ask
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:

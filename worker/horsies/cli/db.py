@@ -87,8 +87,8 @@ def status(
     """
     import asyncio
 
-    from horsies.cli.machine import print_json
-    from horsies.cli.tables import say
+    from horsies.display.json_output import print_json
+    from horsies.display.terminal import say
 
     report = asyncio.run(_status(choose_existing(database_url, context, module)))
     if as_json:

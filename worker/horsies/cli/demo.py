@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from horsies.cli.options import DebugOption, JsonOption, debugging
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +102,8 @@ def _show(demo: Demo) -> NoReturn:
 def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
     import asyncio
 
-    from horsies.cli.machine import print_json
     from horsies.demo.tally import tally
+    from horsies.display.json_output import print_json
 
     with demo:
         demo.wait()

@@ -20,9 +20,9 @@ from horsies.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.tables import Screen
     from horsies.config.app import AppConfig
     from horsies.config.contexts import DatabaseChoice
+    from horsies.display.terminal import Screen
     from horsies.doctor.examine import Examination
 
 _MARKS: Final = {
@@ -57,8 +57,8 @@ def doctor(
     """
     import asyncio
 
-    from horsies.cli.machine import plain, print_json
-    from horsies.cli.tables import Screen, say
+    from horsies.display.json_output import plain, print_json
+    from horsies.display.terminal import Screen, say
     from horsies.doctor import Verdict
     from horsies.locate import locate_app
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.exporting import Export, Format, export_rows, new_file, tasks_export, workflows_export
 from horsies.cli.filters import understood, understood_workflows
 from horsies.cli.reading import read
-from horsies.cli.tables import rewrite, say
+from horsies.display.exporting import Export, Format, export_rows, new_file, tasks_export, workflows_export
+from horsies.display.terminal import rewrite, say
 from horsies.domain.quantities import counted
 from horsies.views import Sort
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from horsies.cli.tables import say_error
-from horsies.query import TASKS, FilterError, parse, parse_schedules, parse_workers, parse_workflows
+from horsies.display.terminal import say_error
+from horsies.query import TASKS, WORKFLOWS, FilterError, parse, parse_schedules, parse_workers, parse_workflows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from horsies.domain.states import TargetKind
     from horsies.query import Language, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 
 FilterT = TypeVar("FilterT")
@@ -58,3 +59,12 @@ def chosen(ids: list[str] | None, text: str | None, language: Language = TASKS) 
         key, colon, _ = word.removeprefix("-").lower().partition(":")
         if colon and key in language.keys.keys() | language.said_elsewhere:
             raise typer.BadParameter(f"{word!r} is no id; a filter is given as --filter {word!r}")
+
+
+def check_targets(kind: TargetKind, given: Mapping[str, Any]) -> None:
+    """Before a connection is made: the command ends if no target is named, or by a filter that cannot be read."""
+    if kind not in ("task", "workflow"):
+        return
+    chosen(given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS)
+    if given["filter_text"] is not None:
+        (understood if kind == "task" else understood_workflows)(given["filter_text"])

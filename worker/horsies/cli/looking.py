@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import typer
 
 from horsies.cli.acting import refuse_read_only
-from horsies.cli.tables import say
-from horsies.cli.targets import ambiguous
 from horsies.cli.verb_report import INTERRUPTED, NOTHING_MATCHED
+from horsies.display.terminal import say
 from horsies.operations.actor import Actor
 from horsies.operations.looking import Answer, Look, answer_to, ask_again, close, look_at, look_behind
+from horsies.operations.named_targets import ambiguous_task
 from horsies.store.connect import open_database, with_settings
 from horsies.views import READER_SETTINGS, Ambiguous, find_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from horsies.cli.reading import Connection
     from horsies.config.contexts import DatabaseChoice
+    from horsies.store.connect import Connection
 
 NO_ANSWER: Final = 1
 ENDED: Final = 3
@@ -89,7 +89,7 @@ async def _whole_id(connection: Connection, text: str) -> str | None:
     async with with_settings(connection):
         found = await find_task(connection, text)
     if isinstance(found, Ambiguous):
-        raise ambiguous(found)
+        raise ambiguous_task(found)
     return found
 
 

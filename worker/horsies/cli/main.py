@@ -38,7 +38,7 @@ from horsies.cli import (
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, advised, debugging
-from horsies.cli.tables import say, say_error
+from horsies.display.terminal import say, say_error
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask, mask_urls, mask_word
 from horsies.domain.plain_text import clean

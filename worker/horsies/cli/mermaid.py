@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.node_words import details
+from horsies.display.node_details import details
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from horsies.cli.options import DebugOption
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 FILES: Final = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.plain_text import clean
 

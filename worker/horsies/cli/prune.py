@@ -56,8 +56,8 @@ def prune(
     """
     import asyncio
 
-    from horsies.cli.machine import print_json
-    from horsies.cli.tables import say
+    from horsies.display.json_output import print_json
+    from horsies.display.terminal import say
 
     choice = choose_existing(database_url, context, module)
     ages = dict(_age(text) for text in older_than or ())

@@ -9,15 +9,16 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.formatting import ago, number, short, unshortened
-from horsies.cli.machine import plain, print_json
 from horsies.cli.options import advised
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table, width_of
+from horsies.display.formatting import ago, number, short
+from horsies.display.json_output import plain, print_json
+from horsies.display.terminal import Cell, Column, Screen, say, table, width_of
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
+from horsies.operations.named_targets import unshortened
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:

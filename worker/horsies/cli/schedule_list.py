@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+from contextlib import suppress
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -10,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_schedules
-from horsies.cli.formatting import ago, damage_lines, lasting, number, state
-from horsies.cli.machine import print_json
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.display.formatting import ago, damage_lines, lasting, number, state
+from horsies.display.json_output import print_json
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.domain.schedule import zone_named
+from horsies.operations.schedules import known_names
+from horsies.store.embedded import default_place
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 from horsies.views.schedule_filter import matching_schedules
 from horsies.views.schedule_words import (
@@ -63,6 +68,9 @@ _NEXT: Final = (
     Column("THERE"),
     Column("NOTE", least=20, rank=1),
 )
+
+
+_COMPLETED_WITHIN_S: Final = 2.0
 
 
 def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
@@ -216,3 +224,17 @@ def _in(left: timedelta) -> str:
 def _clock(there: datetime) -> str:
     """Format with the offset, which changes with the clocks: `Tue 2026-11-17 02:30:00 +01:00`."""
     return f"{there:%a %Y-%m-%d %H:%M:%S} {there.isoformat()[-6:]}"
+
+
+def names_of_schedules(choice: DatabaseChoice) -> list[str]:
+    """For completion: none if the database does not answer at once, or does not exist."""
+
+    async def names(session: Session) -> list[str]:
+        async with asyncio.timeout(_COMPLETED_WITHIN_S):
+            return [name for name, is_defined in (await known_names(session.connection)).items() if is_defined]
+
+    if choice.url is None and not os.path.isdir(default_place().data):  # noqa: PTH112 - as in make_if_wished
+        return []
+    with suppress(Exception):
+        return read(choice, "completion", names)
+    return []

@@ -19,8 +19,8 @@ from horsies.cli.options import (
     app_at_work,
     only_module,
 )
-from horsies.cli.tables import say
 from horsies.cli.worker import LogFormat, LogFormatOption, chosen_lines
+from horsies.display.terminal import say
 from horsies.domain.masking import mask_word
 
 if TYPE_CHECKING:

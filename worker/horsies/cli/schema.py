@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from horsies.cli.tables import ask, say
+from horsies.display.terminal import ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:

@@ -41,10 +41,10 @@ def ls(
     """
     import sys
 
-    from horsies.cli.formatting import ago
-    from horsies.cli.machine import print_json
     from horsies.cli.reading import read_server
-    from horsies.cli.tables import Column, Screen, say, table
+    from horsies.display.formatting import ago
+    from horsies.display.json_output import print_json
+    from horsies.display.terminal import Column, Screen, say, table
     from horsies.findings.blockers import blockers
 
     async def work(session: Session) -> tuple[Blocker, ...]:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import Connection
-    from horsies.cli.tables import Screen
+    from horsies.display.terminal import Screen
+    from horsies.store.connect import Connection
     from horsies.views import TaskPoint
 
 _WINDOW: Final = timedelta(hours=1)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from horsies.cli.acting import confirm, refuse_writes, require_upgraded
-from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
-from horsies.cli.tables import say
 from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
+from horsies.display.json_output import print_json
+from horsies.display.terminal import say
 from horsies.domain.quantities import clock, counted
 from horsies.findings.diagnose import diagnose
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all

@@ -5,23 +5,25 @@ from __future__ import annotations
 import shlex
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from horsies.cli.filters import understood
-from horsies.cli.formatting import ago, damage_lines, lasting, short, state
-from horsies.cli.machine import cursor_time, plain, print_json, read_cursor_time
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.display.formatting import ago, damage_lines, lasting, short, state
+from horsies.display.json_output import cursor_time, print_json, read_cursor_time
+from horsies.display.task_report import task_report
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.query import task_conditions
 from horsies.views import Cursor, Sort, task_page
 from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import Connection, Session
+    from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
     from horsies.query import TaskConditions
+    from horsies.store.connect import Connection
     from horsies.views import TaskRow
 
 _COLUMNS: Final = (
@@ -61,23 +63,6 @@ def list_tasks(
     say(*damage_lines(rows, screen))
     for line in _footer(rows, wanted.text, sort, next_cursor, first=after is None):
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
-
-
-def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
-    """A task for `--json`: the stored fields, and those derived from them at `now`."""
-    wait, run = row.wait(now), row.run(now)
-    stored: dict[str, Any] = plain(row)
-    return stored | {
-        "attempt": row.attempt,
-        "attempts_allowed": row.attempts_allowed,
-        "due_at": row.due_at,
-        "age_s": row.age(now).total_seconds(),
-        "wait_s": None if wait is None else wait.total_seconds(),
-        "run_s": None if run is None else run.total_seconds(),
-        "progress": None if row.progress is None else plain(row.progress) | row.progress.shown(now),
-        "duplicates": 0 if row.duplicates is None else row.duplicates.sends,
-        "duplicate_at": None if row.duplicates is None else row.duplicates.last_at,
-    }
 
 
 async def _page(

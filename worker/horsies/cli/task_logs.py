@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
-from horsies.cli.machine import print_json
-from horsies.cli.tables import Screen, say
+from horsies.display.json_output import print_json
+from horsies.display.terminal import Screen, say
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.operations.looking import why_no_more

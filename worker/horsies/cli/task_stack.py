@@ -6,14 +6,14 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.formatting import lasting
 from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
-from horsies.cli.machine import print_json
-from horsies.cli.payload import Masks
-from horsies.cli.tables import Screen, cut, rewrite, say
+from horsies.display.formatting import lasting
+from horsies.display.json_output import print_json
+from horsies.display.payload import Masks
+from horsies.display.stack_lines import innermost, is_same, lines_of
+from horsies.display.terminal import Screen, cut, rewrite, say
 from horsies.domain.plain_text import clean
 from horsies.operations.looking import why_no_more
-from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.config.contexts import DatabaseChoice
+    from horsies.display.stack_lines import StackLine
     from horsies.operations.looking import Answer, Look
-    from horsies.operations.stack_lines import StackLine
 
 _EVERY_S: Final = 1.0
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from horsies.cli.filters import understood
-from horsies.cli.formatting import at, count_text, lasting, number
-from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.display.formatting import at, count_text, lasting, number
+from horsies.display.json_output import plain, print_json
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.query import TaskFilter, Term, task_conditions
 from horsies.query.problems import Unreadable
 from horsies.query.values import Glob, read_moment

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from horsies.cli.formatting import ago, at, damage_lines, lasting, state
-from horsies.cli.machine import plain, print_json
-from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.cli.targets import ambiguous
-from horsies.cli.task_list import task_report
 from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.display.formatting import ago, at, damage_lines, lasting, state
+from horsies.display.json_output import print_json
+from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_lines
+from horsies.display.task_report import detail_report, usual_words
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.domain.plain_text import clean
-from horsies.domain.quantities import counted
 from horsies.findings.why import why_pending
+from horsies.operations.named_targets import ambiguous_task
 from horsies.views import Ambiguous, task_detail
 from horsies.views.workers import place_of
 
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.why import Why
-    from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail, Usual
+    from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail
 
-_SHOWN: Final = 200_000
-_ALL: Final = 1_000_000_000
 _BEATS: Final = 40
 _AT_ONCE: Final = timedelta(seconds=1)
 
@@ -52,9 +49,9 @@ def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: b
     masks = Masks.of(names)
 
     async def work(session: Session) -> tuple[TaskDetail | None, Why | None]:
-        found = await task_detail(session.connection, text, most_characters=_ALL if as_json else _SHOWN)
+        found = await task_detail(session.connection, text, most_characters=ALL if as_json else SHOWN)
         if isinstance(found, Ambiguous):
-            raise ambiguous(found)
+            raise ambiguous_task(found)
         waits = found is not None and found.row.status in ("PENDING", "CLAIMED")
         return found, await why_pending(session.connection, found.row.id) if found and waits else None
 
@@ -63,31 +60,10 @@ def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: b
         say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
         raise typer.Exit(NOTHING_MATCHED)
     if as_json:
-        print_json(report(found, why, masks), is_stored=True)
+        print_json(detail_report(found, why, masks), is_stored=True)
         return
     screen = Screen.of(sys.stdout)
     say(*_story(found, why, masks, screen))
-
-
-def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
-    """All data of a task: printed by `--json` and copied by the console."""
-    return {
-        "now": detail.now,
-        "task": task_report(detail.row, detail.now),
-        "args": stored_json(detail.args, masks, hide=masks.hides(POSITIONAL)),
-        "kwargs": stored_json(detail.kwargs, masks),
-        "options": stored_json(detail.options, masks),
-        "result": stored_json(detail.result, masks),
-        "failed_reason": None if detail.failed_reason is None else detail.failed_reason.text,
-        "attempts": detail.attempts,
-        "earlier_attempts": detail.earlier_attempts,
-        "executions": detail.executions,
-        "usual": detail.usual,
-        "why": None if why is None else why.reasons,
-        "audit": masks.on(plain(detail.audit)),
-        "reruns": detail.reruns,
-        "workflow": detail.node,
-    }
 
 
 def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) -> Iterator[str]:
@@ -154,12 +130,6 @@ def _progress(detail: TaskDetail) -> list[str]:
     if detail.usual is not None and run is not None:
         said.append(f"{lasting(run)} of usually {usual_words(detail.usual)}")
     return said
-
-
-def usual_words(usual: Usual) -> str:
-    """`1m10s, 95 % of 214 runs within 3m05s`."""
-    p50, p95 = (lasting(timedelta(seconds=seconds)) for seconds in (usual.p50_s, usual.p95_s))
-    return f"{p50}, 95 % of {counted(usual.runs, 'run')} within {p95}"
 
 
 def _came_to(progress: Progress | None) -> str:

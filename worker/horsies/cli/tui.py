@@ -21,7 +21,7 @@ from horsies.cli.options import (
     debugging,
     existing,
 )
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 
 if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice

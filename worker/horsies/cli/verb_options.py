@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.options import choose, choose_existing
-from horsies.cli.tables import say
+from horsies.display.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(StrEnum):
-    """The values of horsies.cli.exporting, which this module cannot import: `--help` must be quick."""
+    """The values of horsies.display.exporting, which this module cannot import: `--help` must be quick."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -88,7 +88,7 @@ def _show_worker_filter_help(value: bool) -> None:
 
 
 def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
-    from horsies.cli.targets import names_of_schedules
+    from horsies.cli.schedule_list import names_of_schedules
 
     chosen = choose(*(context.params.get(name) for name in ("database_url", "context", "module")))
     return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.formatting import number, short
 from horsies.cli.options import advised
-from horsies.cli.payload import Masks, change_texts
-from horsies.cli.tables import Cell, Column, table
+from horsies.display.formatting import number, short
+from horsies.display.payload import Masks, change_texts
+from horsies.display.terminal import Cell, Column, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from horsies.cli.tables import Screen
+    from horsies.display.terminal import Screen
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.target import RowOutcome, Target
 

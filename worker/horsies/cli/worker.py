@@ -263,7 +263,7 @@ def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
 
 def _banner(running: Worker) -> None:
     """Print the worker's settings once, on stdout."""
-    from horsies.cli.tables import say
+    from horsies.display.terminal import say
     from horsies.domain.quantities import counted
 
     config, settings = running.app.config, running.settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.cli.dag_lines import railed
-from horsies.cli.formatting import lasting, number, short, state
-from horsies.cli.node_words import details, way_out
-from horsies.cli.tables import Cell, Column, table
+from horsies.display.formatting import lasting, number, short, state
+from horsies.display.node_details import details, way_out
+from horsies.display.terminal import Cell, Column, table
 from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.cli.dag_lines import Railed
-    from horsies.cli.tables import Screen
+    from horsies.display.terminal import Screen
     from horsies.views import NodeView, WorkflowStory
 
 _NAMED: Final = 3

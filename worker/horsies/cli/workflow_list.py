@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workflows
-from horsies.cli.formatting import damage_lines, lasting, number, short, state
-from horsies.cli.machine import cursor_time, plain, print_json, read_cursor_time
 from horsies.cli.reading import read
-from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.display.formatting import damage_lines, lasting, number, short, state
+from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
+from horsies.display.terminal import Cell, Column, Screen, say, table
 from horsies.query import workflow_conditions
 from horsies.views import Cursor, workflow_page
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import Connection, Session
+    from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
     from horsies.query import WorkflowConditions
+    from horsies.store.connect import Connection
     from horsies.views import WorkflowRow
 
 _COLUMNS: Final = (

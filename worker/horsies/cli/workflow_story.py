@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from horsies.cli.formatting import at, damage_lines, number, state
-from horsies.cli.machine import plain, print_json
-from horsies.cli.node_words import details, way_out
-from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
-from horsies.cli.tables import Screen, say
 from horsies.cli.task_story import action, titled
 from horsies.cli.verb_report import NOTHING_MATCHED
-from horsies.cli.workflow_graph import node_report
+from horsies.cli.workflow_graph import node_report, read_workflow
 from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
 from horsies.cli.workflow_list import workflow_report
-from horsies.cli.workflow_reading import ALL, SHOWN, node_named, read_workflow, story_of
+from horsies.display.formatting import at, damage_lines, number, state
+from horsies.display.json_output import plain, print_json
+from horsies.display.node_details import details, way_out
+from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_json, stored_lines
+from horsies.display.terminal import Screen, say
 from horsies.domain.plain_text import clean
+from horsies.operations.named_targets import node_named, story_of
 from horsies.views import node_story
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *,
     masks = Masks.of(names)
 
     async def work(session: Session) -> tuple[NodeStory, dict[int, NodeView]] | None:
-        story = await story_of(session.connection, text)
+        story = await story_of(session.connection, text, most_characters=SHOWN)
         if story is None:
             return None
         index, most = node_named(story, name).index, ALL if as_json else SHOWN

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from horsies.cli.reading import Connection
     from horsies.query import TaskFilter, WorkflowFilter
+    from horsies.store.connect import Connection
     from horsies.views import Cursor, Page, TaskRow, WorkerRow, WorkflowRow
 
 RowT = TypeVar("RowT")

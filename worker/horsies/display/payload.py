@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from horsies.operations.target import ArgumentChange
     from horsies.views import Stored
 
+SHOWN: Final = 200_000
+"""Characters of a stored value that are read to be shown."""
+ALL: Final = 1_000_000_000
+"""Characters of a stored value that are read for JSON."""
 HIDDEN: Final = "***"
 _DEEPEST: Final = 200
 POSITIONAL: Final = "args"

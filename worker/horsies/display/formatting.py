@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.tables import Cell
+from horsies.display.terminal import Cell
 from horsies.domain.damage import Damaged, damaged_fields, plain_stored
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import span
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import timedelta
 
-    from horsies.cli.tables import Screen
+    from horsies.display.terminal import Screen
     from horsies.views import Count
 
 _STATES: Final = {
@@ -53,11 +53,6 @@ def short(task_id: str, screen: Screen) -> str:
     if screen.width is None or len(task_id) <= _WHOLE:
         return clean(task_id)
     return screen.glyph("…", "...") + clean(task_id[-_END:])
-
-
-def unshortened(text: str) -> str:
-    """The id without the mark of a shortened one that was copied from a list."""
-    return text.removeprefix("…").removeprefix("...")
 
 
 def lasting(length: timedelta | None) -> str:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from horsies.cli.tables import say_json
+from horsies.display.terminal import say_json
 from horsies.domain.damage import Damaged, DamagedTime
 from horsies.domain.masking import mask_tree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.formatting import number
+from horsies.display.formatting import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,0 +1,138 @@
+"""The targets of a verb as an operator names them: ids by their ends, filters, nodes, operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from horsies.domain.plain_text import clean
+from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
+from horsies.query import ActivityFilter
+from horsies.views import Ambiguous, find_task, find_workflow, operation_page, workflow_story
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.domain.states import TargetKind
+    from horsies.store.connect import Connection
+    from horsies.views import NodeView, WorkflowStory
+
+_WHOLE: Final = 36
+_SEARCHED: Final = 1_000
+_ALL_NODES: Final = 1_000_000
+_NAMED: Final = 10
+
+
+async def selected(connection: Connection, kind: TargetKind, given: Mapping[str, Any]) -> Selection:
+    """Return the selection, with whole ids. An unknown id is refused later, as any target that cannot be changed."""
+    match kind:
+        case "task" | "workflow" if given["filter_text"] is not None:
+            return Selection.of_filter(given["filter_text"])
+        case "task":
+            return Selection.of_ids([await _whole_task_id(connection, text) for text in given["ids"]])
+        case "workflow":
+            return Selection.of_ids([await _whole_workflow_id(connection, text) for text in given["ids"]])
+        case "node":
+            return await _node(connection, given["workflow_id"], given["node"])
+        case "worker":
+            return Selection.of_ids(map(unshortened, given["workers"]))
+        case "queue":
+            return Selection.of_ids(given["queues"])
+        case "schedule":
+            return Selection.of_ids(given["schedules"])
+        case "session":
+            return Selection.of_ids(given["sessions"])
+        case _:
+            return Selection.of_ids([str(await operation_of(connection, given["operation"]))])
+
+
+def unshortened(text: str) -> str:
+    """Return the id without the mark of a shortened one that was copied from a list."""
+    return text.removeprefix("…").removeprefix("...")
+
+
+async def _whole_task_id(connection: Connection, text: str) -> str:
+    if len(text) == _WHOLE:
+        return text
+    found = await find_task(connection, text)
+    if isinstance(found, Ambiguous):
+        raise ambiguous_task(found)
+    return found or text
+
+
+async def _whole_workflow_id(connection: Connection, text: str) -> str:
+    found = await find_workflow(connection, text)
+    if isinstance(found, Ambiguous):
+        raise _ambiguous(found, "workflows", "give more of the id")
+    return found or text
+
+
+def ambiguous_task(found: Ambiguous) -> OperationError:
+    return _ambiguous(found, "tasks", "give more of the id, or --filter for all of them")
+
+
+def _ambiguous(found: Ambiguous, things: str, help_text: str) -> OperationError:
+    more = ["…"] if found.more else []
+    return OperationError(
+        f"several {things} begin or end with {found.text!r}",
+        notes=["\n".join([*map(clean, found.ids), *more])],
+        help_text=help_text,
+    )
+
+
+async def _node(connection: Connection, workflow_id: str, node: str) -> Selection:
+    story = await story_of(connection, workflow_id, most_characters=1)
+    if story is None:
+        raise OperationError(
+            f"no workflow has the id {workflow_id}, or one that begins or ends so",
+            help_text="`horsies workflows ls` lists them",
+        )
+    return Selection.of_node(story.row.id, node_named(story, node).index)
+
+
+async def story_of(connection: Connection, text: str, *, most_characters: int) -> WorkflowStory | None:
+    """Read a workflow with all its nodes, by its id or one end of it."""
+    found = await workflow_story(connection, text, most_nodes=_ALL_NODES, most_characters=most_characters)
+    if isinstance(found, Ambiguous):
+        raise _ambiguous(found, "workflows", "give more of the id")
+    return found
+
+
+def node_named(story: WorkflowStory, name: str) -> NodeView:
+    """Return the node with this id, or else with this index."""
+    for node in story.nodes:
+        if node.node_id == name:
+            return node
+    for node in story.nodes:
+        if str(node.index) == name.removeprefix("#"):
+            return node
+    known = [node.label for node in story.nodes]
+    more = ["…"] if len(known) > _NAMED else []
+    raise OperationError(
+        f"workflow {story.row.id} has no node {name!r}",
+        notes=[f"its nodes: {', '.join([*known[:_NAMED], *more])}"] if known else [],
+        help_text="name it as `horsies workflows graph` does, or by its index",
+    )
+
+
+async def operation_of(connection: Connection, text: str) -> UUID:
+    """Return the operation with this id, or the one among the newest whose id ends so."""
+    wanted = unshortened(text).lower()
+    if len(wanted) == _WHOLE:
+        try:
+            return UUID(wanted)
+        except ValueError as error:
+            raise _unknown_operation(text) from error
+    page = await operation_page(connection, ActivityFilter(), limit=_SEARCHED, count_up_to=1)
+    fitting = {row.operation_id for row in page.rows if wanted and str(row.operation_id).endswith(wanted)}
+    if len(fitting) != 1:
+        raise _unknown_operation(text)
+    return fitting.pop()
+
+
+def _unknown_operation(text: str) -> OperationError:
+    return OperationError(
+        f"{text!r} is no operation, and not the end of one of the newest",
+        help_text="`horsies audit ls` lists the actions of operators, with --json by whole ids",
+    )
