@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from horsies_tui.settings import ConsoleSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ class ConsoleOptions:
 
     choice: DatabaseChoice
     config: ConfigFile
+    settings: ConsoleSettings = field(default_factory=ConsoleSettings)
     read_only: bool = False
     screen: str = "overview"
     filter: str = ""

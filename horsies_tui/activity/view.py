@@ -103,7 +103,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_activity, placeholder=PLACEHOLDER, id="filter")
-        self._filter_bar.named = lambda: self.console.options.config.filters_of("activity")
+        self._filter_bar.named = lambda: self.console.options.settings.filters_of("activity")
         self._table = EntryTable(ENTRY_COLUMNS, glyphs=self._glyphs, id="entries")
         self._targets = TargetTable(TARGET_COLUMNS, glyphs=self._glyphs, id="targets")
         yield self._filter_bar

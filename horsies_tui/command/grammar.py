@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from horsies.config.saved_filters import is_filter_name
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.operations.verb import COMMAND_GROUPS
 from horsies.operations.verbs import VERBS
 from horsies.query import FilterError, Problem, parse, parse_activity, parse_schedules, parse_workers, parse_workflows
 from horsies.query.problems import nearest
 from horsies_tui.command.words import Word, words
+from horsies_tui.saved_filters import is_filter_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -189,7 +189,7 @@ class OverviewView(ConsoleView[_Published]):
             return
         glance = replace(snapshot.glance, report=self._report)
         began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}
-        self._alerts = alerts(glance, self.console.options.config.targets, began)
+        self._alerts = alerts(glance, self.console.options.settings.targets, began)
         self._show_alerts(glance)
         found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
         text = f"{found.lead}{found.words}"

@@ -97,7 +97,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_schedules, placeholder=PLACEHOLDER, id="filter")
-        self._filter_bar.named = lambda: self.console.options.config.filters_of("schedules")
+        self._filter_bar.named = lambda: self.console.options.settings.filters_of("schedules")
         self._line = ChipsLine(self._glyphs, id="line")
         self._table = RowTable(SCHEDULE_COLUMNS, glyphs=self._glyphs, id="rows")
         self._story = StoryView(self._glyphs, beside=True, id="story")

@@ -88,14 +88,14 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self.options = options
         self.utc = True
         self._last_picker: Picker | None = None
-        self.stories = options.config.story
+        self.stories = options.settings.story
         self.shows_tracebacks = options.debug
         self._clock, self._actor = clock, actor or Actor.current()
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
         self._errors = ErrorLog()
         self._on_leaving = ExitStack()
-        self.attention = Attention(self, options.config, self._glyphs, os.environ)
+        self.attention = Attention(self, options.settings, self._glyphs, os.environ)
         self.outage = OutageLine()
         self._use(options.choice)
         self.header = Header(self._glyphs)
@@ -218,7 +218,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     # The database.
 
     def _use(self, choice: DatabaseChoice) -> None:
-        watches = self.options.config.title or self.options.config.bell
+        watches = self.options.settings.title or self.options.settings.bell
         self._session = DatabaseSession(choice, self._link_to(choice), watches=watches, post=self.post_message)
         self.link, self.recovery = self._session.link, self._session.recovery
         self._told: tuple[str, ...] = ()
@@ -282,9 +282,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     def _pick(self, *, forced: bool) -> None:
         from horsies_tui.shell.picker import Picker
 
-        self._last_picker = Picker(
-            self.options.config, self._session.choice, self._glyphs, forced=forced, only=self.options.clusters
-        )
+        self._last_picker = Picker(self.options, self._session.choice, self._glyphs, forced=forced)
         self.push_screen(self._last_picker, self._picked)
 
     # The frame.

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from horsies.config.contexts import ConfigFile
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.health.alerts import Alert
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.settings import ConsoleSettings
     from horsies_tui.shell.database_session import DatabaseSession
 
 # The title is put on the terminal's stack and taken from it again. A terminal without a stack ignores both; for such a
@@ -52,13 +52,13 @@ def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyph
 class Attention:
     """Writes only what has changed: at rest no byte."""
 
-    def __init__(self, app: App[Any], config: ConfigFile, glyphs: Glyphs, environ: Mapping[str, str]) -> None:
+    def __init__(self, app: App[Any], settings: ConsoleSettings, glyphs: Glyphs, environ: Mapping[str, str]) -> None:
         self._app = app
-        self._config = config
+        self._settings = settings
         self._glyphs = glyphs
-        self._titled = config.title and has_title(environ)
+        self._titled = settings.title and has_title(environ)
         self._session: DatabaseSession | None = None
-        self._watch = AlertWatch(config.targets)
+        self._watch = AlertWatch(settings.targets)
         self.title = clean("")
         """The title that the terminal has from us; empty: its own."""
 
@@ -72,8 +72,8 @@ class Attention:
         if not session.is_open:
             return
         if session is not self._session:
-            self._session, self._watch = session, AlertWatch(self._config.targets)
-        if self._watch.judge(session.watch.snapshot.glance, session.recovery.snapshot.report) and self._config.bell:
+            self._session, self._watch = session, AlertWatch(self._settings.targets)
+        if self._watch.judge(session.watch.snapshot.glance, session.recovery.snapshot.report) and self._settings.bell:
             self._app.bell()
         if self._titled:
             self._entitle(title_of(status, self._watch.alerts, self._glyphs))

@@ -24,6 +24,7 @@ from horsies_tui.feed.status import LinkError, sentence
 from horsies_tui.intents import Intent
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.settings import ConsoleSettings
 from horsies_tui.shell.exporting import ExportLine
 from horsies_tui.shell.programs import show, why_not_here
 from horsies_tui.widgets.rows_view import FilteredView, present_on
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
     from textual.widget import Widget
 
-    from horsies.config.contexts import ConfigFile
     from horsies.display.exporting import Format
     from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
@@ -286,19 +286,19 @@ class CommandingApp(App[int], inherit_bindings=False):
         from horsies.query.problems import nearest
         from horsies_tui.command.grammar import SCREENS
 
-        config, top = self.options.config, self.stage.name_shown
-        screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
+        settings, top = self.options.settings, self.stage.name_shown
+        screens = [screen for screen in (top, *SCREENS) if name in settings.filters_of(screen)]
         if screens:
-            await self._show_screen(screens[0], config.filters_of(screens[0])[name])
+            await self._show_screen(screens[0], settings.filters_of(screens[0])[name])
             return
-        known = [one for screen in SCREENS for one in config.filters_of(screen)]
+        known = [one for screen in SCREENS for one in settings.filters_of(screen)]
         close = nearest(name, known)
         self.say_error(
             f"no saved filter `{name}`" + (f"; did you mean {close}?" if close else "; `:save NAME` saves one")
         )
 
     async def _save(self, name: str) -> None:
-        from horsies.config.saved_filters import save_filter
+        from horsies_tui.saved_filters import save_filter
 
         view = self.stage.top
         if not isinstance(view, FilteredView) or not view.filter_text:
@@ -308,11 +308,11 @@ class CommandingApp(App[int], inherit_bindings=False):
         await self._change_filters(save_filter, screen, name, text)
 
     async def _forget(self, name: str) -> None:
-        from horsies.config.saved_filters import forget_filter
         from horsies_tui.command.grammar import SCREENS
+        from horsies_tui.saved_filters import forget_filter
 
-        config, top = self.options.config, self.stage.name_shown
-        screens = [screen for screen in (top, *SCREENS) if name in config.filters_of(screen)]
+        settings, top = self.options.settings, self.stage.name_shown
+        screens = [screen for screen in (top, *SCREENS) if name in settings.filters_of(screen)]
         await self._change_filters(forget_filter, screens[0] if screens else "tasks", name)
 
     async def _change_filters(self, change: Callable[..., None], screen: str, name: str, *text: str) -> None:
@@ -322,17 +322,18 @@ class CommandingApp(App[int], inherit_bindings=False):
         """
         path = self.options.config.path
 
-        def write() -> ConfigFile:
+        def write() -> ConsoleSettings:
             change(path.expanduser(), screen, name, *text)
-            return read_config_file(path.expanduser())
+            return ConsoleSettings.of(read_config_file(path.expanduser()))
 
         try:
             written = await asyncio.to_thread(write)
         except HorsiesError as error:
             self.say_error("; ".join(filter(None, (error.message, error.help_text))))
             return
-        config = replace(self.options.config, filters=written.filters, screen_filters=written.screen_filters)
-        self.options = replace(self.options, config=config)
+        settings = self.options.settings
+        settings = replace(settings, filters=written.filters, screen_filters=written.screen_filters)
+        self.options = replace(self.options, settings=settings)
         self.say(f"saved: `:filter {name}` shows it again, also from {path}" if text else f"removed {name} from {path}")
 
     def _export(self, form: Format, path: str) -> None:
@@ -380,7 +381,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         from horsies_tui.command.completing import Known
         from horsies_tui.command.grammar import SCREENS
 
-        top, config = self.stage.top, self.options.config
+        top, settings = self.stage.top, self.options.settings
         name = self.stage.name_shown
         seen = {
             screen: view.filter_values
@@ -394,7 +395,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         return Known(
             live=records,
             values={**seen, "tasks": {**seen.get("tasks", {}), **tasks}},
-            filters={**config.filters, **config.filters_of(name)},
+            filters={**settings.filters, **settings.filters_of(name)},
             themes=tuple(themes.THEMES),
         )
 

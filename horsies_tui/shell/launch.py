@@ -35,7 +35,7 @@ def has_terminal() -> bool:
 
 def run(options: ConsoleOptions) -> int:
     """Run the console and return its exit code. ConfigurationError for keys or a theme that do not exist."""
-    theme = options.theme or fitting_theme(os.environ, options.config.theme)
+    theme = options.theme or fitting_theme(os.environ, options.settings.theme)
     if (error := unknown_theme(theme)) is not None:
         raise error if options.theme else error.with_note(f"it comes from {options.config.path}")
     options = replace(options, ascii=options.ascii or wants_ascii(os.environ), theme=theme)
@@ -44,7 +44,7 @@ def run(options: ConsoleOptions) -> int:
     # would find nothing: none of it is ever dropped.
     gc.disable()
     # Textual reads the environment when it is imported, so its modules are imported only now.
-    keys = import_module("horsies_tui.shell.keymap").keymap(options.config.keys, options.config.path)
+    keys = import_module("horsies_tui.shell.keymap").keymap(options.settings.keys, options.config.path)
     if options.record is None and options.replay is None:
         app = import_module("horsies_tui.shell.app").ConsoleApp(options, keys=keys)
     else:

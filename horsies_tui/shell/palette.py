@@ -156,6 +156,6 @@ class NamedFilters(Provider):
     def _filters(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
         app = cast("CommandingApp", self.app)
         for tab in TABS:
-            for name, text in app.options.config.filters_of(tab.name).items():
+            for name, text in app.options.settings.filters_of(tab.name).items():
                 place = "" if tab.name == "tasks" else f"  {tab.name}"
                 yield f"filter {name}{place}", partial(app.run_command, Show(tab.name, text)), text

@@ -19,13 +19,12 @@ from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.app import ComposeResult
 
-    from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
+    from horsies.config.contexts import Context, DatabaseChoice
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.options import ConsoleOptions
 
 _NO_CONTEXTS: Final = (
     "{path} names no databases. With",
@@ -70,18 +69,16 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Picker.Read)
 
-    def __init__(
-        self, config: ConfigFile, choice: DatabaseChoice, glyphs: Glyphs, *, forced: bool, only: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, options: ConsoleOptions, choice: DatabaseChoice, glyphs: Glyphs, *, forced: bool) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._config = config
+        self._config = config = options.config
         self._choice = choice
         self.forced = forced
-        self._is_page = bool(only)
+        self._is_page = bool(options.clusters)
         self._why: tuple[str, ...] = ()
-        contexts: list[Context] = [config.contexts[name] for name in only] or [*config.contexts.values()]
-        self._reads = ClusterReads(contexts, self._publish, targets=config.targets)
+        contexts: list[Context] = [config.contexts[name] for name in options.clusters] or [*config.contexts.values()]
+        self._reads = ClusterReads(contexts, self._publish, targets=options.settings.targets)
         self.set_class(self._is_page, "-page")
 
     def compose(self) -> ComposeResult:

@@ -18,6 +18,7 @@ from horsies.testing import embedded_database
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.feed.status import LinkState
 from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleSettings
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shots.scene import MOMENT, address_of, copied, nowhere, set_scene
@@ -158,9 +159,13 @@ def _options(shot: Shot, url: str) -> ConsoleOptions:
     )
     by_name = {context.name: context for context in contexts}
     chosen = by_name[shot.context]
-    config = ConfigFile(_CONFIG_PATH, by_name, "shop-eu", filters=_FILTERS, mask_arguments=("iban",))
+    config = ConfigFile(_CONFIG_PATH, by_name, "shop-eu", mask_arguments=("iban",))
     choice = DatabaseChoice(chosen.url, f"context {chosen.name!r}, given by --context", chosen)
-    return ConsoleOptions(choice, config, **{"theme": "horsies-dark", "screen": "tasks", **shot.options})
+    return ConsoleOptions(
+        choice,
+        config,
+        **{"settings": ConsoleSettings(filters=_FILTERS), "theme": "horsies-dark", "screen": "tasks", **shot.options},
+    )
 
 
 def _has_all(app: ConsoleApp, shot: Shot) -> bool:

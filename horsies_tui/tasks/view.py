@@ -108,7 +108,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(id="filter")
-        self._filter_bar.named = lambda: self.console.options.config.filters
+        self._filter_bar.named = lambda: self.console.options.settings.filters
         self._counts = CountsLine(self._glyphs, id="counts")
         self._arguments = ArgumentTexts(frozenset(self.console.options.config.mask_arguments))
         self._table = RowTable(self._arguments.columns(), glyphs=self._glyphs, id="rows")

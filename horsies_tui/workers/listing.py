@@ -93,7 +93,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
-        self._filter_bar.named = lambda: self.console.options.config.filters_of("workers")
+        self._filter_bar.named = lambda: self.console.options.settings.filters_of("workers")
         self._line = ChipsLine(self._glyphs, id="line")
         self._table = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
         self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")

@@ -83,7 +83,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workflows, placeholder=PLACEHOLDER, id="filter")
-        self._filter_bar.named = lambda: self.console.options.config.filters_of("workflows")
+        self._filter_bar.named = lambda: self.console.options.settings.filters_of("workflows")
         self._counts = CountsLine(self._glyphs, order=FLOW_ORDER, things="workflows", id="counts")
         self._table = RowTable(WORKFLOW_COLUMNS, glyphs=self._glyphs, id="workflows")
         self._pane = StoryPane({"workflow": _workflow}, id="pane")

@@ -13,6 +13,7 @@ from verb_steps import sees, shown, until
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleSettings
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.filter_input import FilterInput
@@ -72,8 +73,9 @@ class Screen:
 
 @asynccontextmanager
 async def console(url: str, size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[Screen]:
-    config = ConfigFile(Path("config.toml"), {}, None, filters=NAMED, story=options.pop("story", True))
+    config = ConfigFile(Path("config.toml"), {}, None)
+    settings = ConsoleSettings(filters=NAMED, story=options.pop("story", True))
     choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
-    app = ConsoleApp(ConsoleOptions(choice, config, **{"screen": "tasks", **options}))
+    app = ConsoleApp(ConsoleOptions(choice, config, settings, **{"screen": "tasks", **options}))
     async with app.run_test(size=size) as pilot:
         yield Screen(pilot)

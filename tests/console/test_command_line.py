@@ -21,13 +21,14 @@ from task_screen_steps import failed
 from task_steps import Screen
 from verb_steps import until
 
-from horsies.config import saved_filters
 from horsies.config.contexts import DatabaseChoice, read_config_file
 from horsies.config.url import DatabaseUrl
+from horsies_tui import saved_filters
 from horsies_tui.actions import live_actions
 from horsies_tui.command.history import History
 from horsies_tui.command.line import CommandLine
 from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleSettings
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.preview_sheet import PreviewSheet
 from horsies_tui.widgets.typed_line import TypedInput
@@ -60,7 +61,11 @@ async def console(url: str, tmp_path: Path, **options: object) -> AsyncIterator[
     if not path.exists():
         path.write_text('# mine\n[filters]\nstuck = "status:running run:>10m"\n')
     choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
-    app = ConsoleApp(ConsoleOptions(choice, read_config_file(path), **{"screen": "tasks", **options}))  # type: ignore[arg-type]
+    app = ConsoleApp(
+        ConsoleOptions(
+            choice, read_config_file(path), ConsoleSettings.of(read_config_file(path)), **{"screen": "tasks", **options}
+        )
+    )  # type: ignore[arg-type]
     async with app.run_test(size=(120, 40)) as pilot:
         yield Commanded(pilot)
 
@@ -206,7 +211,10 @@ async def _saved_filters(screen: Commanded, tmp_path: Path) -> None:
     await screen.sees("/ queue:bulk")
     await screen.press("ctrl+s", *"bulky", "enter")
     await screen.sees("saved: `:filter bulky` shows it again")
-    assert read_config_file(path).filters == {"stuck": "status:running run:>10m", "bulky": "queue:bulk"}
+    assert ConsoleSettings.of(read_config_file(path)).filters == {
+        "stuck": "status:running run:>10m",
+        "bulky": "queue:bulk",
+    }
     assert path.read_text().startswith("# mine\n")
     await screen.command("save bulky")
     await screen.sees("there is a filter bulky already")
@@ -222,7 +230,7 @@ async def _saved_filters(screen: Commanded, tmp_path: Path) -> None:
     await screen.sees("/ name:month*", "month_end")
     await screen.command("unsave bulky")
     await screen.sees("removed bulky")
-    assert read_config_file(path).filters == {"stuck": "status:running run:>10m"}
+    assert ConsoleSettings.of(read_config_file(path)).filters == {"stuck": "status:running run:>10m"}
 
 
 async def test_all_rows_of_the_filter_are_exported_and_no_file_is_overwritten(database: str, tmp_path: Path) -> None:

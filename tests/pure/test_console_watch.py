@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +11,13 @@ from health_scene import NOON, a_queue, a_report, a_worker, gone
 from test_console_link_status import STATUS
 from textual.app import App
 
-from horsies.config.contexts import ConfigFile
 from horsies.views import Failures
 from horsies_tui.feed.status import LinkState
 from horsies_tui.health.alerts import Alert, Level
 from horsies_tui.health.glance import Glance
 from horsies_tui.health.watch import FORGOTTEN_AFTER, AlertWatch
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.settings import ConsoleSettings
 from horsies_tui.shell.attention import Attention, has_title, title_of
 
 WORSE, BAD = Alert("a", Level.CRITICAL, "a", ""), Alert("b", Level.DEGRADED, "b", "")
@@ -101,8 +100,8 @@ def test_the_bell_and_the_title_are_as_the_config_file_says(on: bool) -> None:
         read = SimpleNamespace(snapshot=SimpleNamespace(glance=glance, report=a_report()))
         return SimpleNamespace(is_open=True, watch=read, recovery=read)
 
-    app, config = Quiet(), ConfigFile(Path("/nowhere"), {}, None, bell=on, title=on)
-    attention = Attention(app, config, glyphs(ascii_only=False), {"TERM": "xterm"})
+    app, settings = Quiet(), ConsoleSettings(bell=on, title=on)
+    attention = Attention(app, settings, glyphs(ascii_only=False), {"TERM": "xterm"})
     one = session(a_glance("A"))
     attention.look(one, STATUS)
     one.watch.snapshot.glance = a_glance("A", "B", minutes=1)

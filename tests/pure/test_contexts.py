@@ -111,22 +111,10 @@ def test_a_context_without_any_config_file_says_how_to_add_it(tmp_path: Path) ->
         ("default_contxt = 'prod'", "unknown key default_contxt; did you mean 'default_context'?"),
         ("default_context = 3", "default_context is not a string"),
         ("default_context = 'prod'", "no context 'prod'"),
-        ("theme = 3", "theme is not a string"),
-        ("story = 'off'", "story is neither true nor false"),
         ("them = 'ansi'", "unknown key them; did you mean 'theme'?"),
         ("mask_arguments = 'password'", "mask_arguments is not a list of argument names"),
         ("mask_arguments = ['password', 3]", "mask_arguments is not a list of argument names"),
         ("mask_arguments = ['']", "mask_arguments is not a list of argument names"),
-        ("filters = 'status:failed'", "filters is not a table of names and texts"),
-        ("targets = '1m'", "targets is no length of time"),
-        ("[targets]\nmail = 60", "targets.mail is no length of time"),
-        ("[targets]\nmail = '1 min'", "targets.mail is no length of time"),
-        ("[filters]\nmine = 3", "filters is not a table of names and texts"),
-        ("keys = 3", "keys is not a table"),
-        ("[keys]\ntasks.follow = 5", "keys.tasks.follow names no key"),
-        ("[keys]\n'tasks.follow' = 'f,,g'", "keys.tasks.follow names no key"),
-        ("[keys]\n'tasks.follow' = ''", "keys.tasks.follow names no key"),
-        ("[keys]\n'postgresql://u:hunter2@h/d' = 3", "names no key"),
     ],
 )
 def test_a_wrong_config_file_says_where_and_what_would_be_right(tmp_path: Path, text: str, says: str) -> None:
@@ -138,32 +126,6 @@ def test_a_wrong_config_file_says_where_and_what_would_be_right(tmp_path: Path, 
     assert str(path) in str(caught.value)
     assert caught.value.help_text
     assert "hunter2" not in str(caught.value)
-
-
-def test_what_the_console_is_told_is_read_and_absent_by_default(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text("")
-    empty = read_config_file(path)
-    assert (dict(empty.keys), empty.mask_arguments, empty.theme, empty.filters, empty.targets) == ({}, (), None, {}, {})
-    path.write_text(
-        "theme = 'ansi'\nstory = false\nmask_arguments = ['password', 'card_*']\n"
-        "[filters]\nmine = 'queue:mail'\n[targets]\nmail = '90s'\nbulk = '2h'"
-    )
-    told = read_config_file(path)
-    assert told.targets == {"mail": 90, "bulk": 7200}
-    assert (empty.story, told.story) == (True, False)
-    assert (told.theme, told.mask_arguments, told.filters) == ("ansi", ("password", "card_*"), {"mine": "queue:mail"})
-
-
-def test_ids_of_keys_may_be_quoted_or_written_as_toml_reads_dots(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text("[keys]\ntasks.follow = 'F5'\ntasks.hold = 'h,p'\n'app.help' = 'f1'\n[keys.table]\ndown = 'n'")
-    assert read_config_file(path).keys == {
-        "tasks.follow": "F5",
-        "tasks.hold": "h,p",
-        "app.help": "f1",
-        "table.down": "n",
-    }
 
 
 def test_a_config_file_that_is_no_text_or_no_file_is_one_clear_error(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def _show(demo: Demo) -> NoReturn:
         options = import_module("horsies_tui.options").ConsoleOptions(
             choice=_choice(demo),
             config=replace(file, mask_arguments=(*file.mask_arguments, "card")),
+            settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),
             debug=debugging.on,
         )
         code = launch.run(options)

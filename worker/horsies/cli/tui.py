@@ -177,6 +177,7 @@ def tui(
     options = import_module("horsies_tui.options").ConsoleOptions(
         choice=choice if replay is not None else existing(choice),
         config=file,
+        settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),
         read_only=read_only,
         screen=screen,
         filter=filter,

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from horsies.config.contexts import read_config_file
-from horsies.config.saved_filters import forget_filter, is_filter_name, save_filter
 from horsies.domain.errors import ConfigurationError
+from horsies_tui.saved_filters import forget_filter, is_filter_name, save_filter
+from horsies_tui.settings import ConsoleSettings
 
 FULL = """\
 # my databases
@@ -33,11 +34,13 @@ def test_a_filter_is_added_below_the_others_and_all_else_stays(tmp_path: Path) -
         "'quoted' = \"status:failed\"\n",
         '\'quoted\' = "status:failed"\nnew = "name:\\"a \\\\\\"b\\\\\\"\\" since:1h"\n',
     )
-    assert read_config_file(path).filters["new"] == 'name:"a \\"b\\"" since:1h'
+    assert ConsoleSettings.of(read_config_file(path)).filters["new"] == 'name:"a \\"b\\"" since:1h'
     assert path.stat().st_mode & 0o777 == 0o640
     save_filter(path, "workflows", "stuck", "status:running run:>1h")
     assert path.read_text().endswith('app"\n\n[filters.workflows]\nstuck = "status:running run:>1h"\n')
-    assert dict(read_config_file(path).filters_of("workflows")) == {"stuck": "status:running run:>1h"}
+    assert dict(ConsoleSettings.of(read_config_file(path)).filters_of("workflows")) == {
+        "stuck": "status:running run:>1h"
+    }
     for screen, name in (("tasks", "new"), ("tasks", "quoted"), ("workflows", "stuck")):
         forget_filter(path, screen, name)
     assert path.read_text() == FULL.replace("'quoted' = \"status:failed\"\n", "") + "\n[filters.workflows]\n"
@@ -58,7 +61,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     path.symlink_to(real)
     save_filter(path, "tasks", "new", "x")
     assert path.is_symlink()
-    assert read_config_file(real).filters["new"] == "x"
+    assert ConsoleSettings.of(read_config_file(real)).filters["new"] == "x"
 
 
 @pytest.mark.parametrize(
@@ -104,4 +107,4 @@ def test_two_consoles_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in saving:
         thread.join()
-    assert {f"f{number}" for number in range(12)} <= set(read_config_file(path).filters)
+    assert {f"f{number}" for number in range(12)} <= set(ConsoleSettings.of(read_config_file(path)).filters)
