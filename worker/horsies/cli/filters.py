@@ -62,7 +62,7 @@ def chosen(ids: list[str] | None, text: str | None, language: Language = TASKS) 
 
 
 def check_targets(kind: TargetKind, given: Mapping[str, Any]) -> None:
-    """Before a connection is made: the command ends if no target is named, or by a filter that cannot be read."""
+    """End the command before it connects if no target is named, or by a filter that cannot be parsed."""
     if kind not in ("task", "workflow"):
         return
     chosen(given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS)

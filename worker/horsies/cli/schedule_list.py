@@ -227,7 +227,7 @@ def _clock(there: datetime) -> str:
 
 
 def names_of_schedules(choice: DatabaseChoice) -> list[str]:
-    """For completion: none if the database does not answer at once, or does not exist."""
+    """Return names for completion: none if the database does not answer at once, or does not exist."""
 
     async def names(session: Session) -> list[str]:
         async with asyncio.timeout(_COMPLETED_WITHIN_S):
