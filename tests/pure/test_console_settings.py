@@ -14,6 +14,7 @@ from horsies_tui.settings import ConsoleSettings
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ('bell = "loud"', "bell is neither true nor false"),
         ("theme = 3", "theme is not a string"),
         ("story = 'off'", "story is neither true nor false"),
         ("filters = 'status:failed'", "filters is not a table of names and texts"),
@@ -44,7 +45,9 @@ def test_a_wrong_setting_names_the_file_the_key_and_a_valid_value(tmp_path: Path
 def test_settings_are_read_and_have_defaults(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("")
-    assert ConsoleSettings.of(read_config_file(path)) == ConsoleSettings()
+    usual = ConsoleSettings.of(read_config_file(path))
+    assert usual == ConsoleSettings()
+    assert (usual.bell, usual.title, usual.story) == (False, True, True)
     path.write_text(
         "theme = 'ansi'\nstory = false\nbell = true\ntitle = false\nmask_arguments = ['password', 'card_*']\n"
         "[filters]\nmine = 'queue:mail'\n[targets]\nmail = '90s'\nbulk = '2h'"

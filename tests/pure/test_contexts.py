@@ -55,19 +55,6 @@ def test_the_first_source_that_is_set_wins(environ: dict[str, str]) -> None:
     assert default.reason == f"default context 'staging' of {config_path(environ)}"
 
 
-def test_the_bell_is_off_and_the_title_on_unless_the_file_says_otherwise(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text("")
-    usual = read_config_file(path)
-    assert (usual.bell, usual.title) == (False, True)
-    path.write_text("bell = true\ntitle = false\n")
-    other = read_config_file(path)
-    assert (other.bell, other.title) == (True, False)
-    path.write_text('bell = "loud"\n')
-    with pytest.raises(ConfigurationError, match="bell is neither true nor false"):
-        read_config_file(path)
-
-
 def test_with_nothing_configured_the_embedded_server_is_used(tmp_path: Path) -> None:
     choice = choose_database(None, None, {"XDG_CONFIG_HOME": str(tmp_path), "DATABASE_URL": ""})
     assert choice.url is None
