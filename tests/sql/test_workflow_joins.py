@@ -23,16 +23,18 @@ WITH flow AS (
     RETURNING id
 )
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id, dependencies, join_type,
-                                    min_success, allow_failed_deps)
+                                    min_success, allow_failed_deps, node_id, workflow_ctx_from)
 SELECT flow || '-' || index, flow, index, 'demo.add', status, CASE WHEN status = 'RUNNING' THEN 'runs' END,
-       string_to_array(dependencies, ',')::integer[], join_type, min_success, allowed
-  FROM unnest($2::text[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::integer[], $8::boolean[])
-       AS given (flow, index, status, dependencies, join_type, min_success, allowed)
+       string_to_array(dependencies, ',')::integer[], join_type, min_success, allowed, index::text,
+       CASE WHEN context THEN string_to_array(dependencies, ',') END
+  FROM unnest($2::text[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::integer[], $8::boolean[],
+              $9::boolean[])
+       AS given (flow, index, status, dependencies, join_type, min_success, allowed, context)
 """
 
 
-def expected(join: str, least: int | None, states: tuple[str, ...], *, allowed: bool) -> str | None:
-    """READY, SKIPPED, PENDING, or None if nothing can be said of such a row."""
+def expected(join: str, least: int | None, states: tuple[str, ...], *, allowed: bool, context: bool) -> str | None:
+    """READY, SKIPPED, PENDING, or None if nothing can be said of such a row. A context needs all of its nodes."""
     if join not in ("all", "any", "quorum") or (join == "quorum" and least is None):
         return None
     if not states:
@@ -42,7 +44,8 @@ def expected(join: str, least: int | None, states: tuple[str, ...], *, allowed: 
         good = allowed or completed == len(states)
         return "PENDING" if running else "READY" if good else "SKIPPED"
     needed = 1 if join == "any" else least or 0
-    return "READY" if completed >= needed else "PENDING" if completed + running >= needed else "SKIPPED"
+    met = "PENDING" if context and running else "READY"
+    return met if completed >= needed else "PENDING" if completed + running >= needed else "SKIPPED"
 
 
 def repaired(flow: WorkflowRow, nodes: list[NodeRow]) -> str | None:
@@ -57,27 +60,27 @@ def repaired(flow: WorkflowRow, nodes: list[NodeRow]) -> str | None:
 
 async def test_all_that_judge_a_join_come_to_the_same_verdict(connection: asyncpg.Connection) -> None:
     cases = [
-        (join, least, states, allowed)
+        (join, least, states, allowed, context)
         for join, least in JOINS
         for count in range(3)
         for states in itertools.product(STATES, repeat=count)
-        for allowed in (False, True)
+        for allowed, context in itertools.product((False, True), repeat=2)
     ]
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status)"
         " VALUES ('runs', 'demo.add', 'default', 'RUNNING')"
     )
     nodes = [
-        (f"w{number}", index, status, dependencies, join, least, allowed)
-        for number, (of_last, needs, states, may_fail) in enumerate(cases, 1)
-        for index, status, dependencies, join, least, allowed in (
-            *((index, state, "", "all", None, False) for index, state in enumerate(states)),
-            (len(states), "PENDING", ",".join(map(str, range(len(states)))), of_last, needs, may_fail),
+        (f"w{number}", index, status, dependencies, join, least, allowed, context)
+        for number, (of_last, needs, states, may_fail, takes_context) in enumerate(cases, 1)
+        for index, status, dependencies, join, least, allowed, context in (
+            *((index, state, "", "all", None, False, False) for index, state in enumerate(states)),
+            (len(states), "PENDING", ",".join(map(str, range(len(states)))), of_last, needs, may_fail, takes_context),
         )
     ]
     await connection.execute(PLANT, [""] * len(cases), *map(list, zip(*nodes, strict=True)))
     ids = [f"w{number}" for number in range(1, len(cases) + 1)]
-    verdicts = dict(zip(ids, (expected(*case[:3], allowed=case[3]) for case in cases), strict=True))
+    verdicts = dict(zip(ids, (expected(*case[:3], allowed=case[3], context=case[4]) for case in cases), strict=True))
     damaged = {name for name, verdict in verdicts.items() if verdict is None}
     assert set(verdicts.values()) == {"READY", "SKIPPED", "PENDING", None}
 

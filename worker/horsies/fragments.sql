@@ -66,3 +66,66 @@ crashed AS MATERIALIZED (
              ORDER BY id DESC LIMIT 1) handled ON true
      WHERE handled.done IS NULL
 )
+
+-- name: join_needs
+-- fragment: how many dependencies of `node` must complete before it runs; without dependencies it is ready, whatever its
+-- join. NULL: its row is damaged, and it waits until an operator decides. NodeRow.needs is the same for rows in memory.
+CASE WHEN node.join_type = 'quorum' AND node.min_success IS NULL THEN NULL
+     WHEN node.join_type NOT IN ('all', 'any', 'quorum') THEN NULL
+     WHEN node.join_type = 'all' OR cardinality(node.dependencies) = 0 THEN 0
+     WHEN node.join_type = 'any' THEN 1
+     ELSE node.min_success END
+
+-- name: join_verdict
+-- fragment: READY or SKIPPED by the join of `node`, which is PENDING. NULL: it waits, or its row is damaged.
+-- NodeRow.joined is the same for rows in memory.
+-- States of dependencies are inside a CASE, as in `starting`, except those for which ix_horsies_workflow_tasks_open is
+-- made.
+(SELECT CASE WHEN verdict = 'SKIPPED' OR NOT open OR node.workflow_ctx_from IS NULL
+                  -- All nodes of its context must have ended, even if its join needs fewer of them.
+                  OR NOT EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                  WHERE dependency.workflow_id = node.workflow_id
+                                    AND dependency.task_index = ANY (node.dependencies)
+                                    AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                             THEN true END
+                                    AND dependency.node_id = ANY (node.workflow_ctx_from))
+             THEN verdict END
+   FROM (SELECT open,
+                CASE WHEN needs IS NULL THEN NULL
+                     WHEN node.dependencies = '{}' THEN 'READY'
+                     WHEN node.join_type = 'any' THEN
+                          CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                             WHERE dependency.workflow_id = node.workflow_id
+                                               AND dependency.task_index = ANY (node.dependencies)
+                                               AND CASE dependency.status WHEN 'COMPLETED' THEN true END) THEN 'READY'
+                               WHEN NOT open THEN 'SKIPPED' END
+                     WHEN node.join_type = 'quorum' THEN
+                          (SELECT CASE WHEN count(*) FILTER (WHERE dependency.status = 'COMPLETED') >= needs
+                                       THEN 'READY'
+                                       WHEN count(*) FILTER (WHERE dependency.status NOT IN ('FAILED', 'SKIPPED')) < needs
+                                       THEN 'SKIPPED' END
+                             FROM horsies_workflow_tasks dependency
+                            WHERE dependency.workflow_id = node.workflow_id
+                              AND dependency.task_index = ANY (node.dependencies))
+                     WHEN open THEN NULL
+                     WHEN NOT node.allow_failed_deps
+                          AND EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                       WHERE dependency.workflow_id = node.workflow_id
+                                         AND dependency.task_index = ANY (node.dependencies)
+                                         AND CASE WHEN dependency.status IN ('FAILED', 'SKIPPED') THEN true END)
+                     THEN 'SKIPPED'
+                     ELSE 'READY' END AS verdict
+           FROM (SELECT /* join_needs */ AS needs,
+                        -- A node with an unknown status has not ended: checked only where no node is open.
+                        CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                           WHERE dependency.workflow_id = node.workflow_id
+                                             AND dependency.task_index = ANY (node.dependencies)
+                                             AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING'))
+                             THEN true
+                             ELSE EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                           WHERE dependency.workflow_id = node.workflow_id
+                                             AND dependency.task_index = ANY (node.dependencies)
+                                             AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                                      THEN true END) END AS open
+                 OFFSET 0) dependencies
+         OFFSET 0) judged)

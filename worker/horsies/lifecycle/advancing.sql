@@ -103,79 +103,27 @@ RETURNING node.workflow_id
 -- name: advance_wave
 -- advancing; PENDING nodes of RUNNING workflows that depend on an ended node, or all of them; under the families' locks
 -- ($1 workflows, $2 indexes, NULL for all)
--- States of dependencies are inside a CASE, as in `start`, except those for which ix_horsies_workflow_tasks_open is
--- made.
 WITH ended AS MATERIALIZED (
     SELECT workflow_id, array_agg(index) AS indexes, bool_or(index IS NULL) AS whole
       FROM unnest($1::text[], $2::integer[]) AS ended (workflow_id, index)
      GROUP BY workflow_id
-), waiting AS MATERIALIZED (
-    SELECT node.*
+), judged AS MATERIALIZED (
+    SELECT node.id, /* join_verdict */ AS verdict
       FROM ended
      CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                           WHERE id = ended.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
-     CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, allow_failed_deps, workflow_ctx_from,
-                                horsies_join_needs(join_type, min_success, dependencies) AS needs,
-                                -- A node with an unknown status has not ended: checked only where no node is open.
-                                CASE WHEN EXISTS (
-                                          SELECT FROM horsies_workflow_tasks dependency
-                                           WHERE dependency.workflow_id = node.workflow_id
-                                             AND dependency.task_index = ANY (node.dependencies)
-                                             AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING'))
-                                     THEN true
-                                     ELSE EXISTS (
-                                          SELECT FROM horsies_workflow_tasks dependency
-                                           WHERE dependency.workflow_id = node.workflow_id
-                                             AND dependency.task_index = ANY (node.dependencies)
-                                             AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
-                                                      THEN true END) END AS open
-                           FROM horsies_workflow_tasks node
+     CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, min_success, allow_failed_deps,
+                                workflow_ctx_from
+                           FROM horsies_workflow_tasks
                           WHERE workflow_id = ended.workflow_id
                             AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status = 'PENDING'
                             AND (ended.whole OR dependencies && ended.indexes) OFFSET 0) node
-), judged AS MATERIALIZED (
-    SELECT node.id,
-           CASE WHEN node.needs IS NULL THEN NULL
-                WHEN node.dependencies = '{}' THEN 'READY'
-                WHEN node.join_type = 'any' THEN
-                     CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
-                                        WHERE dependency.workflow_id = node.workflow_id
-                                          AND dependency.task_index = ANY (node.dependencies)
-                                          AND CASE dependency.status WHEN 'COMPLETED' THEN true END) THEN 'READY'
-                          WHEN NOT node.open THEN 'SKIPPED' END
-                WHEN node.join_type = 'quorum' THEN
-                     (SELECT CASE WHEN count(*) FILTER (WHERE dependency.status = 'COMPLETED') >= node.needs
-                                  THEN 'READY'
-                                  WHEN count(*) FILTER (WHERE dependency.status NOT IN ('FAILED', 'SKIPPED'))
-                                       >= node.needs
-                                  THEN NULL
-                                  ELSE 'SKIPPED' END
-                        FROM horsies_workflow_tasks dependency
-                       WHERE dependency.workflow_id = node.workflow_id
-                         AND dependency.task_index = ANY (node.dependencies))
-                WHEN node.open THEN NULL
-                WHEN NOT node.allow_failed_deps
-                     AND EXISTS (SELECT FROM horsies_workflow_tasks dependency
-                                  WHERE dependency.workflow_id = node.workflow_id
-                                    AND dependency.task_index = ANY (node.dependencies)
-                                    AND CASE WHEN dependency.status IN ('FAILED', 'SKIPPED') THEN true END)
-                THEN 'SKIPPED'
-                ELSE 'READY' END AS verdict,
-           -- All nodes of its context must have ended, even if its join needs fewer of them.
-           node.open AND node.workflow_ctx_from IS NOT NULL
-           AND EXISTS (SELECT FROM horsies_workflow_tasks dependency
-                        WHERE dependency.workflow_id = node.workflow_id
-                          AND dependency.task_index = ANY (node.dependencies)
-                          AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN true END
-                          AND dependency.node_id = ANY (node.workflow_ctx_from)) AS too_early
-      FROM waiting node
 )
 UPDATE horsies_workflow_tasks node
    SET status = judged.verdict
   FROM judged
        -- The array limits what is read, also where the planner expects many rows.
- WHERE node.id = ANY (ARRAY(SELECT id FROM judged WHERE verdict = 'SKIPPED' OR verdict = 'READY' AND NOT too_early))
-   AND node.id = judged.id
+ WHERE node.id = ANY (ARRAY(SELECT id FROM judged WHERE verdict IS NOT NULL)) AND node.id = judged.id
 RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_end_nodes

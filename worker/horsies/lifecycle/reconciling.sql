@@ -21,28 +21,13 @@ SELECT live.id
                   WHEN node.is_subworkflow AND (node.status <> 'PENDING' OR child.status IS NOT NULL) THEN
                        COALESCE(child.status IN ('COMPLETED', 'FAILED', 'CANCELLED') OR node.status <> 'RUNNING', true)
                   WHEN node.status <> 'PENDING' THEN true
-                  ELSE (SELECT CASE
-                               WHEN count(*) FILTER (WHERE state.has_ended) = count(*) THEN true
-                               WHEN node.join_type = 'all' THEN false
-                               WHEN count(*) FILTER (WHERE NOT state.has_ended OR dependency.status = 'COMPLETED')
-                                    < join_needs.successes THEN true
-                               ELSE count(*) FILTER (WHERE dependency.status = 'COMPLETED') >= join_needs.successes
-                                    AND COALESCE(bool_and(state.has_ended) FILTER (
-                                            WHERE dependency.node_id = ANY (node.workflow_ctx_from)), true) END
-                          FROM horsies_workflow_tasks dependency
-                         CROSS JOIN LATERAL (SELECT dependency.status IN ('COMPLETED', 'FAILED', 'SKIPPED'))
-                                    AS state (has_ended)
-                         WHERE dependency.workflow_id = node.workflow_id
-                           AND dependency.task_index = ANY (node.dependencies))
+                  ELSE /* join_verdict */ IS NOT NULL
                   -- No open node: the workflow should have ended.
                   END), true) AS is_so
          FROM horsies_workflow_tasks node
          LEFT JOIN LATERAL (SELECT status, started_at, COALESCE(completed_at, failed_at, updated_at) AS ended_at
                               FROM horsies_tasks WHERE id = node.task_id LIMIT 1) task ON true
          LEFT JOIN LATERAL (SELECT status FROM horsies_workflows WHERE id = node.sub_workflow_id LIMIT 1) child ON true
-        -- As horsies_join_needs, which databases of upstream lack; the recovery report reads those, too.
-        CROSS JOIN LATERAL (SELECT CASE node.join_type WHEN 'all' THEN 0 WHEN 'any' THEN 1
-                                                       WHEN 'quorum' THEN node.min_success END) AS join_needs (successes)
         WHERE node.workflow_id = live.id AND node.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
        ) stuck
  WHERE stuck.is_so

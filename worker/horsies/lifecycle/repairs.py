@@ -248,36 +248,14 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
     as_stored = {node.index: node.status for node in nodes}
     waiting = [node for node in nodes if states[node.index] == _NODE.PENDING]
     repairs: list[Repair] = []
-    while decided := [(node, after) for node in waiting if (after := join_verdict(node, states, ids)) is not None]:
+    while decided := [(node, after) for node in waiting if (after := node.joined(states, ids)) is not None]:
         for node, after in decided:
             states[node.index] = after
             how = "cannot be met" if after == _NODE.SKIPPED else "is met"
-            follows = join_verdict(node, as_stored, ids) is None
+            follows = node.joined(as_stored, ids) is None
             repairs.append(_node(node, after, f"its join ({node.join}) {how}", _JOIN, follows=follows))
         waiting = [node for node in waiting if states[node.index] == _NODE.PENDING]
     return repairs
-
-
-def join_verdict(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
-    """The new status of a PENDING node; None: it still waits, or its row is damaged."""
-    needed = node.needs
-    if needed is None:
-        return None
-    have = [states[index] for index in node.dependencies]
-    completed = have.count(_NODE.COMPLETED)
-    still_open = sum(state not in TERMINAL_NODES for state in have)
-    if node.join == "all":
-        if still_open:
-            return None
-        possible = node.allow_failed_deps or completed == len(have)
-    else:
-        possible = completed + still_open >= needed
-    if not possible:
-        return _NODE.SKIPPED
-    context_open = any(states[ids[one]] not in TERMINAL_NODES for one in node.context_from if one in ids)
-    if completed < needed or context_open:
-        return None
-    return _NODE.READY if node.is_subworkflow else _NODE.ENQUEUED
 
 
 def _end(flow: WorkflowRow, nodes: Sequence[NodeRow], states: Mapping[int, str], *, follows: bool) -> Iterator[Repair]:

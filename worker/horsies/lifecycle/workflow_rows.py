@@ -9,7 +9,7 @@ from horsies.domain.states import WorkflowTaskStatus
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     import asyncpg
@@ -70,15 +70,35 @@ class NodeRow:
 
     @property
     def needs(self) -> int | None:
-        """The number of dependencies that must complete, by its join; None if the row is damaged.
-
-        The same as horsies_join_needs of the schema: without dependencies, a node is ready whatever its join.
-        """
+        """The number of dependencies that must complete, as the fragment `join_needs`; None if the row is damaged."""
         if self.join not in _JOINS or (self.join == "quorum" and self.min_success is None):
             return None
         if self.join == "all" or not self.dependencies:
             return 0
         return 1 if self.join == "any" else self.min_success
+
+    def joined(self, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
+        """Return the new status of a PENDING node by the states of its dependencies, as the fragment `join_verdict`.
+
+        None: it still waits, or its row is damaged. `ids` are the indexes of the workflow's nodes by their ids.
+        """
+        if self.needs is None:
+            return None
+        have = [states[index] for index in self.dependencies]
+        completed = have.count(WorkflowTaskStatus.COMPLETED)
+        still_open = sum(state not in TERMINAL_NODES for state in have)
+        if self.join == "all":
+            if still_open:
+                return None
+            possible = self.allow_failed_deps or completed == len(have)
+        else:
+            possible = completed + still_open >= self.needs
+        if not possible:
+            return WorkflowTaskStatus.SKIPPED
+        context_open = any(states[ids[one]] not in TERMINAL_NODES for one in self.context_from if one in ids)
+        if completed < self.needs or context_open:
+            return None
+        return WorkflowTaskStatus.READY if self.is_subworkflow else WorkflowTaskStatus.ENQUEUED
 
 
 async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowRow]:

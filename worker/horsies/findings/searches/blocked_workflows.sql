@@ -18,8 +18,9 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
         WHERE workflow_id = live.id) graph
   LEFT JOIN LATERAL (
        SELECT 'its node ' || COALESCE(node_id, task_index::text)
-              || CASE WHEN join_type NOT IN ('all', 'any', 'quorum') THEN ' has the join ' || join_type
-                      WHEN join_type = 'quorum' AND min_success IS NULL THEN ' has a quorum without min_success'
+              || CASE WHEN /* join_needs */ IS NULL
+                      THEN CASE join_type WHEN 'quorum' THEN ' has a quorum without min_success'
+                                          ELSE ' has the join ' || join_type END
                       WHEN jsonb_typeof(args_from) <> 'object' THEN ' has args_from that is no object'
                       WHEN NOT dependencies <@ graph.indexes THEN ' depends on a node that does not exist'
                       WHEN astray.id IS NOT NULL THEN ' waits for ' || astray.id || ', which names another parent'
@@ -33,8 +34,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
                  AND (child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index)
                LIMIT 1) astray ON true
         WHERE node.workflow_id = live.id
-          AND (astray.id IS NOT NULL OR join_type NOT IN ('all', 'any', 'quorum')
-               OR join_type = 'quorum' AND min_success IS NULL
+          AND (astray.id IS NOT NULL OR /* join_needs */ IS NULL
                OR jsonb_typeof(args_from) <> 'object' OR NOT dependencies <@ graph.indexes
                OR node.status NOT IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'SKIPPED'))
         ORDER BY task_index

@@ -8,7 +8,6 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCode
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.repairs import join_verdict
 from horsies.store.enqueue import EnqueueRequest
 from horsies.testing.memory.connection import answers
 from horsies.testing.memory.rows import LIVE_WORKFLOWS, Record
@@ -116,7 +115,7 @@ def advance_wave(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int 
         ids = {node.node_id: node.task_index for node in workflow.nodes.values()}
         for node in workflow.nodes.values():
             waits = node.status is _NODE.PENDING and (None in ended or not ended.isdisjoint(node.dependencies))
-            if waits and (verdict := join_verdict(rows.node_row(node), states, ids)) is not None:
+            if waits and (verdict := rows.node_row(node).joined(states, ids)) is not None:
                 rows.write(node, status=_NODE.SKIPPED if verdict == _NODE.SKIPPED else _NODE.READY)
                 decided.append(_state(node))
     return decided
