@@ -31,6 +31,9 @@ class DatedFeed(Protocol):
     def late_since(self) -> datetime | None:
         """The time of the oldest data that are shown although newer ones are due; None: all are as they should be."""
 
+    def refresh(self) -> None:
+        """Read everything again at once."""
+
 
 class Freshness:
     """The running feeds of one link, and those of them that fail or are late.
@@ -49,6 +52,8 @@ class Freshness:
         self._ask_at = 0.0
         self._no_answer = ""
         """Why the server could not be asked; empty if it could."""
+        self._ended = False
+        """The lock has ended that held up the reads, and they are made again."""
         self.failing: tuple[FeedFailure, ...] = ()
         self.blockers: tuple[Blocker, ...] = ()
 
@@ -78,7 +83,7 @@ class Freshness:
             self._asking.cancel()
             self._asking = None
         self._hang_up()
-        self.blockers, self._no_answer = (), ""
+        self.blockers, self._no_answer, self._ended = (), "", False
 
     def ask_why(self) -> None:
         """Ask the server whose lock is in the way, unless the last answer is recent or awaited."""
@@ -107,6 +112,8 @@ class Freshness:
     def _why(self) -> str:
         if self.blockers:
             return self.blockers[0].cause
+        if self._ended:
+            return "the lock has ended; the figures are being read again"
         return self._no_answer or "no answer in time; no lock is in the way, so the server or the network is slow"
 
     async def _ask(self) -> None:
@@ -117,7 +124,11 @@ class Freshness:
                 if self._connection is None or self._connection.is_closed():
                     self._connection = await self._connect()
                 async with with_settings(self._connection):
-                    self.blockers, self._no_answer = await blockers(self._connection), ""
+                    found = await blockers(self._connection)
+                self._ended = bool(self.blockers) and not found
+                self.blockers, self._no_answer = found, ""
+                if self._ended:
+                    self._read_again()
         except TimeoutError:
             self._failed_to_ask("the server does not answer: it is frozen or overloaded, or the network is down")
         except (LinkError, *CONNECTION_ERRORS) as error:
@@ -125,6 +136,12 @@ class Freshness:
         finally:
             self._asking = None
         self._look()
+
+    def _read_again(self) -> None:
+        """Reads that were given up for the lock wait for their pace; the lock says nothing of what they cost."""
+        for feed in self._feeds:
+            if feed.late_since is not None:
+                feed.refresh()
 
     def _failed_to_ask(self, why: str) -> None:
         self.blockers, self._no_answer = (), why

@@ -419,13 +419,20 @@ class Link:
             return LinkState.DOWN if self._tried else LinkState.CONNECTING
         if any(not failure.late for failure in self._status.failing):
             return LinkState.FAILED
-        if self._status.failing or self._slow:
-            return LinkState.BLOCKED if self._status.blockers else LinkState.SLOW
+        if self._status.failing:
+            return LinkState.BLOCKED if self._status.blockers else LinkState.OLD
+        return self._calm()
+
+    def _calm(self) -> LinkState:
+        """Return the state without regard to the feeds. An answer that waited for a lock says nothing of the server."""
+        if self._slow and not self._status.blockers:
+            return LinkState.SLOW
         return LinkState.LIVE if self.listens else LinkState.POLL
 
     def _change(self, **changes: Any) -> None:
         self._status, before = replace(self._status, **changes), self._status
-        state, changed = self._state(), self._status
+        state, changed = self._state(), replace(self._status, calm=self._calm())
+        self._status = changed
         if state is not changed.state:
             changed = self._status = replace(changed, state=state, since=self.clock.now())
         if changed != before:

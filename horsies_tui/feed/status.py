@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from traceback import extract_tb
@@ -14,6 +14,7 @@ from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema.state import SchemaKind, SchemaState
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from horsies.findings.blockers import Blocker
@@ -32,7 +33,9 @@ class LinkState(StrEnum):
     POLL = "POLL"
     """The server sends no notifications, as behind some poolers; the console polls every few seconds."""
     SLOW = "SLOW"
-    """The last answer was slow or did not arrive in time, or some of what is shown is older than it should be."""
+    """The last answer was slow or did not arrive in time; what is shown is not older than it should be yet."""
+    OLD = "OLD"
+    """Some of what is shown is older than it should be."""
     BLOCKED = "BLOCKED"
     """The same, and the cause is a lock of another session."""
     FAILED = "FAILED"
@@ -89,6 +92,8 @@ class LinkStatus:
     """Why the database refuses writes of this role; empty if it does not."""
     failing: tuple[FeedFailure, ...] = ()
     """Feeds that cannot read their data; each retries by itself."""
+    calm: LinkState = LinkState.LIVE
+    """The state for a screen of which nothing is old."""
     blockers: tuple[Blocker, ...] = ()
     """The sessions whose locks hold up the reads, as far as they are known."""
 
@@ -115,6 +120,13 @@ class LinkStatus:
             return self.last_data_at
         return min((failure.since for failure in self.failing if failure.name in feeds), default=None)
 
+    def on_screen(self, feeds: Collection[str | None]) -> LinkStatus:
+        """Return the status of a screen that shows these feeds: others that are late do not make it old."""
+        concerning = [failure for failure in self.failing if failure.name in feeds or not failure.late]
+        failing = tuple(sorted(concerning, key=lambda failure: failure.name not in feeds))
+        calm = self.state in (LinkState.OLD, LinkState.BLOCKED) and not failing
+        return replace(self, failing=failing, state=self.calm if calm else self.state)
+
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
 
@@ -134,7 +146,9 @@ class LinkStatus:
             case LinkState.POLL:
                 return f"POLL {_span(self.poll_s)}"
             case LinkState.SLOW:
-                return f"SLOW {_span(max(self.latency_s or 0.0, self._oldest_s(now)))}"
+                return f"SLOW {_span(self.latency_s or 0.0)}"
+            case LinkState.OLD:
+                return f"OLD {_span(self._oldest_s(now))}"
             case LinkState.BLOCKED:
                 return f"BLOCKED {_span(self._oldest_s(now))} by {self.blockers[0].name}"
             case LinkState.STALE:

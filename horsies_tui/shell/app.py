@@ -299,13 +299,14 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         top = self.stage.top
         zone = zone_of(utc=self.utc)
         frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
-        self.header.show(HeaderFacts(status, now, time_of_day(now, zone), need_action, frozen))
-        self.attention.look(self._session, status)
+        counted = self.link.status.old_since("recovery") is None
+        self.header.show(HeaderFacts(status, now, time_of_day(now, zone), need_action, frozen, counted))
+        self.attention.look(self._session, self.link.status)
         self.tabs.show(self.stage.name_shown, {"recovery": need_action or 0})
         self.footer.draw_again()
         old_since = self._old_since(status)
         self.stage.set_class(old_since is not None, "-stale")
-        self.outage.show(status, old_since, zone, lambda action: key_for(action, self.screen, self._glyphs))
+        self.outage.show(self.link.status, old_since, zone, lambda action: key_for(action, self.screen, self._glyphs))
         if self._picker is not None:
             self._picker.show(status, now)
 
@@ -335,10 +336,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     @property
     def _status(self) -> LinkStatus:
-        """The link's status, with failures of the shown view first."""
-        status = self.link.status
-        failing = sorted(status.failing, key=lambda failure: failure.name not in self._feeds_shown)
-        return replace(status, failing=tuple(failing))
+        """The link's status as far as the shown view is concerned."""
+        return self.link.status.on_screen(self._feeds_shown)
 
     @on(ConsoleView.FirstRows)
     def _look_on(self) -> None:

@@ -32,6 +32,8 @@ class HeaderFacts:
     """None: not counted yet."""
     frozen: str = ""
     """When the shown view was frozen; empty if it is not."""
+    counted: bool = True
+    """Whether the number of findings is as new as it should be."""
 
 
 class Header(Horizontal):
@@ -46,6 +48,7 @@ class Header(Horizontal):
         & > #place { width: 1fr; color: $text-muted; padding: 0 1; }
         & > StatusCell { width: 27; }
         & > #need { width: 17; color: $text-warning; text-style: bold; }
+        & > #need.-old { color: $text-muted; text-style: none; }
         & > #actor { width: auto; max-width: 24; color: $text-muted; }
         & > #clock { width: auto; padding-left: 2; }
         & > #context.-red { background: ansi_red; color: ansi_bright_white; }
@@ -99,7 +102,7 @@ class Header(Horizontal):
         status = facts.status
         self._show_place(status)
         self._status_cell.show(status, facts.now, facts.frozen)
-        self._need_cell.put(self._need_words(facts))
+        self._need_cell.put(self._need_words(facts), *(() if facts.counted else ("-old",)))
         self._actor_cell.put(status.actor)
         self._clock_cell.put(facts.clock)
 
@@ -128,7 +131,7 @@ class StatusCell(LineCell):
         &.-live { color: $text-success; }
         &.-frozen { color: $text-accent; text-style: bold; }
         &.-slow { color: $text-warning; }
-        &.-stale, &.-down, &.-failed, &.-blocked { color: $text-error; text-style: bold; }
+        &.-old, &.-stale, &.-down, &.-failed, &.-blocked { color: $text-error; text-style: bold; }
     }
     """
 

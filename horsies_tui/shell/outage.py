@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.cell import LineCell
@@ -12,6 +12,19 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from horsies_tui.feed.status import LinkStatus
+
+
+_ELSEWHERE: Final = {"alerts": "the alerts of the title", "recovery": "the findings"}
+"""What is shown beside the view, by its feed."""
+
+
+def _elsewhere(status: LinkStatus, zone: tzinfo | None) -> str:
+    """`the alerts of the title are of 12:04:31Z: `, where the figures of the view itself are current."""
+    old = [failure for failure in status.failing if failure.late and failure.name in _ELSEWHERE]
+    if not old:
+        return ""
+    names = " and ".join(dict.fromkeys(_ELSEWHERE[failure.name] for failure in old))
+    return f"{names} are of {time_of_day(min(failure.since for failure in old), zone)}: "
 
 
 class OutageLine(LineCell):
@@ -37,6 +50,8 @@ class OutageLine(LineCell):
     ) -> None:
         """`old_since`: the time of the figures, if they are not current. `key` says which key an action has."""
         words = "; ".join(status.outage or self._reasons)
+        if old_since is None:
+            words = _elsewhere(status, zone) + words
         if status.blockers and status.outage:
             words = f"{key('app.end_blocker')} ends it: {words}"
         elif old_since is not None:

@@ -88,3 +88,45 @@ async def test_a_list_whose_table_is_locked_is_dimmed_and_comes_back(
             await psql.execute(SENT, "second")
         await live(pilot)
         await until(pilot, lambda: "second" in text(pilot) and not is_old(pilot))
+
+
+async def test_a_screen_that_reads_nothing_locked_is_live_and_a_line_says_what_is_old_beside_it(
+    database: str, connection: asyncpg.Connection, psql: asyncpg.Connection
+) -> None:
+    await connection.execute(SENT, "first")
+    async with console(options(database), (150, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "first" in text(pilot))
+        async with psql.transaction():
+            await psql.execute(LOCK.format("horsies_worker_states"))
+            pid = psql.get_server_pid()
+
+            def is_told() -> bool:
+                line = frame(pilot)[2]
+                beside = "the alerts of the title" in line or "the findings" in line
+                return beside and "are of" in line and f"blocked by pid {pid}" in line
+
+            await pilot.press("ctrl+r")
+            await until(pilot, lambda: is_told() and "LIVE" in frame(pilot)[0] and not is_old(pilot), "LIVE, and told")
+            await connection.execute(SENT, "second")
+            await until(pilot, lambda: "second" in text(pilot) and not is_old(pilot))
+        await until(pilot, lambda: "are of" not in frame(pilot)[2])
+
+
+@pytest.mark.parametrize("screen", ["overview", "activity"])
+async def test_a_lock_that_has_ended_is_not_followed_by_a_slow_server(
+    database: str, connection: asyncpg.Connection, psql: asyncpg.Connection, screen: str
+) -> None:
+    """Reads that were given up for the lock were put off for as long as if they had been slow by themselves."""
+    await connection.execute(WORKER)
+    async with console(options(database, screen=screen), (140, 30)) as pilot:
+        await live(pilot)
+        said: list[str] = []
+        async with psql.transaction():
+            await psql.execute(LOCK.format("horsies_tasks"))
+            await pilot.press("ctrl+r")
+            await until(pilot, lambda: "BLOCKED" in frame(pilot)[0] and is_old(pilot))
+            pilot.app.link.on_status(lambda status: said.extend(status.outage))
+        await until(pilot, lambda: "LIVE" in frame(pilot)[0] and not is_old(pilot), "current again")
+        await until(pilot, lambda: not pilot.app.link.status.failing, "all is read")
+        assert not [each for each in said if "slow" in each]

@@ -50,6 +50,7 @@ def at(seconds: float) -> datetime:
         (replace(STATUS, state=LinkState.POLL, poll_s=0.5), "POLL 0.5s"),
         (replace(STATUS, state=LinkState.FAILED, failing=(FeedFailure("tasks", "why", at(-38)),)), "tasks FAILED 38s"),
         (replace(STATUS, state=LinkState.SLOW, latency_s=2.03), "SLOW 2s"),
+        (replace(STATUS, state=LinkState.OLD, failing=(FeedFailure("tasks", "why", at(-12), late=True),)), "OLD 12s"),
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-38), next_try_at=at(4.2)), "STALE 38s, retry in 4s"),
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-125)), "STALE 2m05s, connecting"),
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-7325)), "STALE 2h02m, connecting"),
