@@ -241,7 +241,10 @@ def _filter(of: str) -> Iterator[str]:
 
 
 def _transitions(_of: str) -> Iterator[str]:
-    rows = ((str(one.source or ""), one.verb.value, str(one.target), one.who, one.guard) for one in TASK_TRANSITIONS)
+    rows = (
+        (str(one.source or ""), one.verb.value, str(one.target), ", ".join(one.who), one.guard)
+        for one in TASK_TRANSITIONS
+    )
     yield from table("from", "by", "to", "who", "only if", rows=rows)
 
 

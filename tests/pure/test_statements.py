@@ -47,6 +47,31 @@ def test_a_shared_fragment_has_several_users() -> None:
             assert [name for name in names if sum(f"/* {name} */" in text for text in texts) < 2] == []
 
 
+WRITES = re.compile(
+    r"\b(?:INSERT INTO|UPDATE|DELETE FROM) (horsies_(?:tasks|workflows|workflow_tasks|task_attempts))\b"
+)
+
+
+def test_only_the_lifecycle_sends_and_verbs_write_tasks_and_only_the_lifecycle_workflows() -> None:
+    writers: dict[str, set[str]] = {}
+    for file in FILES:
+        path = file.relative_to(ENGINE)
+        if path.parts[0] != "lifecycle":
+            for table in WRITES.findall(file.read_text()):
+                writers.setdefault(table, set()).add(str(path))
+    assert writers == {
+        "horsies_tasks": {
+            "operations/tasks.sql",
+            "operations/undo.sql",
+            "operations/verbs/schedules/run_now.sql",
+            "operations/verbs/tasks/rerun.sql",
+            "store/enqueue.sql",
+            "testing/claims.sql",
+        },
+        "horsies_task_attempts": {"fragments.sql"},
+    }
+
+
 @pytest.mark.parametrize("name", statements())
 def test_the_first_line_says_who_runs_it(name: str) -> None:
     assert re.match(r"-- \S", statements()[name])

@@ -19,6 +19,7 @@ from horsies.domain.states import (
     TASK_TRANSITIONS,
     WORKFLOW_TASK_TERMINAL_STATES,
     WORKFLOW_TERMINAL_STATES,
+    Mover,
     OnError,
     TaskAttemptOutcome,
     TaskStatus,
@@ -39,7 +40,7 @@ def test_only_an_operator_leaves_a_terminal_state() -> None:
         for arrow in TASK_TRANSITIONS
         if arrow.source in TASK_TERMINAL_STATES and arrow.target not in TASK_TERMINAL_STATES
     ]
-    assert {arrow.who for arrow in leaving} == {"operator"}
+    assert {arrow.who for arrow in leaving} == {(Mover.OPERATOR,)}
     assert {arrow.verb for arrow in leaving} == {Verb.REQUEUE, Verb.UNDO}
 
 

@@ -12,7 +12,7 @@ import typer
 
 import horsies
 from horsies.cli.main import app
-from horsies.domain.states import TASK_TRANSITIONS, TaskStatus
+from horsies.domain.states import TASK_TRANSITIONS, Mover, TaskStatus
 from horsies.operations.target import OperationError
 from horsies.operations.verb import COMMAND_GROUPS, TaskVerb, Verb, WorkflowVerb
 from horsies.operations.verbs import VERBS, verbs_for
@@ -81,7 +81,7 @@ def test_the_command_has_the_help_of_the_record_and_its_options(verb: Verb) -> N
 
 @pytest.mark.parametrize("verb", verbs_for("task"), ids=ids)
 def test_a_verb_for_tasks_keeps_to_the_table_of_transitions(verb: TaskVerb) -> None:
-    arrows = [arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb.name and "operator" in arrow.who]
+    arrows = [arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb.name and Mover.OPERATOR in arrow.who]
     sources = {arrow.source.value for arrow in arrows if arrow.source is not None}
     if sources:  # else it leaves the status as it is, or writes another row
         assert verb.sources == sources

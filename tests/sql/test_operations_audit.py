@@ -14,7 +14,7 @@ from database_server import url_with
 from lifecycle_steps import ME, attempts, claim_tokens, ended, enqueue, start_tokens
 from operation_steps import GIVEN, look_back
 
-from horsies.domain.states import TASK_TRANSITIONS
+from horsies.domain.states import TASK_TRANSITIONS, Mover
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
@@ -138,7 +138,7 @@ async def test_changes_by_hand_and_audit_rows_are_one_to_one(
     allowed = {
         (arrow.source and arrow.source.value, arrow.target.value)
         for arrow in TASK_TRANSITIONS
-        if "operator" in arrow.who
+        if Mover.OPERATOR in arrow.who
     }
     assert {(row["source"], row["target"]) for row in written} <= allowed
     for (name,) in await connection.fetch("SELECT id FROM horsies_tasks"):

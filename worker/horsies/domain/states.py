@@ -104,6 +104,17 @@ class Verb(StrEnum):
     INTERRUPT = "interrupt"
 
 
+class Mover(StrEnum):
+    """Whoever makes a transition. A cancelled workflow and a node that is skipped or completed end their tasks."""
+
+    PRODUCER = "producer"
+    SCHEDULER = "scheduler"
+    WORKFLOW = "workflow"
+    WORKER = "worker"
+    SWEEP = "sweep"
+    OPERATOR = "operator"
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One transition of a task. `source` is None for a row that does not exist yet."""
@@ -111,55 +122,56 @@ class Transition:
     source: TaskStatus | None
     verb: Verb
     target: TaskStatus
-    who: str
+    who: tuple[Mover, ...]
     guard: str
 
 
 _T, _V = TaskStatus, Verb
+_PRODUCER, _SCHEDULER, _WORKFLOW, _WORKER, _SWEEP, _OPERATOR = Mover
 _TOKEN = "the claim token still matches"  # noqa: S105 - no secret: claimed_by_worker_id and claimed_at
+_SEEN = "the row is as the operator saw it"
 _UNTOUCHED = "the row is as it was left"
 
 TASK_TRANSITIONS: tuple[Transition, ...] = (
-    Transition(None, _V.ENQUEUE, _T.PENDING, "producer, scheduler, workflow", "the id is new"),
-    Transition(_T.PENDING, _V.CLAIM, _T.CLAIMED, "worker", "due, not past good_until, caps free, nothing paused"),
-    Transition(_T.PENDING, _V.CLAIM, _T.RUNNING, "worker", "as above, and one of its children waits for work"),
-    Transition(_T.CLAIMED, _V.CLAIM, _T.CLAIMED, "any worker", "the lease has run out"),
-    Transition(_T.CLAIMED, _V.START, _T.RUNNING, "worker", f"{_TOKEN}, in time, its workflow not paused"),
-    Transition(_T.CLAIMED, _V.RELEASE, _T.PENDING, "worker, sweep, operator", f"{_TOKEN}; user code never started"),
-    Transition(_T.RUNNING, _V.RELEASE, _T.PENDING, "worker", f"{_TOKEN}; user code never began"),
-    Transition(_T.RUNNING, _V.FINISH, _T.COMPLETED, "worker", _TOKEN),
-    Transition(_T.RUNNING, _V.FINISH, _T.FAILED, "worker", _TOKEN),
-    Transition(_T.RUNNING, _V.RETRY, _T.PENDING, "worker, sweep", f"{_TOKEN}, the policy allows, budget remains"),
-    Transition(_T.RUNNING, _V.INTERRUPT, _T.PENDING, "worker", f"{_TOKEN}, requeue_on_interrupt"),
-    Transition(_T.RUNNING, _V.INTERRUPT, _T.FAILED, "worker", _TOKEN),
-    Transition(_T.PENDING, _V.FAIL, _T.FAILED, "operator", "the row is as the operator saw it"),
-    Transition(_T.CLAIMED, _V.FAIL, _T.FAILED, "worker, operator", f"{_TOKEN}, or the row is as the operator saw it"),
-    Transition(_T.RUNNING, _V.FAIL, _T.FAILED, "sweep, operator", "beats stale, or the row is as the operator saw it"),
-    Transition(_T.FAILED, _V.FAIL, _T.FAILED, "operator", "interrupted, and the row is as the operator saw it"),
-    Transition(_T.PENDING, _V.CANCEL, _T.CANCELLED, "workflow, operator", "still PENDING"),
-    Transition(_T.CLAIMED, _V.CANCEL, _T.CANCELLED, "workflow, operator", "still CLAIMED"),
-    Transition(_T.RUNNING, _V.CANCEL, _T.CANCELLED, "operator", "the row is as the operator saw it"),
-    Transition(_T.PENDING, _V.EXPIRE, _T.EXPIRED, "sweep, operator", "good_until has passed"),
-    Transition(_T.CLAIMED, _V.EXPIRE, _T.EXPIRED, "worker", f"{_TOKEN}, good_until has passed"),
-    Transition(_T.PENDING, _V.RETRY_NOW, _T.PENDING, "operator", "the row is as the operator saw it, and not due"),
-    Transition(_T.PENDING, _V.REPRIORITISE, _T.PENDING, "operator", "it waits, and no operator has changed it since"),
-    Transition(_T.PENDING, _V.MOVE, _T.PENDING, "operator", "it waits, and no operator has changed it since"),
-    Transition(_T.PENDING, _V.RESCHEDULE, _T.PENDING, "operator", "as above, and the time is before its good_until"),
-    Transition(None, _V.RERUN, _T.PENDING, "operator", "its original has ended and is as the operator saw it"),
-    Transition(_T.CLAIMED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
-    Transition(_T.RUNNING, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
-    Transition(_T.COMPLETED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
-    Transition(_T.FAILED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
-    Transition(_T.CANCELLED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
-    Transition(_T.EXPIRED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
-    Transition(_T.FAILED, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED}; it had not begun"),
-    Transition(_T.FAILED, _V.UNDO, _T.FAILED, "operator", f"{_UNTOUCHED}; it was interrupted"),
-    Transition(_T.CANCELLED, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED}; it had not begun"),
-    Transition(_T.PENDING, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED} by a verb for waiting tasks"),
-    Transition(_T.PENDING, _V.UNDO, _T.COMPLETED, "operator", f"{_UNTOUCHED} by a requeue"),
-    Transition(_T.PENDING, _V.UNDO, _T.FAILED, "operator", f"{_UNTOUCHED} by a requeue"),
-    Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, "operator", f"{_UNTOUCHED} by a requeue"),
-    Transition(_T.PENDING, _V.UNDO, _T.EXPIRED, "operator", f"{_UNTOUCHED} by a requeue"),
+    Transition(None, _V.ENQUEUE, _T.PENDING, (_PRODUCER, _SCHEDULER, _WORKFLOW), "the id is new"),
+    Transition(_T.PENDING, _V.CLAIM, _T.CLAIMED, (_WORKER,), "due, not past good_until, caps free, nothing paused"),
+    Transition(_T.PENDING, _V.CLAIM, _T.RUNNING, (_WORKER,), "as above, and one of its children waits for work"),
+    Transition(_T.CLAIMED, _V.START, _T.RUNNING, (_WORKER,), f"{_TOKEN}, in time, its workflow not paused"),
+    Transition(_T.CLAIMED, _V.RELEASE, _T.PENDING, (_WORKER, _SWEEP, _OPERATOR), f"{_TOKEN}, or the lease has run out"),
+    Transition(_T.RUNNING, _V.RELEASE, _T.PENDING, (_WORKER,), f"{_TOKEN}; user code was never called"),
+    Transition(_T.RUNNING, _V.FINISH, _T.COMPLETED, (_WORKER,), _TOKEN),
+    Transition(_T.RUNNING, _V.FINISH, _T.FAILED, (_WORKER,), _TOKEN),
+    Transition(_T.RUNNING, _V.RETRY, _T.PENDING, (_WORKER, _SWEEP), f"{_TOKEN}, the policy allows, budget remains"),
+    Transition(_T.RUNNING, _V.INTERRUPT, _T.PENDING, (_WORKER,), f"{_TOKEN}, requeue_on_interrupt"),
+    Transition(_T.RUNNING, _V.INTERRUPT, _T.FAILED, (_WORKER,), _TOKEN),
+    Transition(_T.PENDING, _V.FAIL, _T.FAILED, (_OPERATOR,), _SEEN),
+    Transition(_T.CLAIMED, _V.FAIL, _T.FAILED, (_OPERATOR,), _SEEN),
+    Transition(_T.RUNNING, _V.FAIL, _T.FAILED, (_SWEEP, _OPERATOR), f"beats stale, or {_SEEN}"),
+    Transition(_T.FAILED, _V.FAIL, _T.FAILED, (_OPERATOR,), f"interrupted, and {_SEEN}"),
+    Transition(_T.PENDING, _V.CANCEL, _T.CANCELLED, (_WORKFLOW, _OPERATOR), "still PENDING"),
+    Transition(_T.CLAIMED, _V.CANCEL, _T.CANCELLED, (_WORKFLOW, _OPERATOR), "still CLAIMED"),
+    Transition(_T.RUNNING, _V.CANCEL, _T.CANCELLED, (_WORKFLOW, _OPERATOR), f"still RUNNING, or {_SEEN}"),
+    Transition(_T.PENDING, _V.EXPIRE, _T.EXPIRED, (_SWEEP, _OPERATOR), "good_until has passed"),
+    Transition(_T.CLAIMED, _V.EXPIRE, _T.EXPIRED, (_WORKER,), f"{_TOKEN}, good_until has passed"),
+    Transition(_T.PENDING, _V.RETRY_NOW, _T.PENDING, (_OPERATOR,), f"{_SEEN}, and not due"),
+    Transition(_T.PENDING, _V.REPRIORITISE, _T.PENDING, (_OPERATOR,), "it waits, and no operator has changed it since"),
+    Transition(_T.PENDING, _V.MOVE, _T.PENDING, (_OPERATOR,), "it waits, and no operator has changed it since"),
+    Transition(_T.PENDING, _V.RESCHEDULE, _T.PENDING, (_OPERATOR,), "as above, and the time is before its good_until"),
+    Transition(None, _V.RERUN, _T.PENDING, (_OPERATOR,), "its original has ended and is as the operator saw it"),
+    Transition(_T.CLAIMED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    Transition(_T.RUNNING, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    Transition(_T.COMPLETED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    Transition(_T.FAILED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    Transition(_T.CANCELLED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    Transition(_T.EXPIRED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    Transition(_T.FAILED, _V.UNDO, _T.PENDING, (_OPERATOR,), f"{_UNTOUCHED}; it had not begun"),
+    Transition(_T.FAILED, _V.UNDO, _T.FAILED, (_OPERATOR,), f"{_UNTOUCHED}; it was interrupted"),
+    Transition(_T.CANCELLED, _V.UNDO, _T.PENDING, (_OPERATOR,), f"{_UNTOUCHED}; it had not begun"),
+    Transition(_T.PENDING, _V.UNDO, _T.PENDING, (_OPERATOR,), f"{_UNTOUCHED} by a verb for waiting tasks"),
+    Transition(_T.PENDING, _V.UNDO, _T.COMPLETED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
+    Transition(_T.PENDING, _V.UNDO, _T.FAILED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
+    Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
+    Transition(_T.PENDING, _V.UNDO, _T.EXPIRED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
 )
 
 

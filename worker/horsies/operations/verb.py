@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskStatus
+from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, Mover, TaskStatus
 from horsies.operations.target import AuditedAction, OperationError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Ending:
 
 def sources(verb: str) -> frozenset[str]:
     """Return the states from which an operator may apply it, by the table of transitions."""
-    arrows = (arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb and "operator" in arrow.who)
+    arrows = (arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb and Mover.OPERATOR in arrow.who)
     return frozenset(arrow.source.value for arrow in arrows if arrow.source is not None)
 
 
