@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from horsies.store.coalesce import Coalescer
+from horsies.store.producer_client import Coalescer
 
 MOST = 5
 

@@ -193,7 +193,7 @@ def echo_task(hint: Any) -> Any:
 
 
 def stored(task: Any, *args: Any, **kwargs: Any) -> Any:
-    result = task._sender.prepare(args, kwargs, PLAIN, suppressed=False)
+    result = task._requests.prepare(args, kwargs, PLAIN, suppressed=False)
     return result.unwrap()
 
 
@@ -286,7 +286,7 @@ def test_what_upstream_could_store_is_stored_as_upstream_does(name: str, value: 
     ],
 )
 def test_a_value_that_does_not_fit_is_an_err_at_the_sender(name: str, value: Any, words: str) -> None:
-    result = TASKS[name]._sender.prepare((value,), {}, PLAIN, suppressed=False)
+    result = TASKS[name]._requests.prepare((value,), {}, PLAIN, suppressed=False)
     assert isinstance(result, Err)
     assert result.err_value.message.startswith("task 'echo' was not sent: the arguments do not fit echo(")
     assert words in result.err_value.message

@@ -32,7 +32,8 @@ from horsies.broker import PostgresBroker
 from horsies.domain.codec import CodecError
 from horsies.domain.errors import ConfigurationError
 from horsies.domain.plan import WorkflowPlan
-from horsies.workflow.starting import retry_start, retry_start_async, start_own, start_own_async
+from horsies.store.loop_thread import drive_awaited, drive_blocking
+from horsies.workflow.starting import starting_again, starting_own
 
 UNREACHABLE = "postgresql://nobody@localhost:1/none"
 SENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -265,7 +266,7 @@ def test_a_workflow_without_a_broker_is_not_started() -> None:
 
 async def test_a_broker_that_cannot_be_made_is_an_error_and_not_an_exception() -> None:
     spec = Spec(DIAMOND, ConfigurationError("no threads", code=ErrorCode.BROKER_INIT_FAILED))
-    for answer in (start_own(spec, None, None), await start_own_async(spec, None, None)):
+    for answer in (drive_blocking(starting_own(spec, None)), await drive_awaited(starting_own(spec, None))):
         assert answer.unwrap_err().code is WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
         assert answer.unwrap_err().exception is spec.own
         assert answer.unwrap_err().workflow_id
@@ -325,8 +326,8 @@ async def test_a_start_while_the_database_is_away_is_repeated_under_its_id(
     error = start_workflow(Spec(DIAMOND, away), away).unwrap_err()
     assert (error.code, error.retryable) == (WorkflowStartErrorCode.ENQUEUE_FAILED, True)
     assert error.exception is not None
-    handle = retry_start(Spec(DIAMOND, broker), error).unwrap()
-    again = (await retry_start_async(Spec(DIAMOND, broker), error)).unwrap()
+    handle = drive_blocking(starting_again(Spec(DIAMOND, broker), error)).unwrap()
+    again = (await drive_awaited(starting_again(Spec(DIAMOND, broker), error))).unwrap()
     assert handle.workflow_id == again.workflow_id == error.workflow_id
     assert await connection.fetchval("SELECT count(*) FROM horsies_workflows") == 1
 
@@ -336,9 +337,9 @@ async def test_only_a_start_that_may_succeed_is_repeated(away: PostgresBroker) -
     failed = start_workflow(Spec(DIAMOND, away), away).unwrap_err()
     other = Spec(plan(node(0), name="other"), away)
     for answer in (
-        retry_start(Spec(DIAMOND, away), refused),
-        retry_start(other, failed),
-        await retry_start_async(other, failed),
+        drive_blocking(starting_again(Spec(DIAMOND, away), refused)),
+        drive_blocking(starting_again(other, failed)),
+        await drive_awaited(starting_again(other, failed)),
     ):
         assert isinstance(answer, Err)
         assert answer.err_value.code is WorkflowStartErrorCode.VALIDATION_FAILED

@@ -26,8 +26,10 @@ from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
 from horsies.store.embedded import EmbeddedServer, Place, acquire
-from horsies.task import bulk, define, suppression
+from horsies.store.loop_thread import drive_awaited, drive_blocking
+from horsies.task import define, suppression
 from horsies.task.checks import queue_problem
+from horsies.task.sending import sending_many
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.definition import declared_types, known_definitions
 from horsies.workflow.spec import WorkflowSpec
@@ -260,13 +262,13 @@ class Horsies:
 
         One result per call, in their order; a call that cannot be sent does not prevent the others.
         """
-        return bulk.send_many(self, calls, connection)
+        return drive_blocking(sending_many(self, calls, connection))
 
     async def send_many_async(
         self, calls: Iterable[TaskCall], *, connection: object = None
     ) -> list[TaskSendResult[TaskHandle[Any]]]:
         """`send_many` for a running event loop."""
-        return await bulk.send_many_async(self, calls, connection)
+        return await drive_awaited(sending_many(self, calls, connection))
 
     def suppress_sends(self, value: bool = True) -> None:
         """Suppress sends: while true, every send returns Err(SEND_SUPPRESSED)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.which_database import advise
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
     from horsies.store.callers import Ask, CallersConnection, SessionDatabase
+    from horsies.store.reading import Outcome
 
 T = TypeVar("T")
 
@@ -53,6 +55,19 @@ _log = logging.getLogger("horsies.broker")
 _RESEND_PAUSES_S = (0.2, 0.4, 0.8)
 _CLOSE_PATIENCE_S = 10.0
 _LONGEST_SWEEP_S = 120.0
+
+
+class Operation(NamedTuple, Generic[T]):
+    """Work on the application's database that may be repeated, or work inside a transaction of the caller."""
+
+    code: BrokerErrorCode
+    """The code of its failure."""
+    act: Callable[[Link], Awaitable[T]]
+    resends: bool = False
+    """Whether it is repeated while the database is unavailable for a moment."""
+    connection: object = None
+    """The caller's (see horsies.store.callers), on which `within` runs in place of `act`."""
+    within: Callable[[Any], Coroutine[Any, Any, T]] | None = None
 
 
 class PostgresBroker:
@@ -65,7 +80,7 @@ class PostgresBroker:
     def __init__(self, config: PostgresConfig, *, resend_on_transient_err: bool = False) -> None:
         self.config = config
         self.app: Any = None
-        self._resend_pauses_s = _RESEND_PAUSES_S if resend_on_transient_err else ()
+        self._resends = resend_on_transient_err
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._database = OwnDatabase()
@@ -73,35 +88,39 @@ class PostgresBroker:
 
     async def ensure_schema_initialized(self) -> BrokerResult[None]:
         """Connect; create the tables in an empty database; refuse one with other tables. Every call does this first."""
-        return await self._awaited(self._attempt(BrokerErrorCode.SCHEMA_INIT_FAILED, _nothing))
+        return await self.perform_async(Operation(BrokerErrorCode.SCHEMA_INIT_FAILED, _nothing))
 
     def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
         """Insert one task; with a `connection` (see horsies.store.callers) inside the caller's transaction."""
-        if connection is not None:
-            return _no_mismatch(self.perform_on_callers(connection, partial(drive, steps=one(request))))
-        return _no_mismatch(self._blocking(self._send(request)))
+        return _no_mismatch(self.perform(self.insertion(request, connection)))
 
     async def send_async(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
         """`send` for a running event loop."""
-        if connection is not None:
-            return _no_mismatch(await self.perform_on_callers_async(connection, partial(drive, steps=one(request))))
-        return _no_mismatch(await self._awaited(self._send(request)))
+        return _no_mismatch(await self.perform_async(self.insertion(request, connection)))
 
     def send_many(
         self, requests: Sequence[EnqueueRequest], *, connection: object = None
     ) -> BrokerResult[list[Enqueued]]:
         """Insert all in one statement, or none; returns the outcome of each in its place, also a MISMATCH."""
-        if connection is not None:
-            return self.perform_on_callers(connection, partial(drive, steps=many(requests)))
-        return self._blocking(self._send_many(requests))
+        return self.perform(self.insertions(requests, connection))
 
     async def send_many_async(
         self, requests: Sequence[EnqueueRequest], *, connection: object = None
     ) -> BrokerResult[list[Enqueued]]:
         """`send_many` for a running event loop."""
-        if connection is not None:
-            return await self.perform_on_callers_async(connection, partial(drive, steps=many(requests)))
-        return await self._awaited(self._send_many(requests))
+        return await self.perform_async(self.insertions(requests, connection))
+
+    def insertion(self, request: EnqueueRequest, connection: object) -> Operation[Enqueued]:
+        """The operation of `send`, whose outcome may be a MISMATCH."""
+        within = None if connection is None else partial(drive, steps=one(request))
+        act = methodcaller("send", request)
+        return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, self._resends, connection, within)
+
+    def insertions(self, requests: Sequence[EnqueueRequest], connection: object) -> Operation[list[Enqueued]]:
+        """The operation of `send_many`."""
+        within = None if connection is None else partial(drive, steps=many(requests))
+        act = methodcaller("send_many", requests)
+        return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, self._resends, connection, within)
 
     def enqueue(
         self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
@@ -130,14 +149,16 @@ class PostgresBroker:
         A value of another class than these (by default all that the application declares) is an error.
         """
         return waited_for(
-            lambda limit_ms: _result_in(self._blocking(self._outcome(task_id, limit_ms, classes))), timeout_ms
+            lambda limit_ms: self._result(task_id, limit_ms, classes, self.perform(_waiting_for(task_id, limit_ms))),
+            timeout_ms,
         )
 
     async def get_result_async(
         self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
     ) -> TaskResult[Any, TaskError]:
         """`get_result` for a running event loop."""
-        return _result_in(await self._awaited(self._outcome(task_id, timeout_ms, classes)))
+        waited = await self.perform_async(_waiting_for(task_id, timeout_ms))
+        return self._result(task_id, timeout_ms, classes, waited)
 
     def get_task_info(
         self,
@@ -148,7 +169,7 @@ class PostgresBroker:
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
         """The task's present row, Ok(None) if there is none."""
-        return self._blocking(self._info(task_id, include_result, include_failed_reason, include_attempts))
+        return self.perform(self._info(task_id, include_result, include_failed_reason, include_attempts))
 
     async def get_task_info_async(
         self,
@@ -159,20 +180,20 @@ class PostgresBroker:
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
         """`get_task_info` for a running event loop."""
-        return await self._awaited(self._info(task_id, include_result, include_failed_reason, include_attempts))
+        return await self.perform_async(self._info(task_id, include_result, include_failed_reason, include_attempts))
 
     async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
         """Return the RUNNING tasks whose execution has not beaten for that long; HorsiesError if that fails."""
         read = partial(read_stale_tasks, threshold_minutes=stale_threshold_minutes)
-        return value_or_raise(await self._awaited(self._monitor(read)))
+        return value_or_raise(await self.perform_async(_monitoring(read)))
 
     async def get_worker_stats(self) -> BrokerResult[list[dict[str, Any]]]:
         """RUNNING tasks counted by the process that runs them."""
-        return await self._awaited(self._monitor(read_worker_stats))
+        return await self.perform_async(_monitoring(read_worker_stats))
 
     async def get_expired_tasks(self) -> BrokerResult[list[dict[str, Any]]]:
         """PENDING tasks past their good_until."""
-        return await self._awaited(self._monitor(read_expired_tasks))
+        return await self.perform_async(_monitoring(read_expired_tasks))
 
     async def mark_stale_tasks_as_failed(
         self,
@@ -204,41 +225,23 @@ class PostgresBroker:
         """Expire PENDING tasks past their good_until; returns their number."""
         return (await self._clean_up(expire_pending)).and_then(_count_of)
 
-    def perform(
-        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
-    ) -> BrokerResult[T]:
-        """Run an action of workflows that may be repeated; `code` is the code of its failure."""
-        return self._blocking(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
+    def perform(self, operation: Operation[T]) -> BrokerResult[T]:
+        """Wait for it in this thread, where work inside the caller's transaction is done, too."""
+        try:
+            if operation.connection is None:
+                return self._thread.run_sync(self._attempt(operation))
+            return on_callers_blocking(operation.connection, partial(self._within, operation, self._own_database))
+        except (LoopClosed, CallerConnectionError, ValueError) as error:
+            return self._failed(error)
 
-    async def perform_async(
-        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
-    ) -> BrokerResult[T]:
+    async def perform_async(self, operation: Operation[T]) -> BrokerResult[T]:
         """`perform` for a running event loop."""
-        return await self._awaited(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
-
-    def perform_on_callers(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> BrokerResult[T]:
-        """Inside the caller's transaction, in the caller's thread."""
-
-        async def own() -> BrokerResult[SessionDatabase]:
-            return self._blocking(self._own_database())
-
         try:
-            return on_callers_blocking(connection, lambda callers: self._within(callers, own, work))
-        except (CallerConnectionError, ValueError) as error:
-            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
-
-    async def perform_on_callers_async(
-        self, connection: object, work: Callable[[Any], Awaitable[T]]
-    ) -> BrokerResult[T]:
-        """Inside the caller's transaction, on the caller's event loop."""
-
-        async def own() -> BrokerResult[SessionDatabase]:
-            return await self._awaited(self._own_database())
-
-        try:
-            return await on_callers(connection, lambda callers: self._within(callers, own, work))
-        except (CallerConnectionError, ValueError) as error:
-            return Err(explained(BrokerErrorCode.ENQUEUE_FAILED, error, self.config))
+            if operation.connection is None:
+                return await self._thread.run_from_any_loop(self._attempt(operation))
+            return await on_callers(operation.connection, partial(self._within, operation, self._own_database_async))
+        except (LoopClosed, CallerConnectionError, ValueError) as error:
+            return self._failed(error)
 
     def close(self) -> BrokerResult[None]:
         """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
@@ -251,44 +254,43 @@ class PostgresBroker:
         """`close` for a running event loop."""
         return await asyncio.to_thread(self.close)
 
-    async def _within(
-        self, callers: CallersConnection, own: Ask, work: Callable[[Any], Awaitable[T]]
-    ) -> BrokerResult[T]:
-        """Do `work` if the caller's connection is one to the application's database: no worker claims elsewhere."""
+    async def _within(self, operation: Operation[T], own: Ask, callers: CallersConnection) -> BrokerResult[T]:
+        """Do the work if the caller's connection is one to the application's database: no worker claims elsewhere."""
         if (reason := await self._database.why_not(callers, own)) is not None:
             return refused(reason)
-        return Ok(await work(callers))
+        assert operation.within is not None, "an operation with a connection says what is done on it"
+        return Ok(await operation.within(callers))
 
-    def _own_database(self) -> Coroutine[Any, Any, BrokerResult[SessionDatabase]]:
-        return self._attempt(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(session_database))
+    async def _own_database(self) -> BrokerResult[SessionDatabase]:
+        return self.perform(_READ_OWN_DATABASE)
 
-    def _send(self, request: EnqueueRequest) -> Coroutine[Any, Any, BrokerResult[Enqueued]]:
-        return self._attempt(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.send(request), self._resend_pauses_s)
+    async def _own_database_async(self) -> BrokerResult[SessionDatabase]:
+        return await self.perform_async(_READ_OWN_DATABASE)
 
-    def _send_many(self, requests: Sequence[EnqueueRequest]) -> Coroutine[Any, Any, BrokerResult[list[Enqueued]]]:
-        code = BrokerErrorCode.ENQUEUE_FAILED
-        return self._attempt(code, lambda link: link.send_many(requests), self._resend_pauses_s)
+    def _failed(self, error: Exception) -> Err[BrokerOperationError]:
+        closed = isinstance(error, LoopClosed)
+        code = BrokerErrorCode.NO_BROKER if closed else BrokerErrorCode.ENQUEUE_FAILED
+        return Err(explained(code, error, self.config))
 
-    async def _outcome(
-        self, task_id: str, timeout_ms: int | None, classes: Classes | None
-    ) -> BrokerResult[TaskResult[Any, TaskError]]:
-        timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
-        code = BrokerErrorCode.TASK_INFO_QUERY_FAILED
-        looked = await self._attempt(code, lambda link: link.waiting.until_final(task_id, timeout_s))
-        if isinstance(looked, Err):
-            return looked
-        outcome = looked.ok_value
+    def _result(
+        self, task_id: str, timeout_ms: int | None, classes: Classes | None, waited: BrokerResult[Outcome | None]
+    ) -> TaskResult[Any, TaskError]:
+        """The result of a task after a wait of `timeout_ms` for its end."""
+        if isinstance(waited, Err):
+            message = f"the result cannot be read: {waited.err_value.message}"
+            return _failure(OperationalErrorCode.BROKER_ERROR, message, {"retryable": waited.err_value.retryable})
+        outcome = waited.ok_value
         if outcome is None:
             message, data = "there is no such task; it may have been pruned", {"task_id": task_id}
-            return Ok(_failure(RetrievalCode.TASK_NOT_FOUND, message, data))
+            return _failure(RetrievalCode.TASK_NOT_FOUND, message, data)
         if outcome.is_final:
-            return Ok(outcome.result(classes or self.classes))
+            return outcome.result(classes or self.classes)
         message = f"the task was still {outcome.status} after {timeout_ms} ms"
-        return Ok(_failure(RetrievalCode.WAIT_TIMEOUT, message, {"task_id": task_id, "timeout_ms": timeout_ms}))
+        return _failure(RetrievalCode.WAIT_TIMEOUT, message, {"task_id": task_id, "timeout_ms": timeout_ms})
 
     def _info(
         self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
-    ) -> Coroutine[Any, Any, BrokerResult[TaskInfo | None]]:
+    ) -> Operation[TaskInfo | None]:
         read = partial(
             read_info,
             task_id=task_id,
@@ -297,12 +299,7 @@ class PostgresBroker:
             include_attempts=include_attempts,
             classes=self.classes,
         )
-        return self._attempt(BrokerErrorCode.TASK_INFO_QUERY_FAILED, lambda link: link.use(read))
-
-    def _monitor(
-        self, read: Callable[[asyncpg.Connection], Awaitable[list[dict[str, Any]]]]
-    ) -> Coroutine[Any, Any, BrokerResult[list[dict[str, Any]]]]:
-        return self._attempt(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(read))
+        return Operation(BrokerErrorCode.TASK_INFO_QUERY_FAILED, lambda link: link.use(read))
 
     def _recovery(self, **thresholds: int) -> RecoveryConfig:
         """The application's settings, with these thresholds."""
@@ -318,35 +315,21 @@ class PostgresBroker:
         return value_or_raise(_count_of(done))
 
     async def _clean_up(self, sweep: Callable[[asyncpg.Connection], Awaitable[T]]) -> BrokerResult[T]:
-        code = BrokerErrorCode.CLEANUP_FAILED
-        return await self._awaited(self._attempt(code, lambda link: link.use(sweep, limit_s=_LONGEST_SWEEP_S)))
-
-    def _blocking(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
-        try:
-            return self._thread.run_sync(work)
-        except LoopClosed as error:
-            return Err(explained(BrokerErrorCode.NO_BROKER, error, self.config))
-
-    async def _awaited(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
-        try:
-            return await self._thread.run_from_any_loop(work)
-        except LoopClosed as error:
-            return Err(explained(BrokerErrorCode.NO_BROKER, error, self.config))
+        act: Callable[[Link], Awaitable[T]] = lambda link: link.use(sweep, limit_s=_LONGEST_SWEEP_S)  # noqa: E731
+        return await self.perform_async(Operation(BrokerErrorCode.CLEANUP_FAILED, act))
 
     # From here on, everything runs on the thread's loop.
 
-    async def _attempt(
-        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], pauses_s: Sequence[float] = ()
-    ) -> BrokerResult[T]:
+    async def _attempt(self, operation: Operation[T]) -> BrokerResult[T]:
         """Try it, and again after each pause as long as waiting may help."""
-        pauses = iter(pauses_s)
+        pauses = iter(_RESEND_PAUSES_S if operation.resends else ())
         while True:
             try:
-                return Ok(await act(self._link or await self._connected()))
+                return Ok(await operation.act(self._link or await self._connected()))
             except (*CONNECTION_ERRORS, ValueError) as error:  # ValueError: a request or a row that makes no sense
                 pause = next(pauses, None)
                 if pause is None or not is_transient(error):
-                    return Err(explained(code, error, self.config))
+                    return Err(explained(operation.code, error, self.config))
             await asyncio.sleep(pause)
 
     async def _connected(self) -> Link:
@@ -387,6 +370,21 @@ async def _nothing(_link: Link) -> None:
     """Connecting is all that is needed."""
 
 
+_READ_OWN_DATABASE: Final = Operation(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(session_database))
+
+
+def _waiting_for(task_id: str, timeout_ms: int | None) -> Operation[Outcome | None]:
+    timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
+    code = BrokerErrorCode.TASK_INFO_QUERY_FAILED
+    return Operation(code, lambda link: link.waiting.until_final(task_id, timeout_s))
+
+
+def _monitoring(
+    read: Callable[[asyncpg.Connection], Awaitable[list[dict[str, Any]]]],
+) -> Operation[list[dict[str, Any]]]:
+    return Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(read))
+
+
 def _count_of(swept: Recovered) -> BrokerResult[int]:
     """Rows that cannot be changed are an error only if all failed: otherwise the count would be lost."""
     for row in swept.refused:
@@ -414,13 +412,6 @@ def explained(code: BrokerErrorCode, error: Exception, config: PostgresConfig) -
     else:
         text = str(error) or type(error).__name__
     return BrokerOperationError(code, mask(text), retryable=is_transient(error), exception=error)
-
-
-def _result_in(answer: BrokerResult[TaskResult[Any, TaskError]]) -> TaskResult[Any, TaskError]:
-    if isinstance(answer, Ok):
-        return answer.ok_value
-    message = f"the result cannot be read: {answer.err_value.message}"
-    return _failure(OperationalErrorCode.BROKER_ERROR, message, {"retryable": answer.err_value.retryable})
 
 
 def _failure(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from horsies.handle import FailedSend, TaskHandle, TaskSendResult
     from horsies.store.callers import CallersConnection
     from horsies.store.enqueue import EnqueueRequest
+    from horsies.store.loop_thread import CallSteps
 
     FailedT = TypeVar("FailedT", bound=FailedSend)
 
@@ -69,8 +70,8 @@ def answers(
     return answered
 
 
-def tell_of_other_arguments(sent: Iterable[tuple[EnqueueRequest, TaskSendResult[TaskHandle[Any]]]]) -> None:
-    """A record for each live task that was found with other arguments: the caller may believe that these are run."""
+def warn_of_other_arguments(sent: Iterable[tuple[EnqueueRequest, TaskSendResult[TaskHandle[Any]]]]) -> None:
+    """Log each live task that was found with other arguments: the caller may believe that these are run."""
     swallowed = Counter(
         (request.task_name, request.unique_key, result.ok_value.task_id)
         for request, result in sent
@@ -94,18 +95,11 @@ def or_raise(result: Result[T, FailedT]) -> T:
     return result.ok_value
 
 
-def abort(connection: object, config: AppConfig | None, failed: Err[Any]) -> None:
+def aborting(connection: object, config: AppConfig | None, failed: Err[Any]) -> CallSteps[None]:
     """Make the caller's COMMIT fail: what else the transaction stores belongs together with what was not sent."""
     if connection is not None and _aborts(config, failed):
         with suppress(CallerConnectionError):  # the transaction has failed already
-            on_callers_blocking(connection, partial(_fail, words=_abort_words(failed)))
-
-
-async def abort_async(connection: object, config: AppConfig | None, failed: Err[Any]) -> None:
-    """`abort` for a connection of the running event loop."""
-    if connection is not None and _aborts(config, failed):
-        with suppress(CallerConnectionError):
-            await on_callers(connection, partial(_fail, words=_abort_words(failed)))
+            yield on_callers_blocking, on_callers, (connection, partial(_fail, words=_abort_words(failed)))
 
 
 def _aborts(config: AppConfig | None, failed: Err[Any]) -> bool:

@@ -76,7 +76,12 @@ class Enqueued:
 
 async def enqueue_one(connection: asyncpg.Connection, request: EnqueueRequest) -> Enqueued:
     """Insert one task. Needs a connection without an open transaction, as `enqueue_many`."""
-    return await drive(connection, one(request, in_callers=False))
+    columns = request.columns()
+    while not await connection.fetch(statement(__name__, "enqueue_one"), *columns):
+        (taken,) = await drive(connection, _find_holders([request], in_callers=False))
+        if taken is not None:
+            return taken
+    return Enqueued(request.task_id, EnqueueOutcome.CREATED)
 
 
 async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
@@ -91,11 +96,11 @@ async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[Enqueu
     return await drive(connection, many(requests, in_callers=False))
 
 
-def one(request: EnqueueRequest, *, in_callers: bool = True) -> Steps[Enqueued]:
-    """`enqueue_one` as steps, for any kind of connection, also inside the caller's transaction."""
+def one(request: EnqueueRequest) -> Steps[Enqueued]:
+    """`enqueue_one` as steps, for any kind of connection, inside the caller's transaction."""
     columns = request.columns()
     while not (yield statement(__name__, "enqueue_one"), columns):
-        (taken,) = yield from _find_holders([request], in_callers=in_callers)
+        (taken,) = yield from _find_holders([request], in_callers=True)
         if taken is not None:
             return taken
     return Enqueued(request.task_id, EnqueueOutcome.CREATED)

@@ -6,13 +6,12 @@ import asyncio
 import math
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import asyncpg
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.domain.codec import CodecError
-from horsies.store.coalesce import Coalescer
 from horsies.store.connect import is_transient, open_database
 from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.enqueue import Enqueued, EnqueueRequest, enqueue_many, enqueue_one
@@ -24,12 +23,17 @@ from horsies.store.waiting import Waiting
 from horsies.store.workflow_reading import WorkflowOutcome, read_workflow_outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from typing import Any, TypeVarTuple
 
     from horsies.config.broker import PostgresConfig
     from horsies.store.connect import Database
 
+    Arguments = TypeVarTuple("Arguments")
+
 T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+AnswerT = TypeVar("AnswerT")
 
 _MOST_AT_ONCE = 1_000
 # A connection whose other side is lost would otherwise block its caller for ever.
@@ -37,6 +41,70 @@ _LONGEST_STATEMENT_S = 30.0
 _SLOWEST_ROWS_PER_S = 1_000
 _SLOW_S = 3.0
 _GOODBYE_S = 1.0
+
+
+class Coalescer(Generic[ItemT, AnswerT]):
+    """Combines the calls of many callers: the items that arrive while one statement runs form the next one.
+
+    `ask(item)` returns what `run(items)` has at the item's place; an exception there is raised only to its caller.
+    There is no timer: a lone caller has no delay, and batches grow with the load. If no batch is running, the caller
+    runs its own item in its own task, without a wake-up in between.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[ItemT]], Coroutine[Any, Any, Sequence[AnswerT | BaseException]]],
+        *,
+        most: int,
+        run_one: Callable[[ItemT], Awaitable[AnswerT]] | None = None,
+    ) -> None:
+        """`run_one` runs the item of a lone caller; None: `run` does it."""
+        self._run = run
+        self._run_one = run_one or self._run_alone
+        self._most = most
+        self._busy = False
+        self._waiting: list[tuple[ItemT, asyncio.Future[AnswerT]]] = []
+        self._batch: asyncio.Task[Sequence[AnswerT | BaseException]] | None = None
+
+    async def ask(self, item: ItemT) -> AnswerT:
+        if self._busy:
+            future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+            self._waiting.append((item, future))
+            return await future
+        self._busy = True
+        try:
+            return await self._run_one(item)
+        finally:
+            self._start_next()
+
+    async def _run_alone(self, item: ItemT) -> AnswerT:
+        (answer,) = await self._run([item])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _start_next(self) -> None:
+        self._busy = bool(self._waiting)
+        if self._waiting:
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            self._batch = asyncio.get_running_loop().create_task(self._run([item for item, _ in batch]))
+            self._batch.add_done_callback(partial(self._answer_all, [future for _, future in batch]))
+
+    def _answer_all(
+        self, futures: list[asyncio.Future[AnswerT]], batch: asyncio.Task[Sequence[AnswerT | BaseException]]
+    ) -> None:
+        self._start_next()
+        error = asyncio.CancelledError() if batch.cancelled() else batch.exception()
+        answers = [error] * len(futures) if error else batch.result()
+        for future, answer in zip(futures, answers, strict=True):
+            if future.done():  # its caller was cancelled
+                continue
+            if isinstance(answer, asyncio.CancelledError):
+                future.cancel()
+            elif isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
 
 
 class Link:
@@ -54,7 +122,11 @@ class Link:
         self._database = database
         self._trying: asyncio.Task[None] | None = None
         self._replaces_lost = replaces_lost
-        self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(self._insert, most=_MOST_AT_ONCE)
+        self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(
+            self._insert_many,
+            most=_MOST_AT_ONCE,
+            run_one=partial(self.use, enqueue_one),  # type: ignore[arg-type]  # mypy: partial and *arguments
+        )
         self._reads: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, most=_MOST_AT_ONCE)
         self._workflow_reads: Coalescer[str, WorkflowOutcome | None] = Coalescer(
             self._read_workflow_outcomes, most=_MOST_AT_ONCE
@@ -96,51 +168,53 @@ class Link:
         if request.unique_key is None:
             return await self._inserts.ask(request)
         # It may have to wait for an open transaction that holds the key, and the others must not wait with it.
-        return await self._insert_one(request)
+        return await self.use(enqueue_one, request)
 
     async def send_many(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
         """Insert all or none."""
         limit_s = _LONGEST_STATEMENT_S + len(requests) / _SLOWEST_ROWS_PER_S
-        return await self.use(lambda connection: enqueue_many(connection, requests), limit_s=limit_s)
+        return await self.use(enqueue_many, requests, limit_s=limit_s)
 
-    async def use(self, act: Callable[[asyncpg.Connection], Awaitable[T]], *, limit_s: float | None = None) -> T:
-        """Run an action that may be repeated: a lost connection is replaced once, silently.
+    async def use(
+        self,
+        act: Callable[[asyncpg.Connection, *Arguments], Awaitable[T]],
+        *arguments: *Arguments,
+        limit_s: float | None = None,
+    ) -> T:
+        """Run an action on a connection. It may be repeated: a lost connection is replaced once, silently.
 
         Inserts may be repeated, because of the id: the second one finds the row of the first.
         """
         limit_s = _LONGEST_STATEMENT_S if limit_s is None else limit_s
-        try:
-            return await self._use_once(act, limit_s)
-        except LOST_CONNECTION:
-            if not self._replaces_lost:
-                raise
-            self._pool.drop_idle()
-        return await self._use_once(act, limit_s)
-
-    async def _use_once(self, act: Callable[[asyncpg.Connection], Awaitable[T]], limit_s: float) -> T:
-        connection = await self._pool.acquire()
+        replaces_lost = self._replaces_lost
         loop = asyncio.get_running_loop()
-        # asyncpg's own timeouts and asyncio's cost three times as much, 6 µs of each statement.
-        alarm = loop.call_later(limit_s, connection.terminate)
-        timer = loop.call_later(_SLOW_S, self._try_other_hosts) if self._database.has_several_hosts else None
-        answered = False
-        try:
-            result = await act(connection)
-            answered = True
-        except LOST_CONNECTION:
-            if loop.time() < alarm.when():
+        while True:
+            connection = await self._pool.acquire()
+            # asyncpg's own timeouts and asyncio's cost three times as much, 6 µs of each statement.
+            alarm = loop.call_later(limit_s, connection.terminate)
+            timer = loop.call_later(_SLOW_S, self._try_other_hosts) if self._database.has_several_hosts else None
+            answered = False
+            try:
+                result = await act(connection, *arguments)
+                answered = True
+                return result
+            except LOST_CONNECTION:
+                has_timed_out = loop.time() >= alarm.when()
+                if has_timed_out or replaces_lost:
+                    self._pool.drop_idle()  # what has cut or silenced one connection has probably done so to all
+                if has_timed_out:
+                    raise TimeoutError(f"the database did not answer within {limit_s:g} s") from None
+                if not replaces_lost:
+                    raise
+                replaces_lost = False
+            except asyncpg.PostgresError:
+                answered = True
                 raise
-            self._pool.drop_idle()  # a failure that swallows the answers of one connection swallows those of the others
-            raise TimeoutError(f"the database did not answer within {limit_s:g} s") from None
-        except asyncpg.PostgresError:
-            answered = True
-            raise
-        finally:
-            alarm.cancel()
-            if timer is not None:
-                timer.cancel()
-            self._pool.release(connection, sound=answered)
-        return result
+            finally:
+                alarm.cancel()
+                if timer is not None:
+                    timer.cancel()
+                self._pool.release(connection, sound=answered)
 
     def _try_other_hosts(self) -> None:
         """A statement takes long: if another host is the primary by now, connecting there cuts this connection."""
@@ -157,9 +231,9 @@ class Link:
                         return
                     await asyncio.sleep(_SLOW_S / 3)  # no host is the primary now: the failover is under way
 
-    async def _insert(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued | BaseException]:
+    async def _insert_many(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued | BaseException]:
         if len(requests) == 1:
-            return [await self._insert_one(requests[0])]
+            return [await self.use(enqueue_one, requests[0])]
         try:
             return list(await self.send_many(requests))
         except (asyncpg.PostgresError, CodecError) as error:
@@ -170,12 +244,9 @@ class Link:
 
     async def _insert_alone(self, request: EnqueueRequest) -> Enqueued | BaseException:
         try:
-            return await self._insert_one(request)
+            return await self.use(enqueue_one, request)
         except (*CONNECTION_ERRORS, CodecError) as error:
             return error
-
-    async def _insert_one(self, request: EnqueueRequest) -> Enqueued:
-        return await self.use(lambda connection: enqueue_one(connection, request))
 
     async def _read_outcomes(self, task_ids: Sequence[str]) -> list[Outcome | BaseException | None]:
         found = await self.use(partial(read_outcomes, task_ids=task_ids))

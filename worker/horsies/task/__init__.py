@@ -1,9 +1,9 @@
 """Tasks: the objects that `@app.task` creates, and how they are called, run and sent."""
 
-from horsies.task.bulk import TaskCall
 from horsies.task.definition import TaskDecorator, TaskOptions, define
-from horsies.task.function import BoundTask, TaskFunction
+from horsies.task.function import TaskFunction
 from horsies.task.options import TaskSendOptions
+from horsies.task.sending import BoundTask, TaskCall
 from horsies.task.suppression import sends_suppressed
 
 __all__ = [

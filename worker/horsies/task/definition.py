@@ -10,8 +10,8 @@ from horsies.domain.exception_codes import ExceptionCodes
 from horsies.task.checks import problems, route
 from horsies.task.function import TaskFunction
 from horsies.task.parameters import Parameters
+from horsies.task.requests import App, TaskRequests
 from horsies.task.returns import promise_of
-from horsies.task.sending import App, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -86,28 +86,27 @@ def _make(
     app: ConfiguredApp, fn: Callable[..., Any], task_name: str, options: Mapping[str, Any], promise: Promise
 ) -> TaskFunction[..., Any, Any, Any]:
     queue_name, priority = route(app.config, options.get("queue_name"))
-    retry_policy, mapper = options.get("retry_policy"), options.get("exception_mapper")
+    mapper = options.get("exception_mapper")
+    requests = TaskRequests(
+        app,
+        task_name=task_name,
+        queue_name=queue_name,
+        priority=priority,
+        retry_policy=options.get("retry_policy"),
+        parameters=Parameters(fn, app.storable),
+        promise=promise,
+    )
+    codes = ExceptionCodes(
+        task_mapper=None if mapper is None else dict(mapper),
+        app_mapper=app.config.exception_mapper,
+        task_default=options.get("default_unhandled_error_code"),
+        app_default=app.config.default_unhandled_error_code,
+    )
     return TaskFunction(
         fn,
-        task_name=task_name,
+        requests,
+        codes,
         queue_name=options.get("queue_name") or app.config.default_queue,
-        promise=promise,
-        codes=ExceptionCodes(
-            task_mapper=None if mapper is None else dict(mapper),
-            app_mapper=app.config.exception_mapper,
-            task_default=options.get("default_unhandled_error_code"),
-            app_default=app.config.default_unhandled_error_code,
-        ),
-        sender=Sender(
-            app,
-            task_name=task_name,
-            queue_name=queue_name,
-            priority=priority,
-            retry_policy=retry_policy,
-            parameters=Parameters(fn, app.storable),
-            promise=promise,
-        ),
-        retry_policy=retry_policy,
         timeout_ms=options.get("timeout_ms"),
         requeue_on_interrupt=options.get("requeue_on_interrupt"),
         location=SourceLocation.of_function(fn),

@@ -12,10 +12,11 @@ from horsies.domain.codec.conversion import ConversionError
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.failed_sends import or_raise
-from horsies.task.bulk import TaskCall
+from horsies.handle import TaskHandle
+from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.task.calls import Judge
-from horsies.task.options import PLAIN, TaskSendOptions
+from horsies.task.options import TaskSendOptions
+from horsies.task.sending import BoundTask, sending_again
 from horsies.waits_in_tasks import RUNNING_HERE, RunningTask
 from horsies.workflow.context import call_kwargs
 from horsies.workflow.nodes import NodeFactory
@@ -24,14 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from horsies.config.retry_policy import RetryPolicy
     from horsies.domain.codec.classes import Classes
     from horsies.domain.errors import SourceLocation
     from horsies.domain.exception_codes import ExceptionCodes
-    from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
+    from horsies.handle import TaskSendError, TaskSendResult
     from horsies.task.parameters import Parameters
-    from horsies.task.returns import Promise
-    from horsies.task.sending import Sender
+    from horsies.task.requests import TaskRequests
     from horsies.workflow.nodes import AnyNode
 
 P = ParamSpec("P")
@@ -41,7 +40,7 @@ CallT_co = TypeVar("CallT_co", covariant=True)
 """The result of calling the task: the TaskResult, or for `async def` a coroutine of it."""
 
 
-class TaskFunction(Generic[P, T, E, CallT_co]):
+class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
     """Call it to run it in this process; `send` it to run it in a worker."""
 
     __name__: str
@@ -49,40 +48,37 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
     def __init__(
         self,
         fn: Callable[P, Any],
-        *,
-        task_name: str,
-        queue_name: str | None,
-        promise: Promise,
+        requests: TaskRequests,
         codes: ExceptionCodes,
-        sender: Sender,
-        retry_policy: RetryPolicy | None,
+        *,
+        queue_name: str | None,
         timeout_ms: int | None,
         requeue_on_interrupt: bool | None,
         location: SourceLocation | None,
     ) -> None:
+        super().__init__(requests)
         functools.update_wrapper(self, fn)
         self._original_fn = fn
-        self._judge = Judge(fn.__name__, promise, codes)
-        self._sender = sender
-        self.task_name = task_name
+        self._judge = Judge(fn.__name__, requests.promise, codes)
+        self.task_name = requests.task_name
         self.task_queue_name = queue_name
-        self.task_ok_type = promise.ok_type
-        self.promise = promise
-        self.retry_policy = retry_policy
+        self.task_ok_type = requests.promise.ok_type
+        self.promise = requests.promise
+        self.retry_policy = requests.retry_policy
         self.timeout_ms = timeout_ms
         self.requeue_on_interrupt = requeue_on_interrupt
         """None: the application's setting."""
         self.is_async = inspect.iscoroutinefunction(fn)
-        self._running = RunningTask(task_name, self.is_async)
+        self._running = RunningTask(self.task_name, self.is_async)
         self.location = location
 
     @property
     def task_options_json(self) -> str:
-        return self._sender.options_json
+        return self._requests.options_json
 
     @property
     def parameters(self) -> Parameters:
-        return self._sender.parameters
+        return self._requests.parameters
 
     @property
     def exception_mapper(self) -> Mapping[type[BaseException], str] | None:
@@ -128,7 +124,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]] | TaskResult[Any, TaskError]:
         """The stored arguments as values of the annotated types, or the error of those that do not fit."""
-        parameters = self._sender.parameters
+        parameters = self._requests.parameters
         if (reason := parameters.why_not(args, kwargs)) is None:
             try:
                 call = parameters.from_stored(args, kwargs)
@@ -145,7 +141,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
     @property
     def result_classes(self) -> Classes:
         """The classes that a stored result of this task may have."""
-        return self._sender.result_classes
+        return self._requests.result_classes
 
     def declared_types(self) -> list[Any]:
         """All types of its signature."""
@@ -173,39 +169,9 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         """A stored result of this task with a value of the declared type."""
         return self.promise.from_stored(result)
 
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Store the task for a worker. Nothing is raised; an Err explains what to do."""
-        return self._sender.send(args, kwargs, PLAIN)
-
-    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """`send` for a running event loop."""
-        return await self._sender.send_async(args, kwargs, PLAIN)
-
-    def send_or_raise(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
-        """`send` that returns the handle itself, and raises SendFailedError."""
-        return or_raise(self._sender.attempt(args, kwargs, PLAIN))
-
-    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
-        """`send_or_raise` for a running event loop."""
-        return or_raise(await self._sender.attempt_async(args, kwargs, PLAIN))
-
     def handle(self, task_id: str) -> TaskHandle[T]:
         """A handle to a task of this function that was sent elsewhere, for example by another request."""
-        return self._sender.handle(task_id)
-
-    def schedule(self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """`send`, to be run `delay_seconds` from now by the clock of the database."""
-        return self._sender.send(args, kwargs, TaskSendOptions(delay=delay_seconds))
-
-    async def schedule_async(
-        self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs
-    ) -> TaskSendResult[TaskHandle[T]]:
-        """`schedule` for a running event loop."""
-        return await self._sender.send_async(args, kwargs, TaskSendOptions(delay=delay_seconds))
-
-    def to_send(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
-        """One element of `app.send_many([...])`."""
-        return TaskCall(self._sender, args, kwargs, PLAIN)
+        return TaskHandle(task_id, self._requests.app.get_broker(), self.promise.from_stored, self.result_classes)
 
     def with_options(
         self,
@@ -221,7 +187,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
     ) -> BoundTask[P, T]:
         """The task with options for one send; see TaskSendOptions."""
         options = TaskSendOptions(good_until, priority, delay, unique_key, connection, queue, timeout_ms, at)
-        return BoundTask(self._sender, options)
+        return BoundTask(self._requests, options)
 
     def node(
         self,
@@ -254,56 +220,23 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
 
     def stored_options(self, good_until: datetime | None) -> str:
         """The task_options column of a task with this deadline; ValueError for one that makes no sense."""
-        return self._sender.stored_options(good_until)
+        return self._requests.stored_options(good_until)
 
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """Store what a failed `send` would have stored, under the same id, so that it cannot be stored twice."""
-        return self._sender.retry(error, delayed=False)
+        return self._answer(drive_blocking(sending_again(self._requests, error, delayed=False)))
 
     async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """`retry_send` for a running event loop."""
-        return await self._sender.retry_async(error, delayed=False)
+        return self._answer(await drive_awaited(sending_again(self._requests, error, delayed=False)))
 
     def retry_schedule(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """`retry_send` for a failed `schedule`; the delay counts again from now."""
-        return self._sender.retry(error, delayed=True)
+        return self._answer(drive_blocking(sending_again(self._requests, error, delayed=True)))
 
     async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """`retry_schedule` for a running event loop."""
-        return await self._sender.retry_async(error, delayed=True)
+        return self._answer(await drive_awaited(sending_again(self._requests, error, delayed=True)))
 
     def __repr__(self) -> str:
         return f"<task {self.task_name!r} at {self.location}>"
-
-
-class BoundTask(Generic[P, T]):
-    """A task and the options of the next sends."""
-
-    __slots__ = ("_options", "_sender")
-
-    def __init__(self, sender: Sender, options: TaskSendOptions) -> None:
-        self._sender = sender
-        self._options = options
-
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        return self._sender.send(args, kwargs, self._options)
-
-    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        return await self._sender.send_async(args, kwargs, self._options)
-
-    def send_or_raise(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
-        return or_raise(self._sender.attempt(args, kwargs, self._options))
-
-    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
-        return or_raise(await self._sender.attempt_async(args, kwargs, self._options))
-
-    def schedule(self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        return self._sender.send(args, kwargs, self._options.delayed(delay_seconds))
-
-    async def schedule_async(
-        self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs
-    ) -> TaskSendResult[TaskHandle[T]]:
-        return await self._sender.send_async(args, kwargs, self._options.delayed(delay_seconds))
-
-    def to_send(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
-        return TaskCall(self._sender, args, kwargs, self._options)

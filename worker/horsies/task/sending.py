@@ -1,361 +1,209 @@
-"""The way of a call to a stored row: the checks in their order, and the retry of a failed send."""
+"""Sends of tasks: one call, many calls in one statement, and the repetition of a failed send.
+
+What is done is described once, as a sequence of calls. Its two drivers are for callers that block and that await.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
-from horsies.domain.codec import CodecError, dump_args, dump_kwargs, parse_json, to_json
-from horsies.domain.codec.conversion import ConversionError
-from horsies.domain.digests import enqueue_sha
 from horsies.domain.errors import HorsiesError
-from horsies.domain.ids import new_task_id
 from horsies.domain.result import Err, Ok, Result
-from horsies.domain.retry import TIMEOUT
-from horsies.domain.trace import with_trace
-from horsies.failed_sends import abort, abort_async, answer, tell_of_other_arguments
-from horsies.handle import BrokerErrorCode, TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
-from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
-from horsies.task.checks import queue_problem, route
-from horsies.task.options import (
-    OPTION_NAMES,
-    TaskSendOptions,
-    UnsendableError,
-    checked_deadline,
-    checked_delay,
-    checked_due,
-    checked_priority,
-    checked_timeout,
-    checked_unique_key,
-)
+from horsies.domain.trace import UNTRACED
+from horsies.failed_sends import aborting, answer, answers, or_raise, warn_of_other_arguments
+from horsies.handle import BrokerErrorCode, BrokerOperationError
+from horsies.store.enqueue import EnqueueOutcome
+from horsies.store.loop_thread import drive_awaited, drive_blocking
+from horsies.task.options import PLAIN, TaskSendOptions
+from horsies.task.requests import TaskRequests, invalid, not_sent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from horsies.broker import PostgresBroker
-    from horsies.config.app import AppConfig
-    from horsies.config.retry_policy import RetryPolicy
-    from horsies.domain.trace import Trace, Tracing
-    from horsies.handle import BrokerOperationError, BrokerResult, TaskSendResult
-    from horsies.store.enqueue import Enqueued
-    from horsies.task.parameters import Parameters
-    from horsies.task.returns import Promise
+    from horsies.domain.trace import Sending, Trace
+    from horsies.handle import BrokerResult, TaskHandle, TaskSendError, TaskSendResult
+    from horsies.store.enqueue import Enqueued, EnqueueRequest
+    from horsies.store.loop_thread import CallSteps
+    from horsies.task.requests import App
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_UNTRACED: Final[AbstractContextManager[Sending]] = nullcontext(UNTRACED)
 
 
-class App(Protocol):
-    """The part of an application that sending uses."""
+class BoundTask(Generic[P, T]):
+    """The sends of a task with these options. A TaskFunction is one without options."""
 
-    def are_sends_suppressed(self) -> bool: ...
+    def __init__(self, requests: TaskRequests, options: TaskSendOptions = PLAIN) -> None:
+        self._requests = requests
+        self._options = options
 
-    def get_broker(self) -> PostgresBroker: ...
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Store the task for a worker. Nothing is raised; an Err explains what to do."""
+        return self._answer(drive_blocking(self._sending(args, kwargs)))
 
-    @property
-    def tracing(self) -> Tracing | None: ...
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """`send` for a running event loop."""
+        return self._answer(await drive_awaited(self._sending(args, kwargs)))
 
-    @property
-    def config(self) -> AppConfig: ...
+    def send_or_raise(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        """`send` that returns the handle itself, and raises SendFailedError."""
+        return or_raise(drive_blocking(self._sending(args, kwargs)))
+
+    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        """`send_or_raise` for a running event loop."""
+        return or_raise(await drive_awaited(self._sending(args, kwargs)))
+
+    def schedule(self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """`send`, to be run `delay_seconds` from now by the clock of the database."""
+        return self._answer(drive_blocking(self._sending(args, kwargs, delay_seconds)))
+
+    async def schedule_async(
+        self, delay_seconds: float, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskSendResult[TaskHandle[T]]:
+        """`schedule` for a running event loop."""
+        return self._answer(await drive_awaited(self._sending(args, kwargs, delay_seconds)))
+
+    def to_send(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
+        """Return one element of `app.send_many([...])`."""
+        return TaskCall(self._requests, args, kwargs, self._options)
+
+    def _sending(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], delay_seconds: float | None = None
+    ) -> CallSteps[TaskSendResult[TaskHandle[Any]]]:
+        requests, options = self._requests, self._options
+        if delay_seconds is not None:
+            options = options.delayed(delay_seconds)
+        prepare = partial(requests.prepare, args, kwargs, options)
+        return _sending_one(requests, prepare, options.connection, _span_of_one(requests))
+
+    def _answer(self, sent: TaskSendResult[TaskHandle[Any]]) -> TaskSendResult[TaskHandle[T]]:
+        return answer(sent, self._requests.app.config)
 
 
-class Sender:
-    """Sends one task."""
+def sending_again(
+    requests: TaskRequests, error: TaskSendError, *, delayed: bool
+) -> CallSteps[TaskSendResult[TaskHandle[Any]]]:
+    """Store what a failed send would have stored, with the trace that is in its row."""
+    return _sending_one(requests, lambda trace: requests.repeat(error, delayed=delayed), None, _UNTRACED)
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        task_name: str,
-        queue_name: str,
-        priority: int,
-        retry_policy: RetryPolicy | None,
-        parameters: Parameters,
-        promise: Promise,
-    ) -> None:
-        self.parameters = parameters
-        self.promise = promise
-        self.result_classes = parameters.classes.within(lambda: (promise.ok_type, promise.err_type))
-        self._app = app
-        self._task_name = task_name
-        self.queue_name = queue_name
-        self._priority = priority
-        self._stored_policy = None if retry_policy is None else retry_policy.to_stored()
-        self.options_json = self._options_json(None)
 
-    def send(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        return answer(self.attempt(args, kwargs, options), self._app.config)
+def _sending_one(
+    requests: TaskRequests,
+    prepare: Callable[..., Result[EnqueueRequest, TaskSendError]],
+    connection: object,
+    span: AbstractContextManager[Sending],
+) -> CallSteps[TaskSendResult[TaskHandle[Any]]]:
+    """One send. A failure makes the caller's transaction fail, and is neither logged nor raised yet."""
+    with span as opened:
+        prepared = prepare(trace=opened.trace)
+        sent: TaskSendResult[TaskHandle[Any]]
+        if isinstance(prepared, Err):
+            sent = prepared
+        elif isinstance(found := _broker_of(requests.app), Err):
+            sent = not_sent(prepared.ok_value, found.err_value)
+        else:
+            broker, request = found.ok_value, prepared.ok_value
+            stored = yield broker.perform, broker.perform_async, (broker.insertion(request, connection),)
+            if isinstance(stored, Err):
+                sent = not_sent(request, stored.err_value)
+            else:
+                sent = requests.sent(request, broker, stored.ok_value)
+                if stored.ok_value.outcome is EnqueueOutcome.LIVE_DUPLICATE:
+                    warn_of_other_arguments([(request, sent)])
+        opened.sent(sent)
+    if isinstance(sent, Err):
+        yield from aborting(connection, requests.app.config, sent)
+    return sent
 
-    async def send_async(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        return answer(await self.attempt_async(args, kwargs, options), self._app.config)
 
-    def handle(self, task_id: str) -> TaskHandle[Any]:
-        """Return the handle of a task, which gives a value of the declared type; the broker's gives plain JSON."""
-        return TaskHandle(task_id, self._app.get_broker(), self.promise.from_stored, self.result_classes)
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """One call to be sent: an element of `app.send_many([...])`."""
 
-    def attempt(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        """A send whose failure is not logged or raised yet; it makes the transaction of the caller fail."""
-        sent = self._attempt(args, kwargs, options)
-        if isinstance(sent, Err):
-            abort(options.connection, self._app.config, sent)
-        return sent
-
-    async def attempt_async(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        """`attempt` for a running event loop."""
-        sent = await self._attempt_async(args, kwargs, options)
-        if isinstance(sent, Err):
-            await abort_async(options.connection, self._app.config, sent)
-        return sent
-
-    def _attempt(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        if (tracing := self._app.tracing) is not None:
-            with tracing.sending(self.queue_name, {"horsies.task.name": self._task_name}) as span:
-                prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed(), trace=span.trace)
-                return span.sent(prepared.and_then(lambda request: self._store(request, options.connection)))
-        prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
-        return prepared if isinstance(prepared, Err) else self._store(prepared.ok_value, options.connection)
-
-    async def _attempt_async(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        if (tracing := self._app.tracing) is not None:
-            with tracing.sending(self.queue_name, {"horsies.task.name": self._task_name}) as span:
-                prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed(), trace=span.trace)
-                if isinstance(prepared, Err):
-                    return span.sent(prepared)
-                return span.sent(await self._store_async(prepared.ok_value, options.connection))
-        prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
-        return prepared if isinstance(prepared, Err) else await self._store_async(prepared.ok_value, options.connection)
-
-    def retry(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
-        repeated = self._repeat(error, delayed=delayed)
-        sent = repeated if isinstance(repeated, Err) else self._store(repeated.ok_value, None)
-        return answer(sent, self._app.config)
-
-    async def retry_async(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
-        repeated = self._repeat(error, delayed=delayed)
-        sent = repeated if isinstance(repeated, Err) else await self._store_async(repeated.ok_value, None)
-        return answer(sent, self._app.config)
-
-    def stored_options(self, good_until: datetime | None) -> str:
-        """The task_options column for a task with this deadline; UnsendableError for one that makes no sense."""
-        return self._options_json(checked_deadline(good_until))
-
-    def is_suppressed(self) -> bool:
-        return self._app.are_sends_suppressed()
+    requests: TaskRequests
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    options: TaskSendOptions
 
     def prepare(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: TaskSendOptions,
-        *,
-        suppressed: bool,
-        sent_at: datetime | None = None,
-        trace: Trace | None = None,
+        self, *, suppressed: bool, sent_at: datetime, trace: Trace | None = None
     ) -> Result[EnqueueRequest, TaskSendError]:
-        """The row of one call, or the error. It is sent now, or with others at `sent_at`; `trace` travels with it."""
-        if suppressed:
-            return self._suppressed()
-        try:
-            self._check_arguments(args, kwargs)
-            request = self._request(args, kwargs, options, sent_at or datetime.now(UTC), trace)
-            # After the codec, which names the replacement for a Decimal or a set.
-            if (reason := self.parameters.why_not_by_type(args, kwargs)) is not None:
-                raise UnsendableError(f"the {reason}")
-            return Ok(request)
-        except ConversionError as error:
-            return invalid(f"task {self._task_name!r} was not sent: the {error}", error)
-        # UnsendableError, CodecError, and Python's own for a message that shows an integer of 5 000 digits.
-        except ValueError as error:
-            return invalid(f"task {self._task_name!r} was not sent: {error}", error)
-
-    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if (reason := self.parameters.why_not(args, kwargs)) is None:
-            return
-        misplaced = sorted(name for name in OPTION_NAMES & kwargs.keys() if name not in self.parameters)
-        hint = f"; for an option of the send write .with_options({misplaced[0]}=...).send(...)" if misplaced else ""
-        raise UnsendableError(f"the {reason}{hint}")
-
-    def _request(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: TaskSendOptions,
-        sent_at: datetime,
-        trace: Trace | None,
-    ) -> EnqueueRequest:
-        good_until, due = checked_deadline(options.good_until), checked_due(options.at, options.delay)
-        if good_until is not None and due is not None and due >= good_until:
-            raise UnsendableError(f"it would be due at {due}, when its good_until={good_until} has passed")
-        queue_name, priority = self._route(options.queue)
-        priority = checked_priority(options.priority) or priority
-        delay_seconds, timeout_ms = checked_delay(options.delay), checked_timeout(options.timeout_ms)
-        stored_args, stored_kwargs = self.parameters.to_stored(args, kwargs)
-        classes = self.parameters.classes
-        args_json, kwargs_json = dump_args(stored_args, classes), dump_kwargs(stored_kwargs, classes)
-        plain = good_until is None and timeout_ms is None
-        task_options = self.options_json if plain else self._options_json(good_until, timeout_ms)
-        if trace:
-            task_options = with_trace(task_options, trace)
-        return EnqueueRequest(
-            task_id=new_task_id(),
-            task_name=self._task_name,
-            queue_name=queue_name,
-            priority=priority,
-            args_json=args_json,
-            kwargs_json=kwargs_json,
-            task_options=task_options,
-            sent_at=sent_at,
-            good_until=good_until,
-            enqueued_at=due,
-            delay_seconds=delay_seconds,
-            unique_key=checked_unique_key(options.unique_key),
-            enqueue_sha=enqueue_sha(
-                task_name=self._task_name,
-                queue_name=queue_name,
-                priority=priority,
-                args_json=args_json,
-                kwargs_json=kwargs_json,
-                sent_at=sent_at,
-                good_until=good_until,
-                enqueue_delay_seconds=delay_seconds,
-                task_options=task_options,
-            ),
+        """Return its row, or the error."""
+        if self.options.connection is not None:
+            return invalid("the calls of one send_many share a connection: write send_many(calls, connection=...)")
+        return self.requests.prepare(
+            self.args, self.kwargs, self.options, suppressed=suppressed, sent_at=sent_at, trace=trace
         )
 
-    def _route(self, queue: str | None) -> tuple[str, int]:
-        """The queue of one send, with its priority."""
-        if queue is None:
-            return self.queue_name, self._priority
-        config = self._app.config
-        if (problem := queue_problem(config, queue)) is not None:
-            raise UnsendableError(problem.message + (f"; {problem.help_text}" if problem.help_text else ""))
-        return route(config, queue)
 
-    def _options_json(self, good_until: datetime | None, timeout_ms: int | None = None) -> str:
-        stored: dict[str, Any] = {
-            "retry_policy": self._stored_policy,
-            "good_until": None if good_until is None else good_until.isoformat(),
-        }
-        # Only where it is given: the text of most tasks stays as other versions write it.
-        return to_json(stored if timeout_ms is None else stored | {TIMEOUT: timeout_ms}, "task_options")
-
-    def _suppressed(self) -> Err[TaskSendError]:
-        return Err(
-            TaskSendError(
-                TaskSendErrorCode.SEND_SUPPRESSED,
-                f"task {self._task_name!r} was not sent: sends are suppressed, as while modules are imported",
-                retryable=False,
+def sending_many(
+    app: App, calls: Iterable[TaskCall], connection: object
+) -> CallSteps[list[TaskSendResult[TaskHandle[Any]]]]:
+    """One result per call, in their order. A call that cannot be sent does not prevent the others."""
+    span = _UNTRACED
+    if app.tracing is not None:
+        # One for the batch, as its tasks are stored with one statement.
+        calls = list(calls)
+        queues = {call.requests.queue_name for call in calls}
+        destination = queues.pop() if len(queues) == 1 else "several queues"
+        span = app.tracing.sending(destination, {"messaging.batch.message_count": len(calls)})
+    with span as opened:
+        # Checked once per task: to find that a variable is not in the environment takes 0.5 µs.
+        is_suppressed = cache(TaskRequests.is_suppressed)
+        now = datetime.now(UTC)
+        prepared = [
+            (
+                requests := call.requests,
+                call.prepare(suppressed=is_suppressed(requests), sent_at=now, trace=opened.trace),
             )
-        )
-
-    def _repeat(self, error: TaskSendError, *, delayed: bool) -> Result[EnqueueRequest, TaskSendError]:
-        """The row that a failed send would have stored, id and fingerprint included."""
-        if self.is_suppressed():
-            return self._suppressed()
-        payload = error.payload
-        if error.code is not TaskSendErrorCode.ENQUEUE_FAILED or payload is None or error.task_id is None:
-            return invalid(f"an error with code {error.code} cannot be sent again; call send() anew")
-        if payload.task_name != self._task_name:
-            return invalid(f"the error is of task {payload.task_name!r}, this is {self._task_name!r}")
-        if delayed != (payload.enqueue_delay_seconds is not None):
-            method = "retry_send" if delayed else "retry_schedule"
-            return invalid(f"the failed send had {'no' if delayed else 'a'} delay; use {method}()")
-        return Ok(
-            EnqueueRequest(
-                task_id=error.task_id,
-                delay_seconds=payload.enqueue_delay_seconds,
-                **{name: getattr(payload, name) for name in _SHARED_FIELDS},
-            )
-        )
-
-    def _store(self, request: EnqueueRequest, connection: object) -> TaskSendResult[TaskHandle[Any]]:
-        try:
-            broker = self._app.get_broker()
-        except HorsiesError as error:
-            return no_broker(request, error)
-        return self._answered(request, broker, broker.send(request, connection=connection))
-
-    async def _store_async(self, request: EnqueueRequest, connection: object) -> TaskSendResult[TaskHandle[Any]]:
-        try:
-            broker = self._app.get_broker()
-        except HorsiesError as error:
-            return no_broker(request, error)
-        return self._answered(request, broker, await broker.send_async(request, connection=connection))
-
-    def _answered(
-        self, request: EnqueueRequest, broker: PostgresBroker, answer: BrokerResult[Enqueued]
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        """The broker's answer as a send result: a handle to the task that exists for this call, or an error."""
-        if isinstance(answer, Err):
-            return not_stored(request, answer.err_value)
-        sent = self.read_stored(request, broker, answer.ok_value)
-        if answer.ok_value.outcome is EnqueueOutcome.LIVE_DUPLICATE:
-            tell_of_other_arguments([(request, sent)])
-        return sent
-
-    def read_stored(
-        self, request: EnqueueRequest, broker: PostgresBroker, stored: Enqueued
-    ) -> TaskSendResult[TaskHandle[Any]]:
-        if stored.outcome is EnqueueOutcome.MISMATCH:
-            message = f"task {request.task_id} exists already and was sent with something else"
-            return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
-        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.promise.from_stored, self.result_classes)
-        if stored.outcome is EnqueueOutcome.LIVE_DUPLICATE:
-            handle.duplicate, handle.arguments_differ = True, not self._is_same_call(request, stored)
-        return Ok(handle)
-
-    def _is_same_call(self, request: EnqueueRequest, stored: Enqueued) -> bool:
-        """Compare by value: the order of a dict's keys does not matter, nor whether an argument is given by name."""
-        if (request.args_json, request.kwargs_json) == (stored.args_json, stored.kwargs_json):
-            return True
-        try:
-            return self._by_name(request) == self._by_name(stored)
-        except (CodecError, TypeError):  # the live task was not made by a send, or by another version of the function
-            return False
-
-    def _by_name(self, call: EnqueueRequest | Enqueued) -> Mapping[str, Any]:
-        return self.parameters.by_name(parse_json(call.args_json or "[]"), parse_json(call.kwargs_json or "{}"))
+            for call in calls
+        ]
+        sendable = [(requests, one.ok_value) for requests, one in prepared if isinstance(one, Ok)]
+        stored = iter((yield from _storing_all(app, sendable, connection)) if sendable else ())
+        results = [one if isinstance(one, Err) else next(stored) for _, one in prepared]
+        opened.sent(results)
+    if (failed := next((result for result in results if isinstance(result, Err)), None)) is not None:
+        yield from aborting(connection, app.config, failed)
+    return answers(results, app.config)
 
 
-_SHARED_FIELDS = frozenset(field.name for field in fields(TaskSendPayload)) - {"enqueue_delay_seconds"}
+def _storing_all(
+    app: App, sendable: Sequence[tuple[TaskRequests, EnqueueRequest]], connection: object
+) -> CallSteps[list[TaskSendResult[TaskHandle[Any]]]]:
+    rows = [request for _, request in sendable]
+    found = _broker_of(app)
+    if isinstance(found, Err):
+        return [not_sent(request, found.err_value) for request in rows]
+    broker = found.ok_value
+    stored = yield broker.perform, broker.perform_async, (broker.insertions(rows, connection),)
+    if isinstance(stored, Err):
+        return [not_sent(request, stored.err_value) for request in rows]
+    outcomes: list[Enqueued] = stored.ok_value
+    sent = [
+        requests.sent(request, broker, outcome) for (requests, request), outcome in zip(sendable, outcomes, strict=True)
+    ]
+    if any(outcome.outcome is EnqueueOutcome.LIVE_DUPLICATE for outcome in outcomes):
+        warn_of_other_arguments(zip(rows, sent, strict=True))
+    return sent
 
 
-def not_stored(request: EnqueueRequest, error: BrokerOperationError) -> Err[TaskSendError]:
-    mismatch = error.code is BrokerErrorCode.PAYLOAD_MISMATCH
-    code = TaskSendErrorCode.PAYLOAD_MISMATCH if mismatch else TaskSendErrorCode.ENQUEUE_FAILED
-    message = f"task {request.task_name!r} was not sent: {error.message}"
-    return Err(_error(request, code, message, retryable=error.retryable, exception=error.exception))
+def _broker_of(app: App) -> BrokerResult[PostgresBroker]:
+    try:
+        return Ok(app.get_broker())
+    except HorsiesError as error:
+        return Err(BrokerOperationError(BrokerErrorCode.NO_BROKER, error.message, retryable=False, exception=error))
 
 
-def no_broker(request: EnqueueRequest, error: HorsiesError) -> Err[TaskSendError]:
-    message = f"task {request.task_name!r} was not sent: {error.message}"
-    return Err(_error(request, TaskSendErrorCode.ENQUEUE_FAILED, message, exception=error))
-
-
-def invalid(message: str, cause: BaseException | None = None) -> Err[TaskSendError]:
-    return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, retryable=False, exception=cause))
-
-
-def _error(
-    request: EnqueueRequest,
-    code: TaskSendErrorCode,
-    message: str,
-    *,
-    retryable: bool = False,
-    exception: BaseException | None = None,
-) -> TaskSendError:
-    payload = TaskSendPayload(
-        enqueue_delay_seconds=request.delay_seconds,
-        **{name: getattr(request, name) for name in _SHARED_FIELDS},
-    )
-    return TaskSendError(code, message, retryable, request.task_id, payload, exception)
+def _span_of_one(requests: TaskRequests) -> AbstractContextManager[Sending]:
+    tracing = requests.app.tracing
+    if tracing is None:
+        return _UNTRACED
+    return tracing.sending(requests.queue_name, {"horsies.task.name": requests.task_name})

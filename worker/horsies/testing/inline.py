@@ -10,16 +10,15 @@ from horsies.domain.codes import RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.handle import BrokerErrorCode, BrokerOperationError
-from horsies.store.enqueue import EnqueueOutcome
 from horsies.testing.inline_queue import Inline
 from horsies.testing.memory.connection import no_database, run_now
 from horsies.testing.seam import broker_replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from horsies.app import Horsies
+    from horsies.broker import Operation
     from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
     from horsies.handle import BrokerResult
@@ -61,22 +60,6 @@ class InlineBroker(PostgresBroker):
 
     async def ensure_schema_initialized(self) -> BrokerResult[None]:
         return Ok(None)
-
-    def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
-        return _stored(self._queue.send([request])[0])
-
-    async def send_async(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
-        return _stored((await self._queue.send_async([request]))[0])
-
-    def send_many(
-        self, requests: Sequence[EnqueueRequest], *, connection: object = None
-    ) -> BrokerResult[list[Enqueued]]:
-        return Ok(self._queue.send(requests))
-
-    async def send_many_async(
-        self, requests: Sequence[EnqueueRequest], *, connection: object = None
-    ) -> BrokerResult[list[Enqueued]]:
-        return Ok(await self._queue.send_async(requests))
 
     def get_result(
         self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
@@ -122,48 +105,42 @@ class InlineBroker(PostgresBroker):
             include_attempts=include_attempts,
         )
 
-    def perform(
-        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
-    ) -> BrokerResult[T]:
+    def perform(self, operation: Operation[T]) -> BrokerResult[T]:
+        """The caller's transaction is not waited for."""
         link: Any = InlineLink(self._queue, blocking=True)
         try:
-            done: BrokerResult[T] = Ok(run_now(act(link)))
+            done: BrokerResult[T] = Ok(run_now(operation.act(link)))
         except (HorsiesError, ValueError) as error:
-            done = Err(explained(code, error, self.config))
+            done = Err(explained(operation.code, error, self.config))
         self._queue.run_if_at_once()
         return done
 
-    async def perform_async(
-        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
-    ) -> BrokerResult[T]:
+    async def perform_async(self, operation: Operation[T]) -> BrokerResult[T]:
         link: Any = InlineLink(self._queue, blocking=False)
         try:
-            done: BrokerResult[T] = Ok(await act(link))
+            done: BrokerResult[T] = Ok(await operation.act(link))
         except (HorsiesError, ValueError) as error:
-            done = Err(explained(code, error, self.config))
+            done = Err(explained(operation.code, error, self.config))
         await self._queue.run_if_at_once_async()
         return done
-
-    def perform_on_callers(self, connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> BrokerResult[T]:
-        """The caller's transaction is not waited for."""
-        return self.perform(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(work))
-
-    async def perform_on_callers_async(
-        self, connection: object, work: Callable[[Any], Awaitable[T]]
-    ) -> BrokerResult[T]:
-        return await self.perform_async(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(work))
 
     async def _connected(self) -> Link:
         raise no_database()
 
 
 class InlineLink:
-    """The part of a link that workflows use; the waits of blocking code run tasks without an event loop."""
+    """The part of a link that sends and workflows use; the waits of blocking code run tasks without an event loop."""
 
     def __init__(self, queue: Inline, *, blocking: bool) -> None:
         self._queue = queue
         self._blocking = blocking
         self.waiting_for_workflows = self  # the handle of a workflow waits with this part of it
+
+    async def send(self, request: EnqueueRequest) -> Enqueued:
+        return self._queue.add([request])[0]
+
+    async def send_many(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        return self._queue.add(requests)
 
     async def use(self, act: Callable[[Any], Awaitable[T]], *, limit_s: float | None = None) -> T:
         async with self._queue.connection.turn() as connection:
@@ -174,13 +151,6 @@ class InlineLink:
         if self._blocking:
             return self._queue.wait_for_workflow(workflow_id, timeout_ms)
         return await self._queue.wait_for_workflow_async(workflow_id, timeout_ms)
-
-
-def _stored(enqueued: Enqueued) -> BrokerResult[Enqueued]:
-    if enqueued.outcome is not EnqueueOutcome.MISMATCH:
-        return Ok(enqueued)
-    message = f"the id {enqueued.task_id} belongs to a task with other contents; send under a new id"
-    return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, message, retryable=False))
 
 
 def _answer(

@@ -73,15 +73,9 @@ class Inline:
 
     # From here on: called by the broker of the block.
 
-    def send(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-        enqueued = self._add(requests)
-        self.run_if_at_once()
-        return enqueued
-
-    async def send_async(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-        enqueued = self._add(requests)
-        await self.run_if_at_once_async()
-        return enqueued
+    def add(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        with self._lock:
+            return [self._add_one(request) for request in requests]
 
     def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
         """The task after waiting for it; not final if the time, or the tasks that can run here, did not suffice."""
@@ -136,10 +130,6 @@ class Inline:
 
     def _until(self, timeout_ms: int | None) -> datetime | None:
         return None if timeout_ms is None else self._now() + timedelta(milliseconds=max(timeout_ms, 0))
-
-    def _add(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-        with self._lock:
-            return [self._add_one(request) for request in requests]
 
     def _add_one(self, request: EnqueueRequest) -> Enqueued:
         if (known := self._sent.get(request.task_id)) is not None:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from horsies.broker import Operation
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
 from horsies.domain.errors import WorkflowContextMissingIdError
@@ -161,10 +162,10 @@ class WorkflowHandle(Generic[T]):
         return f"WorkflowHandle({self.workflow_id!r})"
 
     def _ask(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
-        return self.broker.perform(BrokerErrorCode.MONITORING_QUERY_FAILED, act)
+        return self.broker.perform(Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, act))
 
     async def _ask_async(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
-        return await self.broker.perform_async(BrokerErrorCode.MONITORING_QUERY_FAILED, act)
+        return await self.broker.perform_async(Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, act))
 
     # The operations, on the broker's loop.
 

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from horsies.broker import PostgresBroker, value_or_raise
+from horsies.broker import Operation, PostgresBroker, value_or_raise
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.masking import mask
 from horsies.handle import BrokerErrorCode
@@ -31,8 +31,8 @@ async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) ->
         return _log_refused(await reconcile_all(where, RecoveryConfig().crashed_worker_recovery_grace_ms))
     config = RecoveryConfig() if where.app is None else where.app.config.recovery
     sweep = partial(reconcile_all, grace_ms=config.crashed_worker_recovery_grace_ms)
-    done = await where.perform_async(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_LONGEST_S))
-    return _log_refused(value_or_raise(done))
+    operation = Operation(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_LONGEST_S))
+    return _log_refused(value_or_raise(await where.perform_async(operation)))
 
 
 def _log_refused(done: Reconciled) -> int:

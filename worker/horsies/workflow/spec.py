@@ -15,13 +15,14 @@ from horsies.domain.errors import raise_collected
 from horsies.domain.places import calling_place
 from horsies.domain.plan import WorkflowPlan
 from horsies.domain.states import OnError
-from horsies.workflow import starting
+from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.workflow.checks import Draft, all_problems, bare_problems, id_problems, key_problems
 from horsies.workflow.graph import Graph
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
 from horsies.workflow.planning import node_plan, policy_json
 from horsies.workflow.routing import route, route_problems, unrouted_problems
 from horsies.workflow.signatures import Target, target_of
+from horsies.workflow.starting import starting_again, starting_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,21 +126,21 @@ class WorkflowSpec(Generic[T]):
 
         With a `connection` it is stored in the caller's transaction.
         """
-        return starting.start_own(self, workflow_id, connection)
+        return drive_blocking(starting_own(self, workflow_id, connection))
 
     async def start_async(
         self, workflow_id: str | None = None, *, connection: object = None
     ) -> WorkflowStartResult[WorkflowHandle[T]]:
         """`start` for a running event loop."""
-        return await starting.start_own_async(self, workflow_id, connection)
+        return await drive_awaited(starting_own(self, workflow_id, connection))
 
     def retry_start(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
         """Start under the id of a start that failed, so that it cannot be started twice."""
-        return starting.retry_start(self, error)
+        return drive_blocking(starting_again(self, error))
 
     async def retry_start_async(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
         """`retry_start` for a running event loop."""
-        return await starting.retry_start_async(self, error)
+        return await drive_awaited(starting_again(self, error))
 
     def __getattr__(self, name: str) -> Any:
         """The broker of the app, resolved when it is used: a test may have replaced it since."""

@@ -8,15 +8,17 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from horsies.broker import Operation
 from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.domain.ids import new_task_id
 from horsies.domain.names import why_not_a_name
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.trace import UNTRACED
-from horsies.failed_sends import abort, abort_async, answer
+from horsies.failed_sends import aborting, answer
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle.create_workflow import create_workflow, difference
+from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.workflow.handle import WorkflowHandle
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from horsies.domain.trace import Sending, Trace, Tracing
     from horsies.handle import BrokerResult
     from horsies.lifecycle.create_workflow import CreatedWorkflow
+    from horsies.store.loop_thread import CallSteps
     from horsies.store.producer_client import Link
     from horsies.workflow.handle import HandleResult
 
@@ -105,15 +108,8 @@ class _Start:
     def traced(self, trace: Trace) -> _Start:
         return replace(self, plan=self.plan.traced(trace)) if trace else self
 
-    def store(self) -> BrokerResult[CreatedWorkflow]:
-        if self.connection is not None:
-            return self.broker.perform_on_callers(self.connection, self._create)
-        return self.broker.perform(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
-
-    async def store_async(self) -> BrokerResult[CreatedWorkflow]:
-        if self.connection is not None:
-            return await self.broker.perform_on_callers_async(self.connection, self._create)
-        return await self.broker.perform_async(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
+    def operation(self) -> Operation[CreatedWorkflow]:
+        return Operation(BrokerErrorCode.ENQUEUE_FAILED, self._act, self.resend, self.connection, self._create)
 
     def handle(self, stored: BrokerResult[CreatedWorkflow]) -> WorkflowStartResult[WorkflowHandle[Any]]:
         fail = partial(_refusal, self.plan.name, self.workflow_id)
@@ -160,11 +156,8 @@ def start_workflow(
     An existing workflow with the id and the same definition and arguments is returned as it is. With a `connection`
     it is stored in the caller's transaction (see horsies.store.callers).
     """
-    prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
-    started = prepared if isinstance(prepared, Err) else _store(prepared.ok_value)
-    if isinstance(started, Err):
-        abort(connection, _config_of(broker), started)
-    return started if _is_suppressed(broker) else answer(started, _config_of(broker))
+    resend = resend_on_transient_err
+    return drive_blocking(_starting(spec, broker, workflow_id, sent_at, connection=connection, resend=resend))
 
 
 async def start_workflow_async(
@@ -177,21 +170,51 @@ async def start_workflow_async(
     connection: object = None,
 ) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_workflow` for a running event loop."""
-    prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend_on_transient_err)
-    started = prepared if isinstance(prepared, Err) else await _store_async(prepared.ok_value)
+    resend = resend_on_transient_err
+    return await drive_awaited(_starting(spec, broker, workflow_id, sent_at, connection=connection, resend=resend))
+
+
+def starting_own(
+    spec: Startable[T], workflow_id: str | None, connection: object = None
+) -> CallSteps[WorkflowStartResult[WorkflowHandle[T]]]:
+    """`start_workflow` with the spec's own broker."""
+    try:
+        broker = spec.broker
+    except HorsiesError as error:
+        code = WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
+        failed = _refusal(spec.name, workflow_id or new_task_id(), error.message, code, exception=error)
+        yield from aborting(connection, None, failed)
+        return answer(failed, None)
+    return (yield from _starting(spec, broker, workflow_id, connection=connection))
+
+
+def starting_again(spec: Startable[T], error: WorkflowStartError) -> CallSteps[WorkflowStartResult[WorkflowHandle[T]]]:
+    """Start under the id of a start that failed, so that it cannot be started twice."""
+    refusal = _why_not_again(spec, error)
+    return answer(refusal, None) if refusal is not None else (yield from starting_own(spec, error.workflow_id))
+
+
+def _starting(
+    spec: Startable[T],
+    broker: PostgresBroker | None,
+    workflow_id: str | None,
+    sent_at: datetime | None = None,
+    *,
+    connection: object,
+    resend: bool = False,
+) -> CallSteps[WorkflowStartResult[WorkflowHandle[T]]]:
+    prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend)
+    if isinstance(prepared, Err):
+        started: WorkflowStartResult[WorkflowHandle[Any]] = prepared
+    else:
+        start = prepared.ok_value
+        with start.span() as span:
+            operation = start.traced(span.trace).operation()
+            created = yield start.broker.perform, start.broker.perform_async, (operation,)
+            started = span.sent(start.handle(created))
     if isinstance(started, Err):
-        await abort_async(connection, _config_of(broker), started)
+        yield from aborting(connection, _config_of(broker), started)
     return started if _is_suppressed(broker) else answer(started, _config_of(broker))
-
-
-def _store(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
-    with start.span() as span:
-        return span.sent(start.handle(start.traced(span.trace).store()))
-
-
-async def _store_async(start: _Start) -> WorkflowStartResult[WorkflowHandle[Any]]:
-    with start.span() as span:
-        return span.sent(start.handle(await start.traced(span.trace).store_async()))
 
 
 def _is_suppressed(broker: PostgresBroker | None) -> bool:
@@ -200,40 +223,6 @@ def _is_suppressed(broker: PostgresBroker | None) -> bool:
 
 def _config_of(broker: PostgresBroker | None) -> AppConfig | None:
     return None if broker is None or broker.app is None else broker.app.config
-
-
-def start_own(
-    spec: Startable[T], workflow_id: str | None, connection: object
-) -> WorkflowStartResult[WorkflowHandle[T]]:
-    """`start_workflow` with the spec's own broker."""
-    broker = _own_broker(spec, workflow_id)
-    if isinstance(broker, Err):
-        abort(connection, None, broker)
-        return answer(broker, None)
-    return start_workflow(spec, broker.ok_value, workflow_id, connection=connection)
-
-
-async def start_own_async(
-    spec: Startable[T], workflow_id: str | None, connection: object
-) -> WorkflowStartResult[WorkflowHandle[T]]:
-    """`start_own` for a running event loop."""
-    broker = _own_broker(spec, workflow_id)
-    if isinstance(broker, Err):
-        await abort_async(connection, None, broker)
-        return answer(broker, None)
-    return await start_workflow_async(spec, broker.ok_value, workflow_id, connection=connection)
-
-
-def retry_start(spec: Startable[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
-    """Start under the id of a start that failed, so that it cannot be started twice."""
-    refusal = _why_not_again(spec, error)
-    return start_own(spec, error.workflow_id, None) if refusal is None else answer(refusal, None)
-
-
-async def retry_start_async(spec: Startable[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
-    """`retry_start` for a running event loop."""
-    refusal = _why_not_again(spec, error)
-    return await start_own_async(spec, error.workflow_id, None) if refusal is None else answer(refusal, None)
 
 
 async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
@@ -285,14 +274,6 @@ def _prepare(
         return fail(str(error), exception=error)
     resend = resend or spec.resend_on_transient_err
     return Ok(_Start(broker, plan, workflow_id, sent_at, resend, spec.output, connection))
-
-
-def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartResult[PostgresBroker | None]:
-    try:
-        return Ok(spec.broker)
-    except HorsiesError as error:
-        code = WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
-        return _refusal(spec.name, workflow_id or new_task_id(), error.message, code, exception=error)
 
 
 def _check(workflow_id: object, sent_at: datetime | None) -> None:
