@@ -53,15 +53,7 @@ class Load:
     async def start(self) -> Load:
         spec = ChildSpec("child_app:app", 1, 32, None, "horsies: child 1 of bench", logging.WARNING, TERMS)
         self.guard = Guard(TERMS, lambda _guard, _returncode: None)
-        self.child = await Child.start(
-            spec,
-            self.guard,
-            on_result=self._result,
-            on_output=self._output,
-            on_log=lambda *_: None,
-            on_progress=lambda _key, _reading: None,
-            on_exit=self._exit,
-        )
+        self.child = await Child.start(spec, self.guard, self)
         return self
 
     async def rate(self, task_name: str, total: int, depth: int) -> float:
@@ -89,7 +81,7 @@ class Load:
         self._to_submit -= 1
         self.child.submit(Job(f"0199a1b2-c3d4-7000-8000-{self._to_submit:012}", self._task_name, None, None), clock())
 
-    def _result(self, _child: Child, _key: str, result: ChildResult) -> None:
+    def ended(self, _child: Child, _key: str, result: ChildResult) -> None:
         assert result.status == "ok", result
         if self._task_name == "clock":
             self.values.append(result.result_json)
@@ -99,10 +91,14 @@ class Load:
         elif self._to_come == 0:
             self._done.set_result(None)
 
-    def _output(self, _child: Child, _key: str | None, _stream: str, line: str) -> None:
+    def printed(self, _child: Child, _key: str | None, _stream: str, line: str) -> None:
         raise AssertionError(line)
 
-    def _exit(self, _child: Child, end: ChildExit) -> None:
+    def logged(self, *_: object) -> None: ...
+
+    def reported(self, *_: object) -> None: ...
+
+    def exited(self, _child: Child, end: ChildExit) -> None:
         assert end.returncode == 0, end
 
 

@@ -51,15 +51,7 @@ class Watched:
         self.guard = Guard(spec.terms, lambda _guard, _returncode: None)
         try:
             with forked_here():
-                self.child = await Child.start(
-                    spec,
-                    self.guard,
-                    on_result=self._on_result,
-                    on_output=self._on_output,
-                    on_log=self._on_log,
-                    on_progress=self._on_progress,
-                    on_exit=self._on_exit,
-                )
+                self.child = await Child.start(spec, self.guard, self)
         except BaseException:
             await self.guard.close()
             raise
@@ -99,25 +91,25 @@ class Watched:
     def lines(self, key: str | None, *streams: str) -> list[str]:
         return [line for whose, stream, line in self.output if whose == key and stream in (streams or STREAMS)]
 
-    def _on_result(self, child: Child, key: str, result: ChildResult) -> None:
+    def ended(self, child: Child, key: str, result: ChildResult) -> None:
         assert child is self.child
         assert self.end is None
         self.results[key] = result
         self._news.set()
 
-    def _on_output(self, _child: Child, key: str | None, stream: str, line: str) -> None:
+    def printed(self, _child: Child, key: str | None, stream: str, line: str) -> None:
         self.output.append((key, stream, line))
         self._news.set()
 
-    def _on_log(self, _child: Child, key: str | None, record: LogRecord) -> None:
+    def logged(self, _child: Child, key: str | None, record: LogRecord) -> None:
         self.records.append((key, record))
         self._news.set()
 
-    def _on_progress(self, key: str, reading: Reading) -> None:
+    def reported(self, key: str, reading: Reading) -> None:
         assert key not in self.results, "a report comes before the result"
         self.progress.setdefault(key, []).append(reading)
 
-    def _on_exit(self, _child: Child, end: ChildExit) -> None:
+    def exited(self, _child: Child, end: ChildExit) -> None:
         assert self.end is None
         self.end = end
         self._news.set()

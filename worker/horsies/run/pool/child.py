@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from dataclasses import astuple
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from horsies.run.contract import (
     TASK_INTERRUPTED,
@@ -33,8 +33,6 @@ from horsies.run.pool.title import Title
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from horsies.domain.progress import Reading
     from horsies.run.child.stack import Stack
     from horsies.run.pool.guard import Guard
@@ -48,18 +46,29 @@ _SPARE_SLOTS: Final = 64  # a child gets at most 32 plain jobs ahead
 _STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
 
 
+class ChildListener(Protocol):
+    """What a child reports, by the keys of its jobs. All methods run in the event loop and must not raise."""
+
+    def ended(self, child: Child, key: str, result: ChildResult) -> None:
+        """A job has ended."""
+
+    def printed(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
+        """A line of output; no key if nothing says which job wrote it."""
+
+    def logged(self, child: Child, key: str | None, record: LogRecord) -> None:
+        """A record of `logging` in user code."""
+
+    def reported(self, key: str, reading: Reading) -> None:
+        """The last report of a job's progress: before its result, and with read_progress()."""
+
+    def exited(self, child: Child, end: ChildExit) -> None:
+        """The process has ended: called once for a child that was ready, after every result that it had sent."""
+
+
 class Child:
     """One child process. All methods run in the event loop that called start()."""
 
-    def __init__(
-        self,
-        spec: ChildSpec,
-        guard: Guard,
-        on_result: Callable[[Child, str, ChildResult], None],
-        on_output: Callable[[Child, str | None, Stream, str], None],
-        on_log: Callable[[Child, str | None, LogRecord], None],
-        on_progress: Callable[[str, Reading], None],
-    ) -> None:
+    def __init__(self, spec: ChildSpec, guard: Guard, listener: ChildListener) -> None:
         self.spec = spec
         self.guard = guard
         self.facts: dict[str, TaskFacts] = {}
@@ -69,11 +78,8 @@ class Child:
         """The keys of its workflow definitions."""
         self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
         self._loop = asyncio.get_running_loop()
-        self._on_result = on_result
-        self._on_output = on_output
-        self._on_log = on_log
-        self._on_progress = on_progress
-        self._on_exit: Callable[[Child, ChildExit], None] | None = None  # set when it is ready
+        self._listener = listener
+        self._is_started = False
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._coroutines: frozenset[str] = frozenset()
@@ -81,18 +87,18 @@ class Child:
         self._finishing = False
         self._too_late: list[str] = []
         self._last_words: deque[str] = deque(maxlen=_LAST_WORDS)
-        self._title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
-        self._control = Channel(self._loop, self._hear, self._lost)
+        self.title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
+        self._control = Channel(self._loop, self._hear, self.lost)
         self._stood_still = False
         self._table_fd = memory_for(2 * _SPARE_SLOTS + spec.async_concurrency)
-        self._table = LeaseTable(self._table_fd)
-        self._progress_fd = shared_memory("horsies progress", (len(self._table.slots) + 1) * RECORD_BYTES)
-        self._progress = ProgressTable(self._progress_fd)
+        self.table = LeaseTable(self._table_fd)
+        self._progress_fd = shared_memory("horsies progress", (len(self.table.slots) + 1) * RECORD_BYTES)
+        self.progress = ProgressTable(self._progress_fd)
         self._late_ns = spec.terms.late_ns
-        slots = self._table.slots
+        slots = self.table.slots
         self._tracks = (
-            self._track(0, 1, slots[:_SPARE_SLOTS]),
-            self._track(1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
+            JobQueue(self, 0, 1, slots[:_SPARE_SLOTS], listener),
+            JobQueue(self, 1, spec.async_concurrency, slots[_SPARE_SLOTS:], listener),
         )
         self._channels = [self._control, *(track.channel for track in self._tracks)]
         self._dump = shared_memory("horsies stacks", 0)
@@ -104,24 +110,9 @@ class Child:
         self.name = f"worker-{self.pid}"
 
     @classmethod
-    async def start(
-        cls,
-        spec: ChildSpec,
-        guard: Guard,
-        *,
-        on_result: Callable[[Child, str, ChildResult], None],
-        on_output: Callable[[Child, str | None, Stream, str], None],
-        on_log: Callable[[Child, str | None, LogRecord], None],
-        on_progress: Callable[[str, Reading], None],
-        on_exit: Callable[[Child, ChildExit], None],
-    ) -> Child:
-        """Start a child and wait until it has imported the app; raises ChildFailed with the reason otherwise.
-
-        The callbacks run in the event loop's thread and must not raise. on_progress comes before the result of its job,
-        and with read_progress(). on_exit is the last one, called exactly once,
-        after every result that the child had sent, also after close() and kill().
-        """
-        child = cls(spec, guard, on_result, on_output, on_log, on_progress)
+    async def start(cls, spec: ChildSpec, guard: Guard, listener: ChildListener) -> Child:
+        """Start a child and wait until it has imported the app; raises ChildFailed with the reason otherwise."""
+        child = cls(spec, guard, listener)
         try:
             async with asyncio.timeout(spec.start_timeout_s):
                 await child._ready
@@ -136,7 +127,7 @@ class Child:
             raise
         if child._gone.done():
             raise child._failure("it ended as soon as it was ready")
-        child._on_exit = on_exit
+        child._is_started = True
         return child
 
     @property
@@ -199,8 +190,8 @@ class Child:
         return next((track.before(key) for track in self._tracks if key in track), None)
 
     def read_progress(self) -> None:
-        """Call on_progress with the key and the last report of each job that has reported anything."""
-        if self._progress.used:
+        """Pass on the last report of each job that has reported anything."""
+        if self.progress.used:
             for track in self._tracks:
                 track.read_progress()
 
@@ -223,24 +214,11 @@ class Child:
         await asyncio.wait([self._gone], timeout=grace_s)
         await self._end()
 
-    def _track(self, kind: int, limit: int, slots: range) -> JobQueue:
-        return JobQueue(
-            self._loop,
-            limit=limit,
-            table=self._table,
-            slots=slots,
-            progress=self._progress,
-            terms=self.spec.terms,
-            running=self.running,
-            ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
-            on_begin=self._title.begun,
-            before_results=self._read_outputs,
-            read_logs=self._control.drain,
-            on_progress=self._on_progress,
-            on_result=self._result,
-            on_end=self._lost,
-            kill=self.kill,
-        )
+    def ask_to_stop(self, kind: int, number: int, code: str, message: str) -> None:
+        self._control.send(("stop", kind, number, code, message))
+
+    def read_logs(self) -> None:
+        self._control.drain()
 
     def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
         channels = self._channels
@@ -266,8 +244,8 @@ class Child:
         except OSError as error:
             for channel in channels:
                 channel.close()
-            self._table.close()
-            self._progress.close()
+            self.table.close()
+            self.progress.close()
             os.close(self._dump)
             for end_of_ours, _ in pipes:
                 os.close(end_of_ours)
@@ -283,7 +261,7 @@ class Child:
         self._control.send(
             (
                 *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
-                *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms), spec.index),
+                *(self.table.slots[_SPARE_SLOTS], astuple(spec.terms), spec.index),
             )
         )
         return process, [self._output(fd, stream) for (fd, _), stream in zip(pipes, _STREAMS, strict=True)]
@@ -291,7 +269,7 @@ class Child:
     def _output(self, fd: int, stream: Stream) -> OutputReader:
         def emit(key: str | None, line: str) -> None:
             self._last_words.append(line)
-            self._on_output(self, key, stream, line)
+            self._listener.printed(self, key, stream, line)
 
         return OutputReader(self._loop, fd, emit, self._only_key)
 
@@ -305,7 +283,7 @@ class Child:
     def _show_title(self, title: str) -> None:
         self._control.send(("title", title))
 
-    def _read_outputs(self) -> None:
+    def read_outputs(self) -> None:
         """The output of a job comes before its result."""
         for output in self._outputs:
             output.read()
@@ -317,9 +295,9 @@ class Child:
                 continue
             if kind == "log":
                 key, record = rest
-                self._read_outputs()  # what was printed before it
+                self.read_outputs()  # what was printed before it
                 self._last_words.append(record[2])
-                self._on_log(self, key or self._only_key(), record)
+                self._listener.logged(self, key or self._only_key(), record)
                 continue
             if self._ready.done():
                 return
@@ -331,19 +309,19 @@ class Child:
                 self._coroutines = frozenset(name for name, task in self.facts.items() if task.is_async)
                 self._ready.set_result(None)
 
-    def _lost(self) -> None:
+    def lost(self) -> None:
         """Called when a socket of the child has closed. That is how a child ends; one that still runs is killed."""
         self.kill()
         self._process.reap()
 
-    def _result(self, key: str, result: ChildResult) -> None:
+    def job_ended(self, key: str) -> None:
+        """Before its result is passed on: the rest of its output, and the end of a child that has run its last job."""
         for output in self._outputs:
             output.job_ended(key)
-        self._title.ended()
+        self.title.ended()
         if self.remaining == 0 and self.in_flight == 0:
             self._finish()
             self._loop.call_later(_RECYCLE_GRACE_S, self.kill)
-        self._on_result(self, key, result)
 
     def _finish(self) -> None:
         self._finishing = True
@@ -358,20 +336,20 @@ class Child:
         self._finishing = True
         self._control.drain()
         plain, many = (track.on_child_exit() for track in self._tracks)
-        self._table.close()
-        self._progress.close()
+        self.table.close()
+        self.progress.close()
         for output in self._outputs:
             output.finish()
         self._control.close()
         self._stacks.close()
-        self._title.close()
+        self.title.close()
         waiting = *plain.waiting, *many.waiting, *self._too_late
         end = ChildExit(returncode, (*plain.started, *many.started), waiting, self._cause(returncode, plain, many))
         if not self._ready.done():
             self._ready.set_exception(self._failure(f"it ended before it was ready: {end.reason}"))
         self._gone.set_result(None)
-        if self._on_exit is not None:
-            self._on_exit(self, end)
+        if self._is_started:
+            self._listener.exited(self, end)
 
     def _cause(self, returncode: int, *lost: LostJobs) -> str:
         """Why it was killed: a job that did not stop, or an expired lease."""

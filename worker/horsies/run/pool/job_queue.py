@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from horsies.run.contract import TASK_TIMEOUT, ChildResult, LeaseTerms
+from horsies.run.contract import TASK_TIMEOUT, ChildResult
 from horsies.run.outcomes import failed
 from horsies.run.pool.channel import Channel
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from horsies.domain.progress import Reading
     from horsies.run.contract import Job
-    from horsies.run.guard import LeaseTable
     from horsies.run.outcomes import Outcome
-    from horsies.run.progress_table import ProgressTable
+    from horsies.run.pool.child import Child, ChildListener
 
 STOP_GRACE_S: Final = 5.0
 _UNREAD_S: Final = 1.0  # 16 MB take 50 ms
@@ -53,40 +49,19 @@ class JobQueue:
     next: so a result also means that the next job has started.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        limit: int,
-        table: LeaseTable,
-        slots: range,
-        progress: ProgressTable,
-        terms: LeaseTerms,
-        running: dict[str, float],
-        ask_to_stop: Callable[[int, str, str], None],
-        on_begin: Callable[[], None],
-        before_results: Callable[[], None],
-        read_logs: Callable[[], None],
-        on_progress: Callable[[str, Reading], None],
-        on_result: Callable[[str, ChildResult], None],
-        on_end: Callable[[], None],
-        kill: Callable[[], None],
-    ) -> None:
-        self.channel = Channel(loop, self._results, on_end)
+    def __init__(self, child: Child, kind: int, limit: int, slots: range, listener: ChildListener) -> None:
+        """`kind`: how the child knows it, 0 for plain jobs; `slots`: its part of the child's lease table."""
+        self._loop = asyncio.get_running_loop()
+        self.channel = Channel(self._loop, self._results, child.lost)
         self.limit = limit
-        self._loop = loop
-        self._table = table
+        self._kind = kind
+        self._child = child
+        self._table = child.table
         self._free = list(slots)
-        self._progress = progress
-        self._on_progress = on_progress
-        self._terms = terms
-        self._running = running
-        self._ask_to_stop = ask_to_stop
-        self._on_begin = on_begin
-        self._before_results = before_results
-        self._read_logs = read_logs
-        self._on_result = on_result
-        self._kill = kill
+        self._progress = child.progress
+        self._terms = child.spec.terms
+        self._running = child.running
+        self._listener = listener
         self._submitted: dict[int, RunningJob] = {}
         self._by_key: dict[str, RunningJob] = {}
         self._waiting: deque[RunningJob] = deque()
@@ -151,7 +126,7 @@ class JobQueue:
         if submitted.stop is not None:
             return
         submitted.stop = code, message
-        self._ask_to_stop(submitted.number, code, message)
+        self._child.ask_to_stop(self._kind, submitted.number, code, message)
         if submitted.begun:
             self._kill_later(submitted)
 
@@ -194,12 +169,12 @@ class JobQueue:
             self._kill_later(submitted)
         elif submitted.job.timeout_ms is not None:
             submitted.timer = self._loop.call_later(submitted.job.timeout_ms / 1_000, self._time_out, submitted)
-        self._on_begin()
+        self._child.title.begun()
 
     def _tell_progress(self, submitted: RunningJob) -> None:
         reading = self._progress.read(self._table.place(submitted.slot), submitted.number)
         if reading is not None:
-            self._on_progress(submitted.job.key, reading)
+            self._listener.reported(submitted.job.key, reading)
 
     def _time_out(self, submitted: RunningJob) -> None:
         if self.channel.resume():  # it may have ended in time, with an unread result
@@ -210,13 +185,13 @@ class JobQueue:
     def _kill_later(self, submitted: RunningJob) -> None:
         if submitted.timer is not None:
             submitted.timer.cancel()
-        submitted.timer = self._loop.call_later(STOP_GRACE_S, self._kill)
+        submitted.timer = self._loop.call_later(STOP_GRACE_S, self._child.kill)
 
     def _results(self, results: list[Any]) -> None:
-        self._before_results()
+        self._child.read_outputs()
         for number, outcome, duration_s, began, span, logged in results:
             if logged:
-                self._read_logs()
+                self._child.read_logs()
             if (submitted := self._submitted.get(number)) is not None:
                 self._end(submitted, outcome, duration_s, began=began, span=span)
 
@@ -239,7 +214,9 @@ class JobQueue:
         if self._waiting and self._begun < self.limit:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
-        self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span))
+        self._child.job_ended(key)
+        result = ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span)
+        self._listener.ended(self._child, key, result)
 
 
 def _named(job: Job) -> str:

@@ -241,15 +241,7 @@ class Slots:
         )
         if self._guard is None or self._guard.ended:
             self._guard = Guard(self._terms, self._guard_ended)
-        return await Child.start(
-            spec,
-            self._guard,
-            on_result=self._child_result,
-            on_output=self._child_output,
-            on_log=self._child_log,
-            on_progress=self._child_progress,
-            on_exit=self._child_exit,
-        )
+        return await Child.start(spec, self._guard, self)
 
     def _pass_on_unbegun(self) -> None:
         """Pass jobs that are RUNNING, but whose child ended before their user code began, to a living child."""
@@ -261,7 +253,7 @@ class Slots:
             (entry.child,) = places
             entry.child.submit(self._homeless.popleft(), entry.confirmed_at)
 
-    def _child_result(self, child: Child, key: str, result: ChildResult) -> None:
+    def ended(self, child: Child, key: str, result: ChildResult) -> None:
         entry = self._held.pop(key, None)
         slot = self._by_child.get(child)
         if entry is None:
@@ -275,13 +267,13 @@ class Slots:
         if child.remaining == 0 and child.in_flight == 0:
             self._run(child.close(_RETIRE_S))  # its exit starts the next one
 
-    def _child_output(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
+    def printed(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
         entry = None if key is None else self._held.get(key)
         if entry is not None:
             self._outputs.add(entry.task.token, stream, line)
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
 
-    def _child_log(self, child: Child, key: str | None, record: LogRecord) -> None:
+    def logged(self, child: Child, key: str | None, record: LogRecord) -> None:
         entry = None if key is None else self._held.get(key)
         if entry is not None:
             level, logger, text, traceback, _, is_formatted = record
@@ -291,12 +283,12 @@ class Slots:
         name = None if entry is None else entry.task.task_name
         self._events.child_log(child.spec.index, key.partition("/")[0] if key else None, name, record)
 
-    def _child_progress(self, key: str, reading: Reading) -> None:
+    def reported(self, key: str, reading: Reading) -> None:
         entry = self._held.get(key)
         if entry is not None:
             self._progress.heard(entry, reading)
 
-    def _child_exit(self, child: Child, end: ChildExit) -> None:
+    def exited(self, child: Child, end: ChildExit) -> None:
         slot = self._by_child.pop(child, None)
         if slot is None:
             return  # it never became ready: start() has reported that
