@@ -34,9 +34,8 @@ async def snapshots(database: str, connection: asyncpg.Connection) -> AsyncItera
             WorkerSettings("shop:app"),
             Identity(),
             lane,
-            SimpleNamespace(children=[]),
+            SimpleNamespace(children=[], tasks=InFlightTasks()),
             SimpleNamespace(draining=False, queues=["default"]),
-            InFlightTasks(),
             started_at,
             {"demo.sum": object(), "demo.add": object()},
         )

@@ -6,13 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from advance_steps import end_task, grow, states
+from advance_steps import advancer_alone, end_task, grow, states
 from lifecycle_steps import waits_for_a_lock
 from workflow_plans import node
 
 from horsies import PostgresConfig
 from horsies.config.contexts import DatabaseChoice
-from horsies.run.events import Events
 from horsies.run.worker.advancer import Advancer
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
@@ -28,7 +27,7 @@ async def advancer(database: str) -> AsyncIterator[Advancer]:
     choice = DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")
     async with open_database(choice) as opened:
         lane = DedicatedConnection(opened, "worker advance", behind_pooler=False)
-        yield Advancer(lane, Events(), on_enqueued=lambda: None, on_ready_children=lambda: None, on_done=lambda: None)
+        yield advancer_alone(lane)
         await lane.close()
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-from advance_steps import end_task, grow, states, task_of
+from advance_steps import advancer_alone, end_task, grow, states, task_of
 from blackhole_proxy import BlackholeProxy
 from until import until
 from workflow_plans import node, plan
@@ -22,7 +22,6 @@ from horsies.lifecycle.controlling import pause
 from horsies.lifecycle.following import follow
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import end_silent_sessions
-from horsies.run.events import Events
 from horsies.run.worker.advancer import Advancer
 from horsies.store.connect import Database, is_transient
 from horsies.store.dedicated_connection import DedicatedConnection
@@ -76,7 +75,7 @@ async def test_a_session_that_is_stopped_within_a_statement_loses_its_locks(
 @pytest.fixture
 async def advancer(database: str) -> AsyncIterator[Advancer]:
     async with lane_to(database, "worker advance") as lane:
-        yield Advancer(lane, Events(), on_enqueued=lambda: None, on_ready_children=lambda: None, on_done=lambda: None)
+        yield advancer_alone(lane)
 
 
 async def steps_until(advancer: Advancer, pending: int, patience_s: float = 10.0) -> None:

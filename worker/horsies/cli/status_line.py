@@ -58,8 +58,8 @@ async def keep_up_to_date(line: StatusLine, worker: Worker) -> None:
             state = "draining  " if worker.claimer.draining else ""
             state += "".join(f"stuck: {name} {since:.0f}s  " for name, since in worker.stuck.items())
             line.show(
-                f"{state}running {worker.in_flight.count(Stage.RUNNING)}  "
-                f"claimed {worker.in_flight.count(Stage.CLAIMED)}  "
+                f"{state}running {worker.flow.tasks.count(Stage.RUNNING)}  "
+                f"claimed {worker.flow.tasks.count(Stage.CLAIMED)}  "
                 f"done {rate:.0f}/s ({events.finished})  failed {bad:.0f}/s ({events.failed})  "
                 f"memory {worker.snapshots.memory_mb:.0f} MB"
             )

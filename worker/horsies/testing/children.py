@@ -84,6 +84,6 @@ async def _is_busy(connection: asyncpg.Connection, worker: Worker, queues: list[
     for _ in range(2):
         if await connection.fetchval(statement(__name__, "is_busy"), queues, names):
             return True
-        if worker.finisher.pending + worker.advancer.pending:
+        if worker.flow.outbox.pending + worker.advancer.pending:
             return True
     return False

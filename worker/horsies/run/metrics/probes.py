@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from horsies.run.events import Events
     from horsies.run.loops import Supervisor
     from horsies.run.metrics.exposition import Page
-    from horsies.run.pool.slots import Slots
     from horsies.run.settings import WorkerSettings
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
-    from horsies.run.worker.finisher import Finisher
-    from horsies.run.worker.in_flight import InFlightTasks
     from horsies.run.worker.snapshots import Snapshots
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _SILENT_S: Final = 15.0
@@ -53,10 +51,8 @@ class Probed(Protocol):
     events: Events
     phase: Phase
     started_at: datetime
-    in_flight: InFlightTasks
-    slots: Slots
+    flow: TaskFlow
     claimer: Claimer
-    finisher: Finisher
     snapshots: Snapshots
     lanes: list[DedicatedConnection]
 
@@ -126,7 +122,7 @@ def why_not_ready(worker: Probed) -> str | None:
         return worker.phase.value
     if worker.claimer.draining:
         return "draining, by an operator's order"
-    if not worker.slots.children:
+    if not worker.flow.children:
         return "no child process is alive"
     if worker.loops.outage.holds_back:
         return "the database cannot be reached, or not be written"
@@ -139,13 +135,13 @@ def why_not_ready(worker: Probed) -> str | None:
 
 def _add_state(page: Page, worker: Probed) -> None:
     """What is known of the worker at this moment."""
-    page.add(of_worker.CHILDREN, len(worker.slots.children))
+    page.add(of_worker.CHILDREN, len(worker.flow.children))
     for kind, is_async in (("sync", False), ("async", True)):
-        page.add(of_worker.SLOTS, worker.slots.capacity(is_async=is_async), kind)
-        page.add(of_worker.SLOTS_USED, worker.in_flight.occupied(is_async=is_async), kind)
+        page.add(of_worker.SLOTS, worker.flow.capacity(is_async=is_async), kind)
+        page.add(of_worker.SLOTS_USED, worker.flow.tasks.occupied(is_async=is_async), kind)
     for stage in Stage:
-        page.add(of_worker.IN_FLIGHT, worker.in_flight.count(stage), stage.name.lower())
-    page.add(of_worker.REFUSED, worker.finisher.refused)
+        page.add(of_worker.IN_FLIGHT, worker.flow.tasks.count(stage), stage.name.lower())
+    page.add(of_worker.REFUSED, worker.flow.outbox.rejected)
     page.add(of_worker.DRAINING, worker.claimer.draining)
     page.add(of_worker.MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
     for loop in worker.loops.names:

@@ -208,6 +208,10 @@ class Child:
         """Take no more jobs; the process ends after those that it has."""
         self._finish()
 
+    async def wait(self) -> None:
+        """Wait until the process has ended."""
+        await asyncio.shield(self._gone)
+
     async def close(self, grace_s: float) -> None:
         """Send no more jobs; wait until the submitted ones and the child have ended, or kill it after `grace_s`."""
         self._finish()

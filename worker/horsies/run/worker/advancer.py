@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.advancing import Advanced
     from horsies.run.events import Events
+    from horsies.run.worker.subworkflow_builder import SubworkflowBuilder
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 T = TypeVar("T")
@@ -54,20 +56,13 @@ class Advancer:
     step_timeout_s = 60.0
 
     def __init__(
-        self,
-        lane: DedicatedConnection,
-        events: Events,
-        *,
-        on_enqueued: Callable[[], None],
-        on_ready_children: Callable[[], None],
-        on_done: Callable[[], None],
+        self, lane: DedicatedConnection, events: Events, flow: TaskFlow, subworkflow_builder: SubworkflowBuilder
     ) -> None:
         self.wake = Wake()
         self.lane = lane
         self._events = events
-        self._on_enqueued = on_enqueued
-        self._on_ready_children = on_ready_children
-        self._on_done = on_done
+        self._flow = flow
+        self._subworkflow_builder = subworkflow_builder
         self._started: dict[str, float] = {}
         """Start times, in their order; written once the first task has run for some time."""
         self._alarm: asyncio.TimerHandle | None = None
@@ -137,7 +132,7 @@ class Advancer:
                 if task_id not in locked:
                     self._spans.pop(task_id, None)
         self._put_aside(locked, leave)
-        self._on_done()
+        self._flow.quiet.set()
 
     async def _run_nodes(self, task_ids: list[str]) -> None:
         leave = self._blocked()
@@ -182,9 +177,9 @@ class Advancer:
         for workflow_id, status in done.finished:
             self._events.note("workflow", id=workflow_id, status=status.value)
         if done.enqueued:
-            self._on_enqueued()
+            self._flow.enqueued()
         if done.ready_children:
-            self._on_ready_children()
+            self._subworkflow_builder.wake.set()
 
     async def _isolate_bad_workflows(
         self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]

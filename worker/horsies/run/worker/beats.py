@@ -18,15 +18,14 @@ from horsies.store.pulse import write_pulse
 from horsies.store.refusal import is_on_this_machine, is_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from horsies.config.app import AppConfig
     from horsies.lifecycle.claim_token import Token
     from horsies.run.events import Events
     from horsies.run.pool.child import Child
     from horsies.run.settings import Identity
-    from horsies.run.worker.finisher import Finisher
-    from horsies.run.worker.in_flight import InFlightTask, InFlightTasks
+    from horsies.run.worker.in_flight import InFlightTask
+    from horsies.run.worker.starter import Starter
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _NONE_CAN_BEAT = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
@@ -49,11 +48,9 @@ class Beats:
         config: AppConfig,
         identity: Identity,
         lane: DedicatedConnection,
-        in_flight: InFlightTasks,
-        finisher: Finisher,
+        flow: TaskFlow,
+        starter: Starter,
         events: Events,
-        *,
-        on_lost: Callable[[InFlightTask], None],
     ) -> None:
         self._recovery = recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
@@ -68,10 +65,10 @@ class Beats:
         self._max_age_ms = config.max_claim_renew_age_ms
         self._identity = identity
         self.lane = lane
-        self._in_flight = in_flight
-        self._finisher = finisher
+        self._in_flight = flow.tasks
+        self._outbox = flow.outbox
+        self._starter = starter
         self._events = events
-        self._on_lost = on_lost
         self._renewed = self._beaten = time.monotonic()
         self._asked = self._answered = 0
         self._known: asyncpg.Connection | None = None
@@ -105,7 +102,7 @@ class Beats:
         if now - self._renewed >= self._claimer_s and self._in_flight.count(Stage.CLAIMED):
             await self._renew()
             self._renewed = now
-        if waiting := self._finisher.overdue():
+        if waiting := self._outbox.overdue():
             # On this connection: the finisher's own is busy with the statement that does not return.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
         # After all other writes: a failure that prevents beats must also prevent the pulse.
@@ -137,7 +134,7 @@ class Beats:
             if entry.stage is not Stage.RUNNING or self._in_flight.get(entry.task.token) is not entry:
                 continue
             if entry.task.token in stale:
-                self._on_lost(entry)
+                self._starter.lose(entry)
             else:
                 entry.confirm(sent_at)
 

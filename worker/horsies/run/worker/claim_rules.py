@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from horsies.config.queues import QueueMode
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.retry import timeout_of
 from horsies.run.contract import TaskFacts
+from horsies.run.worker.in_flight import InFlightTask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from horsies.app import Horsies
+    from horsies.lifecycle.claiming import ClaimedTask
     from horsies.run.settings import Identity, WorkerSettings
 
 
@@ -34,6 +37,8 @@ class ClaimRules:
     """The registered names: tasks of other names stay PENDING for a worker that knows them."""
     tasks: dict[str, TaskFacts]
     """All of them."""
+    requeue_on_interrupt: bool
+    """Of a task that does not say it."""
 
     @classmethod
     def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
@@ -58,6 +63,7 @@ class ClaimRules:
             sync_names=[name for name, task in facts.items() if not task.is_async],
             async_names=[name for name, task in facts.items() if task.is_async],
             tasks=facts,
+            requeue_on_interrupt=config.requeue_on_interrupt,
         )
 
     def learn(self, facts: Mapping[str, TaskFacts]) -> None:
@@ -66,6 +72,22 @@ class ClaimRules:
         self.async_names[:] = [name for name, task in facts.items() if task.is_async]
         self.tasks.clear()
         self.tasks.update(facts)
+
+    def entry(self, task: ClaimedTask) -> InFlightTask:
+        """A task that was just claimed, with what its send, its definition or the application says of its runs."""
+        facts = self.tasks[task.task_name]
+        requeue = self.requeue_on_interrupt if facts.requeue_on_interrupt is None else facts.requeue_on_interrupt
+        return InFlightTask(task, facts.is_async, timeout_of(task.task_options, facts.timeout_ms), requeue)
+
+    @property
+    def claims_along(self) -> bool:
+        """Whether the finisher's statements claim: caps need locks of their own, several queues several claims."""
+        return not self.capped and len(self.queues) == 1
+
+    @property
+    def claims_on_end(self) -> bool:
+        """Whether the end of a run wakes the claimer, although its outcome is not stored yet."""
+        return not self.capped and len(self.queues) > 1
 
     @property
     def capped(self) -> bool:

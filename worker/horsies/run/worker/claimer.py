@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,31 +14,25 @@ from horsies.lifecycle.claiming import (
     claim,
     claim_capped,
     release_expired,
-    take_back_unlocked,
-    unaccounted,
 )
-from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
 from horsies.run.guard import clock
-from horsies.run.loops import Wake
 from horsies.run.worker.claim_order import ClaimOrder
-from horsies.run.worker.in_flight import InFlightTask, Stage
-from horsies.store.isolate_bad_rows import is_blocked
+from horsies.run.worker.in_flight import Stage
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Mapping
 
     import asyncpg
 
-    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.lifecycle.finishing import Outcome
     from horsies.run.loops import Outage
     from horsies.run.pool.child import Child
-    from horsies.run.pool.slots import Slots
     from horsies.run.worker.claim_rules import ClaimRules
-    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.lost_claims import LostClaims
+    from horsies.run.worker.starter import Starter
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _EXPIRED_EVERY_S = 1.0
@@ -47,8 +40,6 @@ _MANY_EXPIRED_EVERY_S = 0.25
 _MANY_EXPIRED = 500
 _FULL_HOLDS_S = 0.1
 """How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
-_SECOND_LOOK_S = 5.0
-_LOCKED_AGAIN_S = 0.5
 _RETRIES_EVERY_S = 0.1
 
 
@@ -66,8 +57,7 @@ class Offer:
 class Claimer:
     """One pass claims for all free room. Where possible, the finisher's statements claim as well.
 
-    One claim is under way at a time, in the claimer or the finisher. Tasks of a claim whose reply was lost are released
-    before the next claim: only then are all tokens of this worker known.
+    One claim is under way at a time, in the claimer or the finisher.
     """
 
     name = "claim"
@@ -77,29 +67,23 @@ class Claimer:
         self,
         rules: ClaimRules,
         lane: DedicatedConnection,
-        slots: Slots,
-        in_flight: InFlightTasks,
+        flow: TaskFlow,
+        starter: Starter,
+        lost_claims: LostClaims,
+        *,
         poll_s: float,
         outage: Outage,
-        *,
-        on_claimed: Callable[[list[ClaimedTask], list[Child], int], None],
-        on_taken_back: Callable[[int], None],
-        on_lost_commit: Callable[[InFlightTask, Outcome | None], None],
     ) -> None:
         self.interval_s = poll_s
-        self.wake = Wake()
+        self.wake = flow.claim
         self._rules = rules
         self._largest = min(rules.max_batch or LARGEST_CLAIM, LARGEST_CLAIM)
         self.lane = lane
-        self._slots = slots
-        self._in_flight = in_flight
+        self._flow = flow
+        self._starter = starter
+        self._lost_claims = lost_claims
         self._outage = outage
-        self._on_claimed = on_claimed
-        self._on_taken_back = on_taken_back
-        self._on_lost_commit = on_lost_commit
         self._connection: asyncpg.Connection | None = None
-        self._looks: list[float] = []
-        """When to look for claims whose reply was lost."""
         self.claiming = asyncio.Lock()
         """Held while a claim is under way; its holder knows that there is no other."""
         self._alarm: asyncio.TimerHandle | None = None
@@ -143,21 +127,26 @@ class Claimer:
         self._got_room |= {*tasks, None}
         self.wake.set()
 
+    def retry_in(self, delay_s: float) -> None:
+        """A retry raises no notification when it falls due; if it is due after the next poll, that poll finds it."""
+        if delay_s < self.interval_s:
+            asyncio.get_running_loop().call_later(delay_s, self._flow.enqueued)
+
     async def step(self) -> None:
         async with self.claiming:
             self._forget_full()
             connection = await self.lane.ready()
             if self._connection not in (connection, None):
-                self._take_back_soon()  # the server may be another one by now, with fewer transactions
+                self._lost_claims.soon()  # the server may be another one by now, with fewer transactions
             self._connection = connection
-            if self._looks and self._looks[0] <= time.monotonic():
-                await self._take_back(connection)
+            if self._lost_claims.is_due:
+                await self._lost_claims.release_due(connection)
             try:
                 for is_async, names in self._kinds:
                     if not self._turned_away:
                         await self._fill(connection, names, is_async=is_async)
             except BaseException as error:
-                self._take_back_after(error)
+                self._lost_claims.after(error)
                 raise
             if self._freed:
                 await self._announce_room(connection)
@@ -173,16 +162,11 @@ class Claimer:
                     pass
         return not self.claiming.locked()
 
-    @property
-    def claims_along(self) -> bool:
-        """Whether the finisher's statements claim: caps need locks of their own, several queues several claims."""
-        return not self._rules.capped and len(self._rules.queues) == 1
-
     def offer(self, *, is_async: bool) -> Offer | None:
         """What to claim in the statement that stores outcomes; the caller holds `claiming`."""
         names = self._rules.async_names if is_async else self._rules.sync_names
         room = self._room(is_async=is_async)
-        if not self.claims_along or len(self._looks) > 1 or not names or room <= 0:
+        if not self._rules.claims_along or self._lost_claims.expected or not names or room <= 0:
             return None
         return self._offer(self.queues[0], names, room, is_async=is_async)
 
@@ -194,15 +178,9 @@ class Claimer:
 
     def forget(self, offer: Offer, error: BaseException) -> None:
         """The finisher's statement has failed. If the connection was lost, the claim may have been made or not."""
-        self._take_back_after(error)
+        self._lost_claims.after(error)
         self._free(offer.places, offer)
         self.wake.set()
-
-    def take_back_locked(self) -> None:
-        """Claims unknown to this worker are in rows that other sessions have locked: release them later."""
-        if not self._looks:
-            self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
-            asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
     @property
     def holds_back(self) -> bool:
@@ -250,9 +228,9 @@ class Claimer:
     def _room(self, *, is_async: bool) -> int:
         if self.holds_back:
             return 0
-        free = self._slots.capacity(is_async=is_async) - self._in_flight.occupied(is_async=is_async)
+        free = self._flow.capacity(is_async=is_async) - self._flow.tasks.occupied(is_async=is_async)
         if self._rules.max_claimed:
-            free = min(free, self._rules.max_claimed - self._in_flight.count(Stage.CLAIMED))
+            free = min(free, self._rules.max_claimed - self._flow.tasks.count(Stage.CLAIMED))
         return free
 
     async def _claim(self, connection: asyncpg.Connection, names: list[str], room: int, *, is_async: bool) -> int:
@@ -269,7 +247,7 @@ class Claimer:
                 task_names=names,
             )
             self._full |= dict.fromkeys(claims.full, time.monotonic())
-            self._on_claimed(claims.tasks, [], 0)
+            self._accept(claims.tasks, [], 0)
             return len(claims.tasks)
         count = 0
         for queue in rules.queues:
@@ -294,7 +272,7 @@ class Claimer:
         """Tasks start in the statement that claims them, if a child is free and no earlier claim waits for one."""
         rules = self._rules
         limit = min(room, self._largest)
-        places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
+        places = [] if self._flow.tasks.waiting(is_async=is_async) else self._flow.reserve(limit, is_async=is_async)
         pids = [child.pid for child in places]
         following = self._order.following(queue, limit, is_async=is_async)
         request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
@@ -305,59 +283,23 @@ class Claimer:
         self._order.remember(request.queue, request.following, claimed, is_async=offer.is_async)
         taken = {task.place for task in claimed}
         self._free([child for place, child in enumerate(offer.places) if place not in taken], offer)
-        self._on_claimed(claimed, offer.places, offer.sent_at)
+        self._accept(claimed, offer.places, offer.sent_at)
+
+    def _accept(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
+        """Tasks with a place are RUNNING already; the others have to be started."""
+        for task in claimed:
+            entry = self._rules.entry(task)
+            if task.place is None:
+                self._flow.tasks.add(entry)
+                self._starter.add(entry)
+            else:
+                entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at
+                self._flow.tasks.add(entry)
+                self._starter.begin(entry)
 
     def _free(self, places: list[Child], offer: Offer) -> None:
         for child in places:
-            self._slots.unreserve(child, is_async=offer.is_async)
-
-    def _take_back_after(self, error: BaseException) -> None:
-        """Look for lost claims, unless the server has reported that nothing was claimed."""
-        if not is_blocked(error):
-            self._take_back_soon()
-
-    def _take_back_soon(self) -> None:
-        """Before the next claim, and once more later.
-
-        The lost statement may still be running: the server notices that its connection is closed when it answers.
-        """
-        now = time.monotonic()
-        self._looks = [now, now + _SECOND_LOOK_S]
-        asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
-
-    async def take_back(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
-        """Release tasks of claims and starts whose reply was lost, or that had to wait for a lock or a cap.
-
-        The caller holds `claiming`. A row whose execution has ended is not released: the database has lost the commit
-        of its outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and the
-        outcome is stored again, as soon as the cap has room for its start.
-        """
-        rules, recent = self._rules, self._in_flight.recent
-        waiting: list[Token] = []
-        for task, is_claimed in await unaccounted(connection, rules.worker_id, self._in_flight.tokens()):
-            if not recent.has_run(task.token):
-                continue
-            if is_claimed:  # its start was lost, too
-                again = Start(task.token, os.getpid(), rules.hostname, "lost commit", task.queue_name)
-                verdicts = await start(connection, rules.worker_id, [again], rules.caps_on_running)
-                waiting += verdicts.waiting
-                if task.token not in verdicts.started:
-                    continue
-            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
-            self._in_flight.add(entry)
-            self._on_lost_commit(entry, recent.outcome(task.token))
-        kept = [*self._in_flight.tokens(), *waiting]
-        returned, locked = await take_back_unlocked(connection, rules.worker_id, kept)
-        return returned, [*locked, *waiting]
-
-    async def _take_back(self, connection: asyncpg.Connection) -> None:
-        """Release tasks of claims and starts whose reply was lost, and tasks that the starter gave up as locked."""
-        returned, locked = await self.take_back(connection)
-        del self._looks[0]
-        if locked:
-            self.take_back_locked()
-        if returned:
-            self._on_taken_back(len(returned))
+            self._flow.unreserve(child, is_async=offer.is_async)
 
     async def _announce_room(self, connection: asyncpg.Connection) -> None:
         """For caps that have room after this worker's own claim: other workers may be waiting for it."""

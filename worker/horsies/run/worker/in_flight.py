@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from horsies.domain.retry import timeout_of
 from horsies.lifecycle.finishing import OutcomeKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from horsies.config.app import AppConfig
     from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.finishing import Outcome
-    from horsies.run.contract import Job, TaskFacts
+    from horsies.run.contract import Job
     from horsies.run.metrics.exposition import TaskSeries
     from horsies.run.pool.child import Child
 
@@ -115,17 +113,6 @@ class InFlightTask:
     """The shutdown has asked its child to stop it: if the child dies of that, it was no crash."""
     series: TaskSeries | None = None
     """Where its run is counted, if this worker is scraped."""
-
-    @classmethod
-    def of(cls, task: ClaimedTask, definition: TaskFacts, config: AppConfig) -> InFlightTask:
-        """A task that was just claimed, with what its send, its definition or the application says of its runs."""
-        requeue = definition.requeue_on_interrupt
-        return cls(
-            task,
-            definition.is_async,
-            timeout_of(task.task_options, definition.timeout_ms),
-            config.requeue_on_interrupt if requeue is None else requeue,
-        )
 
     def confirm(self, sent_at: int) -> None:
         """A statement sent at that time has shown the run alive: its lease counts from then."""

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from horsies.config.app import AppConfig
     from horsies.run.contract import Job
-    from horsies.run.pool.output_rings import OutputRings
     from horsies.run.settings import Identity
-    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 CHANNEL = "horsies_look"
@@ -42,8 +41,7 @@ class Looks:
         config: AppConfig,
         identity: Identity,
         lane: DedicatedConnection,
-        in_flight: InFlightTasks,
-        outputs: OutputRings,
+        flow: TaskFlow,
         *,
         polls: bool,
     ) -> None:
@@ -51,8 +49,8 @@ class Looks:
         self.interval_s = _POLL_S if polls else _LISTENING_S
         self.lane = lane
         self._worker_id = identity.worker_id
-        self._in_flight = in_flight
-        self._outputs = outputs
+        self._in_flight = flow.tasks
+        self._outputs = flow.outputs
         self._allowed = config.allow_looks
         self._pruned: float | None = None
 

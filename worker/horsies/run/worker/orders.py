@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from horsies.run.events import Events
     from horsies.run.settings import Identity
     from horsies.run.worker.claimer import Claimer
-    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.lost_claims import LostClaims
     from horsies.run.worker.starter import Starter
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 CHANNEL = "horsies_operator"
@@ -36,7 +37,8 @@ class Orders:
         lane: DedicatedConnection,
         claimer: Claimer,
         starter: Starter,
-        in_flight: InFlightTasks,
+        lost_claims: LostClaims,
+        flow: TaskFlow,
         events: Events,
     ) -> None:
         self.wake = Wake()
@@ -44,7 +46,8 @@ class Orders:
         self._worker_id = identity.worker_id
         self._claimer = claimer
         self._starter = starter
-        self._in_flight = in_flight
+        self._lost_claims = lost_claims
+        self._flow = flow
         self._events = events
         self._pruned: float | None = None
 
@@ -65,7 +68,7 @@ class Orders:
             return
         self._claimer.draining = drain
         if drain:
-            self._events.note("draining", running=self._in_flight.count(Stage.RUNNING), by=by, reason=reason)
+            self._events.note("draining", running=self._flow.tasks.count(Stage.RUNNING), by=by, reason=reason)
         else:
             self._events.note("claiming again", by=by, reason=reason)
             self._claimer.wake.set()
@@ -75,13 +78,13 @@ class Orders:
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
             for entry in waiting:
-                self._in_flight.drop(entry)
+                self._flow.tasks.drop(entry)
             try:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
-                returned, _ = await self._claimer.take_back(connection)
+                returned, _ = await self._lost_claims.release(connection)
             except BaseException:
                 for entry in waiting:  # their start will find out whether they still belong to this worker
-                    self._in_flight.add(entry)
+                    self._flow.tasks.add(entry)
                     self._starter.add(entry)
                 raise
         if returned:

@@ -12,12 +12,12 @@ from horsies.lifecycle.progress import Report, store_progress
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from horsies.domain.progress import Reading
-    from horsies.run.pool.child import Child
     from horsies.run.settings import Identity
     from horsies.run.worker.in_flight import InFlightTask
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _MOST_AT_ONCE: Final = 1_000
@@ -78,20 +78,17 @@ class ProgressWriter:
     interval_s = 1.0
     step_timeout_s = 20.0
 
-    def __init__(
-        self, identity: Identity, lane: DedicatedConnection, book: ProgressBook, children: Callable[[], Iterable[Child]]
-    ) -> None:
+    def __init__(self, identity: Identity, lane: DedicatedConnection, flow: TaskFlow) -> None:
         self.wake = Wake()
         self.lane = lane
         self._worker_id = identity.worker_id
-        self._book = book
-        self._children = children
+        self._flow = flow
 
     async def step(self) -> None:
-        for child in self._children():
+        for child in self._flow.children:
             child.read_progress()
         # The table of reports may be locked. No loop that shares this connection has to wait for that, and no claim.
-        with suppress(TimeoutError), self._book.to_store() as reports:
+        with suppress(TimeoutError), self._flow.progress.to_store() as reports:
             for begin in range(0, len(reports), _MOST_AT_ONCE):
                 async with asyncio.timeout(_PATIENCE_S), self.lane.turn() as connection:
                     await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])

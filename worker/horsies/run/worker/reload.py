@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.run.events import Events
     from horsies.run.pool.child import Child
-    from horsies.run.pool.slots import Slots
+    from horsies.run.pool.children import Children
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.snapshots import Snapshots
@@ -115,7 +115,7 @@ class ReloadedWorker(Protocol):
     events: Events
     claim_rules: ClaimRules
     claimer: Claimer
-    slots: Slots
+    children: Children
     snapshots: Snapshots
     phase: Phase
 
@@ -169,7 +169,7 @@ class Reloader:
         files = ", ".join(names) + (f" and {len(changed) - len(names)} more" if len(changed) > len(names) else "")
         _forget_bytecode(changed)
         try:
-            await self._worker.slots.renew(GRACE_S, self._learn)
+            await self._worker.children.renew(GRACE_S, self._learn)
         except ChildFailed as error:
             self._events.not_reloaded(files, error.message, "\n".join(error.notes))
         except Exception as error:  # noqa: BLE001 - the next change is to be noticed, whatever went wrong with this one
@@ -188,7 +188,7 @@ class Reloader:
         new, gone = sorted(child.facts.keys() - before), sorted(before - child.facts.keys())
         if new or gone:
             self._events.note("tasks", new=", ".join(new) or None, removed=", ".join(gone) or None)
-        if any(old.config_text != child.config_text for old in worker.slots.children):
+        if any(old.config_text != child.config_text for old in worker.children.alive):
             self._events.warn("AppConfig has changed", reason="this worker keeps the one of its start: restart it")
         self._tell_what_stays(child)
 

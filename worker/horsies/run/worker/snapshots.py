@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.config.app import AppConfig
-    from horsies.run.pool.slots import Slots
     from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.worker.claimer import Claimer
-    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _MB = 1024 * 1024
@@ -41,9 +40,8 @@ class Snapshots:
         settings: WorkerSettings,
         identity: Identity,
         lane: DedicatedConnection,
-        slots: Slots,
+        flow: TaskFlow,
         claimer: Claimer,
-        in_flight: InFlightTasks,
         started_at: datetime,
         task_names: Iterable[str],
     ) -> None:
@@ -52,9 +50,8 @@ class Snapshots:
         self._settings = settings
         self._identity = identity
         self.lane = lane
-        self._slots = slots
+        self._flow = flow
         self._claimer = claimer
-        self._in_flight = in_flight
         self._started_at = started_at
         self._task_names = sorted(task_names)
         self._written = 0
@@ -93,8 +90,8 @@ class Snapshots:
             queue_priorities={queue.name: queue.priority for queue in queues} if queues else None,
             queue_max_concurrency={queue.name: queue.max_concurrency for queue in queues} if queues else None,
             recovery_config=config.recovery.model_dump(),
-            tasks_running=self._in_flight.count(Stage.RUNNING),
-            tasks_claimed=self._in_flight.count(Stage.CLAIMED),
+            tasks_running=self._flow.tasks.count(Stage.RUNNING),
+            tasks_claimed=self._flow.tasks.count(Stage.CLAIMED),
             memory_usage_mb=memory / _MB,
             children_memory_mb=children / _MB,
             memory_percent=self._process.memory_percent(),
@@ -107,7 +104,7 @@ class Snapshots:
 
     def _children_memory(self) -> int:
         total = 0
-        for child in self._slots.children:
+        for child in self._flow.children:
             with suppress(psutil.Error):  # it may have exited since
                 total += psutil.Process(child.pid).memory_info().rss
         return total

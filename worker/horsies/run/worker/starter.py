@@ -15,18 +15,16 @@ from horsies.lifecycle.locked_rows import locked_rows
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.run.guard import clock
-from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import InFlightTask, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from horsies.lifecycle.starting import StartVerdicts
     from horsies.run.events import Events
     from horsies.run.loops import Outage
-    from horsies.run.pool.slots import Slots
-    from horsies.run.settings import Identity
-    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.advancer import Advancer
+    from horsies.run.worker.claim_rules import ClaimRules
+    from horsies.run.worker.lost_claims import LostClaims
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 
@@ -39,33 +37,22 @@ class Starter:
 
     def __init__(
         self,
-        identity: Identity,
+        rules: ClaimRules,
         lane: DedicatedConnection,
-        slots: Slots,
-        in_flight: InFlightTasks,
+        flow: TaskFlow,
         events: Events,
         outage: Outage,
-        *,
-        on_room: Callable[[], None],
-        on_started: Callable[[], None],
-        on_begun: Callable[[str], None],
-        on_expired: Callable[[str], None],
-        on_locked: Callable[[], None],
-        caps: Mapping[str, int],
+        advancer: Advancer,
+        lost_claims: LostClaims,
     ) -> None:
-        self.wake = Wake()
-        self._identity = identity
+        self.wake = flow.start
         self.lane = lane
-        self._slots = slots
-        self._in_flight = in_flight
+        self._flow = flow
         self._events = events
         self._outage = outage
-        self._on_room = on_room
-        self._on_started = on_started
-        self._on_begun = on_begun
-        self._on_expired = on_expired
-        self._on_locked = on_locked
-        self._caps = caps
+        self._advancer = advancer
+        self._lost_claims = lost_claims
+        self._rules = rules
         self._turned_away: list[InFlightTask] = []
         """CLAIMED, and the cap of its queue had no room when it was to start."""
         self._ask_again = False
@@ -85,19 +72,21 @@ class Starter:
         self._events.started(entry)
         args, kwargs = self._arguments(entry)
         if entry.task.is_workflow_task:
-            self._on_begun(entry.task_id)
+            self._advancer.started(entry.task_id)
             if references(kwargs):
                 self._unresolved[entry] = args, kwargs
                 self.wake.set()
                 return
-        self._slots.submit(entry, args, kwargs)
+        self._flow.submit(entry, args, kwargs)
 
-    def forget(self, entry: InFlightTask) -> None:
-        """The worker has lost it: if its results are still to be read, it is not run."""
+    def lose(self, entry: InFlightTask) -> None:
+        """An operator took it away, or a sweep while this worker was stalled: stop its code, or do not begin it."""
+        self._events.claim_lost(entry, "beat")
+        self._flow.stop(entry)
         if self._unresolved.pop(entry, None) is not None:
             self._leave_child(entry)
-            self._in_flight.drop(entry)
-            self._on_room()
+            self._flow.tasks.drop(entry)
+            self._flow.has_room()
 
     def take_all(self) -> list[InFlightTask]:
         """Everything that has not been started, to be released."""
@@ -145,7 +134,7 @@ class Starter:
         for entry in batch:
             if entry.task.token in verdicts.started:
                 entry.confirmed_at = sent_at
-                self._in_flight.move(entry, Stage.RUNNING)
+                self._flow.tasks.move(entry, Stage.RUNNING)
             elif entry.task.token in verdicts.waiting:
                 self._leave_child(entry)
                 self._turned_away.append(entry)
@@ -155,7 +144,8 @@ class Starter:
         for entry in batch:
             if entry.task.token in verdicts.started:
                 self.begin(entry)
-        self._on_started()
+        if self._rules.max_claimed:  # running tasks do not count against the limit of claims
+            self._flow.claim.set()
         if any(self._waiting.values()):
             self.wake.set()
 
@@ -166,21 +156,21 @@ class Starter:
                 return await self._ask(connection, batch)
         except asyncpg.LockNotAvailableError:
             tokens = [entry.task.token for entry in batch]
-            locked = await locked_rows(connection, self._identity.worker_id, tokens)
+            locked = await locked_rows(connection, self._rules.worker_id, tokens)
             if not locked:
                 raise  # the table is locked, or the row lock has ended: tried again in a moment
         for entry in [entry for entry in batch if entry.task.token in locked]:
             batch.remove(entry)
             self._events.start_waits(entry.task_id, entry.task.task_name, str(locked[entry.task.token]))
             self._leave_child(entry)
-            self._in_flight.drop(entry)
-        self._on_locked()
-        self._on_room()
+            self._flow.tasks.drop(entry)
+        self._lost_claims.after_locks()
+        self._flow.has_room()
         return await self._ask(connection, batch)
 
     async def _ask(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
         starts = [self._start_of(entry) for entry in batch]
-        return await start(connection, self._identity.worker_id, starts, self._caps)
+        return await start(connection, self._rules.worker_id, starts, self._rules.caps_on_running)
 
     async def _resolve(self) -> None:
         """Read the results that the arguments refer to. Tasks lost meanwhile are no longer here to be run."""
@@ -188,12 +178,12 @@ class Starter:
         for entry, (args, kwargs) in list(self._unresolved.items()):
             whole = await resolved(connection, kwargs)
             if self._unresolved.pop(entry, None) is not None:
-                self._slots.submit(entry, args, whole)
+                self._flow.submit(entry, args, whole)
 
     def _reserve(self) -> list[InFlightTask]:
         batch = []
         for is_async, queue in self._waiting.items():
-            for child in self._slots.reserve(len(queue), is_async=is_async):
+            for child in self._flow.reserve(len(queue), is_async=is_async):
                 entry = queue.popleft()
                 entry.child = child
                 batch.append(entry)
@@ -203,7 +193,7 @@ class Starter:
         child = entry.child
         assert child is not None
         name = f"worker-{child.pid}"
-        return Start(entry.task.token, child.pid, self._identity.hostname, name, entry.task.queue_name)
+        return Start(entry.task.token, child.pid, self._rules.hostname, name, entry.task.queue_name)
 
     async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
         """The arguments that the claim left in the table; nothing for a stale token, which the start reports, too."""
@@ -217,14 +207,14 @@ class Starter:
 
     def _abandon(self, entry: InFlightTask, verdicts: StartVerdicts) -> None:
         self._leave_child(entry)
-        self._in_flight.drop(entry)
+        self._flow.tasks.drop(entry)
         if entry.task.token in verdicts.expired:
             self._events.task_expired(entry)
             if entry.task.is_workflow_task:
-                self._on_expired(entry.task_id)
+                self._advancer.ended(entry.task_id)
         elif entry.task.token in verdicts.stale:
             self._events.claim_lost(entry, "start")
-        self._on_room()
+        self._flow.has_room()
 
     def _put_back(self, batch: list[InFlightTask]) -> None:
         for entry in reversed(batch):
@@ -233,5 +223,5 @@ class Starter:
 
     def _leave_child(self, entry: InFlightTask) -> None:
         if entry.child is not None:
-            self._slots.unreserve(entry.child, is_async=entry.is_async)
+            self._flow.unreserve(entry.child, is_async=entry.is_async)
             entry.child = None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.children import ReadyChild
     from horsies.run.events import Events
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
     Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
@@ -59,14 +60,12 @@ class SubworkflowBuilder:
     interval_s = _FOR_OTHERS_S
     step_timeout_s = 60.0
 
-    def __init__(
-        self, app: Horsies, lane: DedicatedConnection, events: Events, *, on_enqueued: Callable[[], None]
-    ) -> None:
+    def __init__(self, app: Horsies, lane: DedicatedConnection, events: Events, flow: TaskFlow) -> None:
         self.wake = Wake()
         self.lane = lane
         self._app = app
         self._events = events
-        self._on_enqueued = on_enqueued
+        self._flow = flow
         self._building: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._left_until: dict[tuple[str, int], float] = {}
         """Nodes whose definition is not known here, left to other workers for a while."""
@@ -129,7 +128,7 @@ class SubworkflowBuilder:
             return
         if refused is not None:
             self._events.warn("child workflow not built", workflow=workflow_id, node=index, error=str(refused))
-        self._on_enqueued()
+        self._flow.enqueued()
 
 
 async def plan_in_thread(app: Horsies, child: ReadyChild) -> WorkflowPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 from horsies.domain.codec import dump_task_result
@@ -17,17 +18,14 @@ from horsies.run.worker.in_flight import InFlightTask, Stage
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import asyncpg
 
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.run.events import Events
-    from horsies.run.settings import Identity
+    from horsies.run.worker.advancer import Advancer
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
-    from horsies.run.worker.finisher import Finisher
-    from horsies.run.worker.in_flight import InFlightTasks
+    from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 _BATCH = 100
@@ -47,31 +45,25 @@ class UnknownTasks:
     def __init__(
         self,
         rules: ClaimRules,
-        identity: Identity,
         lane: DedicatedConnection,
         claimer: Claimer,
-        finisher: Finisher,
-        in_flight: InFlightTasks,
+        flow: TaskFlow,
+        advancer: Advancer,
         events: Events,
         *,
         app_name: str,
         fail: bool,
-        on_room: Callable[[], None],
-        on_expired: Callable[[str], None],
     ) -> None:
         self.wake = Wake()
         self.interval_s = claimer.interval_s if fail else _SELDOM_S
         self.lane = lane
         self._rules = rules
-        self._identity = identity
         self._claimer = claimer
-        self._finisher = finisher
-        self._in_flight = in_flight
+        self._flow = flow
+        self._advancer = advancer
         self._events = events
         self._app_name = app_name
         self._fail = fail
-        self._on_room = on_room
-        self._on_expired = on_expired
         self._told: set[str] = set()
         self._waiting: list[InFlightTask] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -145,12 +137,12 @@ class UnknownTasks:
     def _most(self) -> int:
         most = _BATCH - len(self._waiting)
         limit = self._rules.max_claimed
-        return min(most, limit - self._in_flight.count(Stage.CLAIMED)) if limit else most
+        return min(most, limit - self._flow.tasks.count(Stage.CLAIMED)) if limit else most
 
     def _hold(self, claimed: list[ClaimedTask]) -> None:
         for task in claimed:
             entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
-            self._in_flight.add(entry)
+            self._flow.tasks.add(entry)
             self._waiting.append(entry)
         if claimed:
             self.wake.set()  # there may be more
@@ -159,24 +151,24 @@ class UnknownTasks:
         """Make them RUNNING here, in no child, with an outcome at once, which the finisher stores."""
         if not self._waiting:
             return
-        me = self._identity
-        process = f"worker-{me.pid}"
+        rules, pid = self._rules, os.getpid()
         starts = [
-            Start(entry.task.token, me.pid, me.hostname, process, entry.task.queue_name) for entry in self._waiting
+            Start(entry.task.token, pid, rules.hostname, f"worker-{pid}", entry.task.queue_name)
+            for entry in self._waiting
         ]
-        verdicts = await start(connection, me.worker_id, starts, self._rules.caps_on_running)
+        verdicts = await start(connection, rules.worker_id, starts, rules.caps_on_running)
         for entry in self.take_all():
             if entry.task.token in verdicts.started:
-                self._finisher.result(entry, self._refusal(entry.task.task_name))
+                self._flow.outbox.result(entry, self._refusal(entry.task.task_name))
             elif entry.task.token in verdicts.waiting:
                 self._waiting.append(entry)
             else:
-                self._in_flight.drop(entry)
+                self._flow.tasks.drop(entry)
                 if entry.task.token in verdicts.expired:
                     self._events.task_expired(entry)
                     if entry.task.is_workflow_task:
-                        self._on_expired(entry.task_id)
-        self._on_room()  # they used some places for a moment
+                        self._advancer.ended(entry.task_id)
+        self._flow.has_room()  # they used some places for a moment
 
     def _refusal(self, name: str) -> ChildResult:
         message = (

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.masking import mask
 from horsies.hooks import WorkerStarted, WorkerStopped
-from horsies.run.contract import LeaseTerms
-from horsies.run.loops import Loop, Supervisor, Wake
+from horsies.run.contract import ChildSpec, LeaseTerms
+from horsies.run.loops import Loop, Supervisor
 from horsies.run.metrics.probes import Phase, Probes
-from horsies.run.pool.output_rings import OutputRings
-from horsies.run.pool.slots import Slots
+from horsies.run.pool.children import Children
 from horsies.run.scheduler import Schedules
 from horsies.run.serve import wait_for_database
 from horsies.run.settings import Identity, WorkerSettings
@@ -25,16 +24,17 @@ from horsies.run.worker.claim_rules import ClaimRules
 from horsies.run.worker.claimer import Claimer
 from horsies.run.worker.finisher import Finisher
 from horsies.run.worker.hook_threads import Hooks
-from horsies.run.worker.in_flight import InFlightTask, InFlightTasks, Stage
+from horsies.run.worker.in_flight import Stage
 from horsies.run.worker.looks import CHANNEL as LOOK_CHANNEL, Looks
+from horsies.run.worker.lost_claims import LostClaims
 from horsies.run.worker.orders import CHANNEL, Orders
-from horsies.run.worker.progress_writer import ProgressBook, ProgressWriter
+from horsies.run.worker.progress_writer import ProgressWriter
 from horsies.run.worker.reload import Reloader
 from horsies.run.worker.snapshots import Snapshots
 from horsies.run.worker.starter import Starter
 from horsies.run.worker.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
-from horsies.run.worker.sweeper import Duty, duties
-from horsies.run.worker.task_outcomes import TaskOutcomes
+from horsies.run.worker.sweeper import duties
+from horsies.run.worker.task_flow import TaskFlow
 from horsies.run.worker.unknown_tasks import UnknownTasks
 from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
 from horsies.store.listener import Listener
@@ -42,13 +42,10 @@ from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import schedules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from horsies.app import Horsies
-    from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.run.contract import ChildResult
     from horsies.run.events import Events
-    from horsies.run.pool.child import Child
 
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
@@ -70,12 +67,10 @@ class Worker:
         self.identity = Identity()
         self.claim_rules = ClaimRules.of(app, settings, self.identity)
         self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
-        self.in_flight = InFlightTasks()
-        self.outputs, self.progress = OutputRings(), ProgressBook()
+        self.flow = TaskFlow(app, settings, self.claim_rules, self.identity, events)
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
-        self._quiet = Wake()
         self._hurry = asyncio.Event()
         self.lanes: list[DedicatedConnection] = []
         self.phase = Phase.STARTING
@@ -90,10 +85,10 @@ class Worker:
         self.database = await wait_for_database(self.app, self.events, self._resources)
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
-        self._resources.push_async_callback(self.slots.close, 0.0)
+        self._resources.push_async_callback(self.children.close, 0.0)
         if self.settings.reload:
             self._resources.push_async_callback(Reloader(self).close)
-        await self.slots.start()
+        await self.children.start()
         await self._listen()
         if self.app.hooks.of_worker():
             self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
@@ -137,7 +132,7 @@ class Worker:
     def hurry(self) -> None:
         """The second signal: stop running tasks now."""
         self._hurry.set()
-        self._quiet.set()
+        self.flow.quiet.set()
 
     async def stop(self) -> None:
         """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
@@ -147,11 +142,11 @@ class Worker:
         await self._stop_claiming()
         await self.give_back()
         await self._drain(begin + times.drain_s)
-        if self.in_flight.count(Stage.RUNNING):
+        if self.flow.tasks.count(Stage.RUNNING):
             await self._interrupt(times.stop_task_s)
-        self.finisher.offer_refused()
+        self.flow.outbox.offer_rejected()
         await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
-        self.lost = self.finisher.give_up()
+        self.lost = self.flow.outbox.give_up()
         hooks, who = self.events.hooks, self.identity
         if hooks is not None:
             hooks.tell(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
@@ -166,7 +161,7 @@ class Worker:
                 await self._supervisor.stop_all()
                 await self.give_back()
                 await self._store_last_snapshot()
-                await self.slots.close(_GOODBYE_S)
+                await self.children.close(_GOODBYE_S)
         except TimeoutError:
             self.events.warn("no time for a goodbye", reason="the database does not answer, or a child does not end")
             path = self.claimer.lane, self.starter.lane, self.finisher.lane, self.advancer.lane
@@ -177,105 +172,55 @@ class Worker:
                 await self._resources.aclose()
 
     def _wire(self) -> None:
+        """Make the parts, each with those that it uses: no part knows one that is made after it."""
+        config, events, who, flow, rules = self.app.config, self.events, self.identity, self.flow, self.claim_rules
         lanes = {role: self._lane(role) for role in _LANES}
-        self._wire_path(lanes)
-        self._wire_upkeep(lanes["beat"], lanes["upkeep"])
-
-    def _wire_path(self, lanes: Mapping[str, DedicatedConnection]) -> None:
-        """The path of a task, from its claim to its outcome."""
-        config, events = self.app.config, self.events
-        self._wire_workflows(lanes["advance"])
-        self.slots = Slots(
-            self.settings,
-            config.prefetch_buffer,
-            LeaseTerms.of(config.recovery),
-            events,
-            database_url=config.broker.database_url,
-            title=self.identity.worker_id,
-            outputs=self.outputs,
-            progress=self.progress,
-            traced=self.app.tracing is not None,
-            on_result=self._result,
-            on_lost=self._lost_child,
-            on_room=self._room,
-        )
-        self.claimer = Claimer(
-            self.claim_rules,
-            lanes["claim"],
-            self.slots,
-            self.in_flight,
-            config.resilience.notify_poll_interval_ms / 1000,
-            self._supervisor.outage,
-            on_claimed=self._claimed,
-            on_taken_back=self._taken_back,
-            on_lost_commit=lambda *lost: self.finisher.commit_lost(*lost),  # noqa: PLW0108 - made below
-        )
-        self.starter = Starter(
-            self.identity,
-            lanes["start"],
-            self.slots,
-            self.in_flight,
-            events,
-            self._supervisor.outage,
-            on_room=self._room,
-            on_started=self._started,
-            on_begun=self.advancer.started,
-            on_expired=self.advancer.ended,
-            on_locked=self.claimer.take_back_locked,
-            caps=self.claim_rules.caps_on_running,
-        )
-        self.finisher = Finisher(
-            self.identity,
-            lanes["finish"],
-            self.in_flight,
-            events,
-            make=TaskOutcomes(self.identity, self.outputs, config.failed_output_bytes),
-            progress=self.progress,
-            claimer=self.claimer,
-            capped=self.claim_rules.capped,
-            on_retry=self._retry_due,
-            on_stored=self._quiet.set,
-            on_workflow_task=self.advancer.ended,
-            on_backlog=self.slots.hold_results,
-            on_capped_end=self.starter.retry_waiting,
-        )
-
-    def _wire_workflows(self, lane: DedicatedConnection) -> None:
-        """The work after a task that is a node of a workflow."""
-        self.subworkflow_builder = SubworkflowBuilder(self.app, lane, self.events, on_enqueued=self._enqueued)
+        outage = self._supervisor.outage
+        self.children = Children(self._child_spec(), self.settings.processes, flow, events)
+        self.subworkflow_builder = SubworkflowBuilder(self.app, lanes["advance"], events, flow)
         self._resources.push_async_callback(self.subworkflow_builder.close)
-        self.advancer = Advancer(
-            lane,
-            self.events,
-            on_enqueued=self._enqueued,
-            on_ready_children=self.subworkflow_builder.wake.set,
-            on_done=self._quiet.set,
-        )
+        self.advancer = Advancer(lanes["advance"], events, flow, self.subworkflow_builder)
+        self.lost_claims = LostClaims(rules, flow, events)
+        starter = self.starter = Starter(rules, lanes["start"], flow, events, outage, self.advancer, self.lost_claims)
+        poll_s = config.resilience.notify_poll_interval_ms / 1000
+        self.claimer = Claimer(rules, lanes["claim"], flow, starter, self.lost_claims, poll_s=poll_s, outage=outage)
+        self.finisher = Finisher(rules, lanes["finish"], flow, events, self.claimer, starter, self.advancer)
+        self.beats = Beats(config, who, lanes["beat"], flow, starter, events)
+        outage.watch(flow.outbox.has_ended_before, self.beats.look, flow.has_room)
+        self._wire_upkeep(lanes["upkeep"])
+        flow.when_enqueued += self.claimer.notice, self.unknown_tasks.notice
 
-    def _wire_upkeep(self, beat: DedicatedConnection, upkeep: DedicatedConnection) -> None:
-        """Everything that is not on the path of a task."""
-        config, events, who = self.app.config, self.events, self.identity
-        self.beats = Beats(config, who, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
-        slots, claimer, entry, tasks = self.slots, self.claimer, self.in_flight, self.app.tasks
-        self.snapshots = Snapshots(config, self.settings, who, upkeep, slots, claimer, entry, self.started_at, tasks)
+    def _wire_upkeep(self, lane: DedicatedConnection) -> None:
+        """The loops that are not on the path of a task."""
+        config, events, who, flow, app = self.app.config, self.events, self.identity, self.flow, self.app
+        self.snapshots = Snapshots(config, self.settings, who, lane, flow, self.claimer, self.started_at, app.tasks)
         self.unknown_tasks = UnknownTasks(
             self.claim_rules,
-            self.identity,
-            upkeep,
+            lane,
             self.claimer,
-            self.finisher,
-            self.in_flight,
+            flow,
+            self.advancer,
             events,
             app_name=self.settings.locator,
             fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
-            on_room=self._room,
-            on_expired=self.advancer.ended,
         )
-        self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
-        self.looks: Looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
-        self.progress_writer: ProgressWriter = ProgressWriter(who, upkeep, self.progress, lambda: slots.children)
-        self.duties: list[Duty] = duties(config.recovery, events, self.identity, upkeep, self._lane)
-        self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
+        self.orders = Orders(who, lane, self.claimer, self.starter, self.lost_claims, flow, events)
+        self.looks = Looks(config, who, lane, flow, polls=self.behind_pooler)
+        self.progress_writer = ProgressWriter(who, lane, flow)
+        self.duties = duties(config.recovery, events, who, lane, self._lane)
+
+    def _child_spec(self) -> ChildSpec:
+        config, settings = self.app.config, self.settings
+        return ChildSpec(
+            locator=settings.locator,
+            database_url=config.broker.database_url,
+            index=0,
+            async_concurrency=settings.async_concurrency,
+            max_tasks=settings.max_tasks_per_child,
+            title=self.identity.worker_id,
+            log_level=self.events.child_level,
+            terms=LeaseTerms.of(config.recovery),
+        )
 
     def _lane(self, role: str) -> DedicatedConnection:
         durable = self.app.config.broker.durable
@@ -301,10 +246,6 @@ class Worker:
         self._resources.push_async_callback(listener.close)
         await listener.start()
 
-    def _enqueued(self) -> None:
-        self.claimer.notice()
-        self.unknown_tasks.notice()
-
     def _notified(self, queue: str, payload: str) -> None:
         """The payload is the id of a new task, or `capacity:` with the reason for which there is room or work."""
         if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
@@ -327,53 +268,10 @@ class Worker:
 
     def _check_everything(self) -> None:
         """Notifications may have been missed."""
-        self._enqueued()
+        self.flow.enqueued()
         self._orders_changed(self.identity.worker_id)
         self.looks.wake.set()
         self.subworkflow_builder.notice()
-
-    def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
-        for task in claimed:
-            entry = InFlightTask.of(task, self.claim_rules.tasks[task.task_name], self.app.config)
-            if task.place is not None:
-                entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at
-            self.in_flight.add(entry)
-            if task.place is None:
-                self.starter.add(entry)
-            else:
-                self.starter.begin(entry)
-
-    def _taken_back(self, count: int) -> None:
-        self.events.warn("gave back claims", count=count, reason="their reply was lost, or their row was locked")
-
-    def _result(self, entry: InFlightTask, result: ChildResult) -> None:
-        self.finisher.result(entry, result)
-        self.starter.wake.set()
-        if not self.claimer.claims_along and not self.claim_rules.capped:
-            self.claimer.wake.set()
-
-    def _lost_child(self, entry: InFlightTask, how: str) -> None:
-        self.finisher.crashed(entry, how)
-
-    def _lost_claim(self, entry: InFlightTask) -> None:
-        """An operator took it away, or a sweep while this worker was stalled: stop its code."""
-        self.events.claim_lost(entry, "beat")
-        self.slots.stop_task(entry)
-        self.starter.forget(entry)
-
-    def _started(self) -> None:
-        """Running tasks do not count against the limit of claims; without one, the claimer claims all that fits."""
-        if self.settings.max_claim_per_worker:
-            self.claimer.wake.set()
-
-    def _room(self) -> None:
-        self.claimer.wake.set()
-        self.starter.wake.set()
-
-    def _retry_due(self, delay_s: float) -> None:
-        """A retry raises no notification when it falls due; if it is due after the next poll, that poll finds it."""
-        if delay_s < self.claimer.interval_s:
-            asyncio.get_running_loop().call_later(delay_s, self._enqueued)
 
     async def _stop_claiming(self) -> None:
         """A claim that is under way is completed first, unless the database hangs.
@@ -396,8 +294,8 @@ class Worker:
         try:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
                 for entry in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
-                    self.in_flight.drop(entry)
-                returned, locked = await self.claimer.take_back(await lane.ready())
+                    self.flow.tasks.drop(entry)
+                returned, locked = await self.lost_claims.release(await lane.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
             lane.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
@@ -422,24 +320,24 @@ class Worker:
             self.snapshots.lane.discard()
 
     async def _drain(self, end: float) -> None:
-        if len(self.in_flight):
+        if len(self.flow.tasks):
             left_s = max(0.0, end - time.monotonic())
-            self.events.note("draining", running=self.in_flight.count(Stage.RUNNING), grace=f"{left_s:.0f}s")
-        await self._until(lambda: len(self.in_flight) <= self.finisher.refused, end)
+            self.events.note("draining", running=self.flow.tasks.count(Stage.RUNNING), grace=f"{left_s:.0f}s")
+        await self._until(lambda: len(self.flow.tasks) <= self.flow.outbox.rejected, end)
 
     async def _interrupt(self, within_s: float) -> None:
         # The last first: the end of a stopped task lets the next one in its child begin, unless that was stopped
         # before.
-        for entry in reversed(self.in_flight.at(Stage.RUNNING)):
+        for entry in reversed(self.flow.tasks.at(Stage.RUNNING)):
             entry.interrupted = True
-            self.slots.stop_task(entry)
-        await self._until(lambda: self.in_flight.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
-        await self.slots.close(0.0)
-        for entry in self.slots.take_unbegun():
-            self.finisher.interrupted(entry, began=False)
+            self.flow.stop(entry)
+        await self._until(lambda: self.flow.tasks.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
+        await self.children.close(0.0)
+        for entry in self.flow.take_unbegun():
+            self.flow.outbox.interrupted(entry, began=False)
 
     def _is_stored(self) -> bool:
-        return self.finisher.pending + self.advancer.pending == 0
+        return self.flow.outbox.pending + self.advancer.pending == 0
 
     async def _until(self, done: Callable[[], bool], end: float, *, hurried: float = 0.0) -> None:
         """Wait until `done`, checked whenever an outcome was stored; `hurried`: the time after a second signal."""
@@ -448,4 +346,4 @@ class Worker:
             left = (min(end, begin + hurried) if self._hurry.is_set() else end) - time.monotonic()
             if left <= 0:
                 return
-            await self._quiet.wait(min(left, 0.5))
+            await self.flow.quiet.wait(min(left, 0.5))
