@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
@@ -22,7 +22,7 @@ LARGEST_CLAIM = 256  # in one statement
 RowPlace: TypeAlias = tuple[int, int]
 """Where the table has a version of a row: its ctid."""
 
-_queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
+_queue_order = attrgetter("priority", "due_at", "token.task_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,9 @@ async def take_back_unlocked(
 def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
     """The tasks in the order of the queue; the rows come in the order of their ids.
 
-    Each row holds id, claimed_at, then the other fields of ClaimedTask in its order: access by name made a claim of 100
-    0.05 ms slower. enqueued_at is in seconds, because a timestamp of -infinity or BC that an operator wrote could not
-    be compared or read, and no task of that claim would ever run.
+    Each row holds id, claimed_at, then the other fields of ClaimedTask in its order: reading them from the row by name
+    made a claim of 100 0.05 ms slower. enqueued_at is in seconds, because a timestamp of -infinity or BC that an
+    operator wrote could not be compared or read, and no task of that claim would ever run.
     """
-    return [ClaimedTask(Token(row[0], worker_id, row[1]), *row[2:]) for row in sorted(rows, key=_queue_order)]
+    tasks = [ClaimedTask(Token(task_id, worker_id, claimed_at), *fields) for task_id, claimed_at, *fields in rows]
+    return sorted(tasks, key=_queue_order)

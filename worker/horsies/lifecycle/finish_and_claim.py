@@ -39,11 +39,11 @@ async def finish_and_claim(
         *request_parameters(request),
         *ending(ordered),
     )
-    ended = [ordered[row[0] - 1] for row in rows if row[0] is not None]
+    ended = [ordered[number - 1] for number, *_ in rows if number is not None]
     finished = {outcome.token: end_of(outcome) for outcome in ended}
     if len(ended) < len(ordered):
         finished |= await finish(conn, worker_id, [outcome for outcome in ordered if outcome.token not in finished])
-    return finished, claimed_tasks(worker_id, [row[1:] for row in rows if row[0] is None])
+    return finished, claimed_tasks(worker_id, [task for number, *task in rows if number is None])
 
 
 @cache

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from horsies.run.child.execute import Run, execute_async
+from horsies.run.child.execute import Message, Run, execute_async
 from horsies.run.child.stack import other_threads, stack_of_task
 from horsies.run.frames import CHUNK, FrameReader, pack
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from horsies.domain.trace import Tracing
-    from horsies.run.child.execute import Message, Tasks
+    from horsies.run.child.execute import Tasks
     from horsies.run.child.hooks import ChildHooks
     from horsies.run.child.leases import ChildLeases
     from horsies.run.child.logs import RecordSender
@@ -145,20 +145,20 @@ class AsyncRunner:
         if not data:
             self._no_more = True
             self._loop.remove_reader(self._channel.fileno())
-        self._waiting += self._frames.feed(data)
+        self._waiting += (Message(*job) for job in self._frames.feed(data))
         self._start_waiting()
 
     def _start_waiting(self) -> None:
         while self._waiting and len(self._active) < self._limit and not self._unsent:
             job = self._waiting.popleft()
-            run = Run(job[0], job[-1], job, self._leases, self._progress)
+            run = Run(job.number, job.slot, job, self._leases, self._progress)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
         if self._has_ended:
             self._loop.stop()
 
     async def _execute(self, job: Message, run: Run) -> None:
-        current_key.set(job[1])
+        current_key.set(job.key)
         begin = perf_counter()
         if run.stop is None:
             self._active[run.number] = run, asyncio.current_task()
@@ -210,7 +210,7 @@ class AsyncRunner:
                 task.cancel()
             return
         for job in self._waiting:
-            if job[0] == number:
+            if job.number == number:
                 self._waiting.remove(job)
                 self._report((number, stop.outcome(stop), 0.0, False, None, False))
                 return

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
@@ -27,12 +27,28 @@ if TYPE_CHECKING:
 
 AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
 Tasks: TypeAlias = "Mapping[str, AnyTask]"
-Message: TypeAlias = "tuple[int, str, str, str | None, str | None, RunContext, float | None, float | None, int]"
-"""A job as it is sent: number, key, task name, args, kwargs, queue and attempt and trace, the times of its sending and
-its deadline in seconds, its slot in the table of leases."""
-
 _log = logging.getLogger("horsies.tracing")
 _LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
+
+
+class Message(NamedTuple):
+    """A job as `JobQueue.submit` sends it, in a plain tuple: marshal takes no other."""
+
+    number: int
+    key: str
+    task_name: str
+    args: str | None
+    kwargs: str | None
+    context: RunContext
+    sent_at: float | None
+    good_until: float | None
+    """Both in seconds."""
+    slot: int
+    """In the table of leases."""
+
+    @property
+    def task_id(self) -> str:
+        return self.key.partition("/")[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -85,9 +101,9 @@ class Run:
         if job is None:
             return None
         if self.task is None:
-            _, _, name, _, kwargs, (queue, attempt, _), sent_at, good_until, _ = job
-            times = moment(sent_at), moment(good_until)
-            self.task = CurrentTask(_id_of(job), name, attempt, queue, *times, meta_in(kwargs))
+            queue, attempt, _ = job.context
+            times = moment(job.sent_at), moment(job.good_until)
+            self.task = CurrentTask(job.task_id, job.task_name, attempt, queue, *times, meta_in(job.kwargs))
         return self.task
 
 
@@ -107,11 +123,12 @@ async def execute_async(
         return await _execute_async(tasks, job, run, hooks)
     outcome: Outcome | None = None
     try:
-        with tracing.running(_id_of(job), job[2], job[5]) as span:
+        with tracing.running(job.task_id, job.task_name, job.context) as span:
             run.span = span.traceparent
             outcome = await _execute_async(tasks, job, run, hooks)
-            if not outcome[0]:
-                span.failed(*outcome[2:])
+            ok, _, code, message = outcome
+            if not ok:
+                span.failed(code, message)
     except Exception:  # noqa: BLE001 - a tracer, or an exporter, that fails
         _log.exception("a run could not be traced")
     return await _execute_async(tasks, job, run, hooks) if outcome is None else outcome
@@ -124,20 +141,17 @@ def _execute_watched(
         return _execute(tasks, job, run, hooks)
     outcome: Outcome | None = None
     try:
-        with tracing.running(_id_of(job), job[2], job[5]) as span:
+        with tracing.running(job.task_id, job.task_name, job.context) as span:
             run.span = span.traceparent
             outcome = _execute(tasks, job, run, hooks)
-            if not outcome[0]:
-                span.failed(*outcome[2:])
+            ok, _, code, message = outcome
+            if not ok:
+                span.failed(code, message)
     except TaskStopped as stopped:  # before user code was called, or after it had returned
         outcome = outcome or _stopped(stopped, stopped, run)
     except Exception:  # noqa: BLE001 - a tracer, or an exporter, that fails
         _log.exception("a run could not be traced")
     return _execute(tasks, job, run, hooks) if outcome is None else outcome
-
-
-def _id_of(job: Message) -> str:
-    return job[1].partition("/")[0]
 
 
 def _execute(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks | None) -> Outcome:
@@ -185,11 +199,10 @@ async def _execute_async(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks
 
 
 def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-    _, _, name, args, kwargs, *_ = job
-    task = tasks.get(name)
+    task = tasks.get(job.task_name)
     if task is None:
-        return TaskResult(err=_unknown(name))
-    loaded = task.load(args, kwargs)
+        return TaskResult(err=_unknown(job.task_name))
+    loaded = task.load(job.args, job.kwargs)
     return loaded if isinstance(loaded, TaskResult) else (task, *loaded)
 
 

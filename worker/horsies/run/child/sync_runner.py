@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 
-from horsies.run.child.execute import Run, execute
+from horsies.run.child.execute import Message, Run, execute
 from horsies.run.child.stack import other_threads, stack_of_thread
 from horsies.run.frames import CHUNK, FrameReader, pack
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from horsies.domain.trace import Tracing
-    from horsies.run.child.execute import Message, Tasks
+    from horsies.run.child.execute import Tasks
     from horsies.run.child.hooks import ChildHooks
     from horsies.run.child.leases import ChildLeases
     from horsies.run.child.logs import RecordSender
@@ -70,7 +70,7 @@ class SyncRunner:
             jobs = deque(frames.feed(data))
             while jobs:
                 # Each result is sent before other user code starts: that may crash, or take an hour.
-                self._channel.sendall(pack([self._finished(jobs.popleft())]))
+                self._channel.sendall(pack([self._finished(Message(*jobs.popleft()))]))
 
     def stop(self, number: int, stop: TaskStopped) -> None:
         """Interrupt this job if it runs, refuse it if it comes later; a job that has already ended is not affected."""
@@ -121,8 +121,8 @@ class SyncRunner:
             sleep(_HEARD_AFTER_S)
 
     def _finished(self, job: Message) -> Report:
-        number, self.current_key = job[0], job[1]
-        run = self._current = Run(number, job[-1], job, self._leases, self._progress)
+        number, self.current_key = job.number, job.key
+        run = self._current = Run(number, job.slot, job, self._leases, self._progress)
         begin = perf_counter()
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)
