@@ -20,6 +20,8 @@ from test_drain import drain
 
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask
+from horsies.lifecycle.finishing import Outcome, OutcomeKind
+from horsies.run.events import TaskEnd
 from horsies.run.metrics.of_worker import MOST_SERIES, WorkerMetrics
 from horsies.run.worker.in_flight import InFlightTask
 
@@ -36,13 +38,17 @@ def held(name: str) -> InFlightTask:
     return InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False)
 
 
+def completed(entry: InFlightTask) -> TaskEnd:
+    return TaskEnd(entry, "completed", Outcome(entry.task.token, OutcomeKind.COMPLETED), 0.01, None)
+
+
 def counting_us() -> float:
     """What a task costs by itself: its start and its end."""
     metrics, task, count = WorkerMetrics(["nothing"]), held("nothing"), 200_000
     began = time.process_time()
     for _ in range(count):
-        metrics.started(task)
-        metrics.ended(task, "completed", None, 0.01)
+        metrics.task_started(task)
+        metrics.task_ended(completed(task))
     return (time.process_time() - began) / count * 1e6
 
 
@@ -51,8 +57,8 @@ def page_ms() -> float:
     names = [f"shop.task_{number}" for number in range(MOST_SERIES)]
     metrics = WorkerMetrics(names)
     for name in names:
-        metrics.started(held(name))
-        metrics.ended(held(name), "completed", None, 0.01)
+        metrics.task_started(held(name))
+        metrics.task_ended(completed(held(name)))
     began = time.process_time()
     for _ in range(20):
         metrics.page().encoded()

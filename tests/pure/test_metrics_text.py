@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask
+from horsies.lifecycle.finishing import Outcome, OutcomeKind
+from horsies.run.events import TaskEnd
 from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page
 from horsies.run.metrics.of_cluster import METRICS as OF_CLUSTER
 from horsies.run.metrics.of_worker import METRICS as OF_WORKER, MOST_SERIES, WorkerMetrics
@@ -67,7 +69,9 @@ def test_names_beyond_the_bound_and_unknown_ones_are_counted_together() -> None:
     names = [f"shop.task_{number}" for number in range(MOST_SERIES + 20)]
     metrics = WorkerMetrics(names)
     for name in [*names, names[0], "from.the.table"]:
-        metrics.ended(held(name), "failed", "TASK_TIMEOUT", 1.0)
+        entry = held(name)
+        outcome = Outcome(entry.task.token, OutcomeKind.FAILED, error_code="TASK_TIMEOUT")
+        metrics.task_ended(TaskEnd(entry, "failed", outcome, 1.0, None))
         metrics.claim_lost(held(name), "beat")
     found = shown(metrics)
     timeouts = [one for one in found["horsies_task_runs"].samples if one.labels["kind"] == "timeout"]
@@ -92,7 +96,7 @@ def shown(metrics: WorkerMetrics) -> dict[str, Any]:
 def test_a_wait_that_no_task_can_have_does_not_spoil_the_sum() -> None:
     metrics = WorkerMetrics(["add"])
     for due_at in (float("-inf"), time.time() - 5, time.time() + 60):
-        metrics.started(held("add", due_at))
+        metrics.task_started(held("add", due_at))
     samples = {one.name: one.value for one in shown(metrics)["horsies_task_wait_seconds"].samples}
     assert samples["horsies_task_wait_seconds_count"] == 3
     assert 31_536_000 <= samples["horsies_task_wait_seconds_sum"] < 31_536_100

@@ -21,11 +21,12 @@ async def test_a_run_that_is_failed_and_one_that_is_retried_are_told(connection:
     app.on("task_failed", told.append)
     app.on("task_retried", told.append)
     events = Events()
-    events.hooks = Hooks(app.hooks, events, "rescuer")
+    hooks = Hooks(app.hooks, events, "rescuer")
+    events.observers.append(hooks)
     rule = StaleRuns(RecoveryConfig(), events)
     for _ in range(2):  # the second sweep finds nothing more
         await rule.do(connection)
-    await events.hooks.close(10)
+    await hooks.close(10)
     rows = {row["id"]: row for row in await connection.fetch("SELECT * FROM horsies_tasks")}
     assert {one.task_id for one in told} == {"f", "r"}
     assert len(told) == 2

@@ -28,8 +28,9 @@ from horsies import (
     current_task,
 )
 from horsies.config.url import DatabaseUrl
+from horsies.run.events import Events
 from horsies.testing import Ran, drain, drain_async, embedded_database
-from horsies.testing.children import CountingEvents
+from horsies.testing.children import Expired
 
 app = Horsies(
     AppConfig(
@@ -248,10 +249,11 @@ def test_real_children_run_the_tasks_and_a_crash_fails_only_its_own() -> None:
 
 
 def test_what_the_workers_own_sweep_expires_is_counted_too() -> None:
-    events = CountingEvents()
+    events, expired = Events(), Expired()
+    events.observers.append(expired)
     events.swept("swept", rule="upkeep", changed=2, failed=1, expired=1)
     events.swept("pruned", changed=5, tasks=5)
-    assert events.ran == Ran(expired=1)
+    assert expired.count == 1
 
 
 def test_raises_and_children_exclude_each_other() -> None:

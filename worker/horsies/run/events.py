@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from horsies.domain.codec import stored_traceback
-from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.masking import mask
-from horsies.hooks import TaskFailed, TaskRetried
+from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.log_format import EventText, Seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from horsies.config.contexts import DatabaseChoice
     from horsies.domain.errors import HorsiesError
-    from horsies.hooks import Event
     from horsies.lifecycle.finishing import Outcome
     from horsies.lifecycle.recovering import CrashedRun
     from horsies.lifecycle.scheduling import ScheduleRun
     from horsies.run.contract import LogRecord
-    from horsies.run.metrics.of_worker import WorkerMetrics
     from horsies.run.worker.in_flight import InFlightTask
 
 LOGGER_NAME = "horsies.worker"
@@ -31,26 +30,66 @@ _SHOWN: Final = ("task", "id", "code")
 """Fields that a record has as attributes of its own, for the formats of applications."""
 
 
-class HookCalls(Protocol):
-    """What calls the hooks of the application; it reports to `Events`, too."""
+Ending: TypeAlias = Literal["completed", "failed", "retried", "requeued"]
+"""`requeued`: interrupted by the stop of the worker, and PENDING again."""
 
-    worker_id: str
 
-    def tell(self, event: Event) -> None: ...
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """An outcome that is stored."""
 
-    async def close(self, within_s: float) -> None: ...
+    entry: InFlightTask
+    ending: Ending
+    outcome: Outcome
+    duration_s: float | None
+    """How long its code ran, if its child has reported that."""
+    due: datetime | None
+    """Of a task that runs again."""
+
+    @property
+    def was_interrupted(self) -> bool:
+        return self.outcome.error_code == TASK_INTERRUPTED
+
+
+class Observer:
+    """A subscriber to what happens in a worker. It overrides the methods whose events it counts or passes on."""
+
+    def task_started(self, entry: InFlightTask) -> None:
+        """Its row is RUNNING, and its job goes to the child."""
+
+    def task_ended(self, end: TaskEnd) -> None: ...
+
+    def task_expired(self, entry: InFlightTask) -> None: ...
+
+    def claim_lost(self, entry: InFlightTask, at: str) -> None:
+        """A sweep or an operator has taken the task, found out at: start, beat, finish."""
+
+    def run_crashed(self, crash: CrashedRun) -> None:
+        """A sweep of this worker has found a run whose worker is dead."""
+
+    def child_exited(self, *, crashed: bool) -> None: ...
+
+    def beaten(self, runs: int) -> None:
+        """Heartbeats of so many runs were stored."""
+
+    def step_failed(self, loop: str) -> None: ...
+
+    def stepped(self, loop: str, seconds: float) -> None:
+        """A step of this loop succeeded."""
+
+    def sweep_ended(self, sweep: str, seconds: float) -> None: ...
+
+    def swept(self, text: str, counts: Mapping[str, Any]) -> None:
+        """What a sweep has changed."""
 
 
 class Events:
-    """Names and levels of all events, and the counters of the status line."""
+    """The log of a worker, the counters of its status line, and its observers: metrics and the application's hooks."""
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger(LOGGER_NAME)
         self._output_logger = logging.getLogger(OUTPUT_LOGGER_NAME)
-        self.metrics: WorkerMetrics | None = None
-        """Set by a worker that is scraped."""
-        self.hooks: HookCalls | None = None
-        """Set by a worker whose application has any."""
+        self.observers: list[Observer] = []
         self.finished = 0
         self.failed = 0
         self.retried = 0
@@ -58,37 +97,40 @@ class Events:
 
     def started(self, entry: InFlightTask) -> None:
         """Its row is RUNNING, and its job goes to the child."""
-        if self.metrics is not None:
-            self.metrics.started(entry)
+        for each in self.observers:
+            each.task_started(entry)
         child = entry.child.pid if entry.child else 0
         self._log(logging.DEBUG, "started", task=entry.task.task_name, id=entry.task_id, child=child)
 
-    def task_finished(self, entry: InFlightTask, duration_s: float | None) -> None:
-        self.finished += 1
-        if self.metrics is not None:
-            self.metrics.ended(entry, "completed", None, duration_s)
-        took = Seconds(duration_s or 0.0)
-        self._log(logging.INFO, "finished", task=entry.task.task_name, id=entry.task_id, took=took)
+    def task_ended(self, end: TaskEnd) -> None:
+        for each in self.observers:
+            each.task_ended(end)
+        if end.was_interrupted:
+            now = "PENDING" if end.ending == "requeued" else "FAILED"
+            self._log(logging.WARNING, "interrupted", task=end.entry.task.task_name, id=end.entry.task_id, now=now)
+        elif end.ending == "completed":
+            self.finished += 1
+            took = Seconds(end.duration_s or 0.0)
+            self._log(logging.INFO, "finished", task=end.entry.task.task_name, id=end.entry.task_id, took=took)
+        elif end.ending == "retried":
+            self.retried += 1
+            self._log_retry(end.entry, end.outcome)
+        else:
+            self.failed += 1
+            self._log_failure(end.entry, end.outcome)
 
-    def task_failed(self, entry: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
-        self.failed += 1
-        code, message = outcome.error_code, outcome.error_message
-        if self.metrics is not None:
-            self.metrics.ended(entry, "failed", code, duration_s)
-        if self.hooks is not None:
-            self.hooks.tell(_failed(entry, outcome, self.hooks.worker_id))
-        trace = self._traceback(outcome)
-        task, name = entry.task_id, entry.task.task_name
-        self._log(logging.WARNING, "failed", task=name, id=task, code=code, message=message, traceback=trace)
+    def _log_failure(self, entry: InFlightTask, outcome: Outcome) -> None:
+        self._log(
+            logging.WARNING,
+            "failed",
+            task=entry.task.task_name,
+            id=entry.task_id,
+            code=outcome.error_code,
+            message=outcome.error_message,
+            traceback=self._traceback(outcome),
+        )
 
-    def task_retried(
-        self, entry: InFlightTask, outcome: Outcome, due: datetime | None, duration_s: float | None
-    ) -> None:
-        self.retried += 1
-        if self.metrics is not None:
-            self.metrics.ended(entry, "retried", outcome.error_code, duration_s)
-        if self.hooks is not None:
-            self.hooks.tell(_retried(entry, outcome, due, self.hooks.worker_id))
+    def _log_retry(self, entry: InFlightTask, outcome: Outcome) -> None:
         self._log(
             logging.WARNING,
             "retry",
@@ -100,23 +142,15 @@ class Events:
             traceback=self._traceback(outcome),
         )
 
-    def task_interrupted(self, entry: InFlightTask, outcome: Outcome, *, requeued: bool) -> None:
-        if self.metrics is not None:
-            self.metrics.ended(entry, "requeued" if requeued else "failed", outcome.error_code, None)
-        if self.hooks is not None and not requeued:
-            self.hooks.tell(_failed(entry, outcome, self.hooks.worker_id))
-        now = "PENDING" if requeued else "FAILED"
-        self._log(logging.WARNING, "interrupted", task=entry.task.task_name, id=entry.task_id, now=now)
-
     def task_expired(self, entry: InFlightTask) -> None:
-        if self.metrics is not None:
-            self.metrics.expired(entry)
+        for each in self.observers:
+            each.task_expired(entry)
         self._log(logging.WARNING, "expired", task=entry.task.task_name, id=entry.task_id)
 
     def claim_lost(self, entry: InFlightTask, doing: str) -> None:
         self.stale += 1
-        if self.metrics is not None:
-            self.metrics.claim_lost(entry, doing)
+        for each in self.observers:
+            each.claim_lost(entry, doing)
         self._log(logging.WARNING, "lost claim", task=entry.task.task_name, id=entry.task_id, doing=doing)
 
     def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
@@ -137,8 +171,8 @@ class Events:
         self._log(logging.ERROR, "outcome lost", task=task_name, id=task_id)
 
     def child_exited(self, index: int, pid: int, how: str, tasks: int) -> None:
-        if self.metrics is not None:
-            self.metrics.child_exited(crashed=tasks > 0)
+        for each in self.observers:
+            each.child_exited(crashed=tasks > 0)
         level = logging.ERROR if tasks else logging.INFO
         self._log(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
 
@@ -161,8 +195,8 @@ class Events:
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
         """The first failure in a row is logged with its traceback, later ones in a line."""
-        if self.metrics is not None:
-            self.metrics.step_failed(name)
+        for each in self.observers:
+            each.step_failed(name)
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         fields = {"loop": name, "error": words, "failures": failures, "again_in": Seconds(delay_s)}
         level = logging.WARNING if transient else logging.ERROR
@@ -170,14 +204,14 @@ class Events:
         self._write(self._logger, level, "loop failed", fields, told)
 
     def loop_stepped(self, name: str, seconds: float) -> None:
-        """A step succeeded; of interest to metrics alone."""
-        if self.metrics is not None:
-            self.metrics.stepped(name, seconds)
+        """A step succeeded; it is not logged."""
+        for each in self.observers:
+            each.stepped(name, seconds)
 
     def beaten(self, runs: int) -> None:
         """Heartbeats of so many runs were stored."""
-        if self.metrics is not None:
-            self.metrics.beaten(runs)
+        for each in self.observers:
+            each.beaten(runs)
 
     def blocked(self, name: str, error: Exception, holder: str | None) -> None:
         """A lock or a full disk prevents writes. Logged once; unblocked() is the end."""
@@ -218,19 +252,19 @@ class Events:
 
     def sweep_ended(self, sweep: str, seconds: float) -> None:
         """This worker has run a sweep; `swept` or `pruned` told what it changed."""
-        if self.metrics is not None:
-            self.metrics.sweep_ended(sweep, seconds)
+        for each in self.observers:
+            each.sweep_ended(sweep, seconds)
 
     def swept(self, text: str, *, changed: int, **counts: Any) -> None:
         """One record for each sweep, so that the log shows that sweeps run; at DEBUG if nothing was to do."""
-        if self.metrics is not None:
-            self.metrics.swept(text, counts)
+        for each in self.observers:
+            each.swept(text, counts)
         self._log(logging.INFO if changed else logging.DEBUG, text, **counts)
 
     def run_crashed(self, crash: CrashedRun) -> None:
         """A sweep of this worker has found a run whose worker is dead; the sweep is logged as a whole."""
-        if self.hooks is not None:
-            self.hooks.tell(_crashed(crash, self.hooks.worker_id))
+        for each in self.observers:
+            each.run_crashed(crash)
 
     def hook_failed(self, hook: str, event: str, error: BaseException, why: str | None) -> None:
         """With its traceback: it is code of the application."""
@@ -275,24 +309,3 @@ class Events:
             shown = {name: fields[name] for name in _SHOWN if fields.get(name) is not None}
             extra = {"event": event, "fields": fields, **shown}
             logger.log(level, EventText(event, fields), extra=extra, exc_info=error)
-
-
-def _failed(entry: InFlightTask, outcome: Outcome, worker_id: str) -> TaskFailed:
-    task = entry.task
-    code, message = outcome.error_code, outcome.error_message
-    return TaskFailed(entry.task_id, task.task_name, task.queue_name, code, message, task.retry_count + 1, worker_id)
-
-
-def _retried(entry: InFlightTask, outcome: Outcome, due: datetime | None, worker_id: str) -> TaskRetried:
-    task = entry.task
-    code, message = outcome.error_code, outcome.error_message
-    attempt = task.retry_count + 1
-    return TaskRetried(entry.task_id, task.task_name, task.queue_name, code, message, attempt, due, worker_id)
-
-
-def _crashed(crash: CrashedRun, worker_id: str) -> TaskFailed | TaskRetried:
-    code = OperationalErrorCode.WORKER_CRASHED.value
-    told = crash.task_id, crash.task_name, crash.queue_name, code, crash.message, crash.attempt
-    if crash.retry_at is None:
-        return TaskFailed(*told, worker_id, found_by_sweep=True)
-    return TaskRetried(*told, crash.retry_at, worker_id, found_by_sweep=True)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from horsies.lifecycle.recovering import expire_pending
-from horsies.run.events import Events
+from horsies.run.events import Events, Observer
 from horsies.run.settings import WorkerSettings
 from horsies.run.worker.lifespan import locator_of
 from horsies.run.worker.worker import Worker
@@ -16,6 +16,8 @@ from horsies.testing.claims import connected, pass_time, queues_of
 from horsies.testing.here import Ran
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import asyncpg
 
     from horsies.app import Horsies
@@ -24,30 +26,24 @@ if TYPE_CHECKING:
 _LOOK_S = 0.02
 
 
-class CountingEvents(Events):
-    """Events that also count what the worker's status line does not show."""
+class Expired(Observer):
+    """Counts the tasks that expire, which the worker's status line does not show."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.expired = 0
+        self.count = 0
 
-    def task_expired(self, held: InFlightTask) -> None:
-        self.expired += 1
-        super().task_expired(held)
+    def task_expired(self, entry: InFlightTask) -> None:
+        self.count += 1
 
-    def swept(self, text: str, *, changed: int, **counts: Any) -> None:
+    def swept(self, text: str, counts: Mapping[str, Any]) -> None:
         """The worker's own sweep may expire tasks before the drain does, where runs take long."""
-        self.expired += counts.get("expired", 0)
-        super().swept(text, changed=changed, **counts)
-
-    @property
-    def ran(self) -> Ran:
-        return Ran(self.finished, self.failed, self.retried, self.expired)
+        self.count += counts.get("expired", 0)
 
 
 async def drain_in_children(app: Horsies, seconds: float, processes: int) -> Ran:
     """Run until nothing is due and nothing runs; then stop the worker."""
-    events = CountingEvents()
+    events, worker_expired = Events(), Expired()
+    events.observers.append(worker_expired)
     async with AsyncExitStack() as stack:
         connection = await connected(app, stack)
         worker = Worker(app, WorkerSettings(locator_of(app), processes=processes), events)
@@ -58,7 +54,7 @@ async def drain_in_children(app: Horsies, seconds: float, processes: int) -> Ran
             raise
         stack.push_async_callback(worker.stop)
         expired = await _until_quiet(connection, worker, seconds)
-    return events.ran + Ran(expired=expired)
+    return Ran(events.finished, events.failed, events.retried, worker_expired.count + expired)
 
 
 async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: float) -> int:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies import __version__
 from horsies.domain.codes import OperationalErrorCode
 from horsies.run.contract import TASK_INTERRUPTED, TASK_TIMEOUT
+from horsies.run.events import Observer
 from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page, TaskSeries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
+    from horsies.run.events import TaskEnd
     from horsies.run.worker.in_flight import InFlightTask
 
 MOST_SERIES: Final = 100
@@ -122,8 +124,8 @@ SWEPT: Final = Metric(
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-class WorkerMetrics:
-    """The counters. `Events` calls it, so each fact is told once for the log and for this."""
+class WorkerMetrics(Observer):
+    """The counters."""
 
     def __init__(self, task_names: Collection[str]) -> None:
         self._known = task_names
@@ -140,7 +142,7 @@ class WorkerMetrics:
         self._steps: dict[str, Histogram] = {}
         self._sweeps: dict[str, Histogram] = {}
 
-    def started(self, entry: InFlightTask) -> None:
+    def task_started(self, entry: InFlightTask) -> None:
         """Until its claim it has waited by the database's clock, from then on by this machine's."""
         task = entry.task
         entry.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(entry)
@@ -154,17 +156,17 @@ class WorkerMetrics:
             waited_s = 0.0 if waited_s < 0.0 else _LONGEST_WAIT_S
         series.wait.observe(waited_s)
 
-    def ended(self, entry: InFlightTask, outcome: str, code: str | None, duration_s: float | None) -> None:
-        series = entry.series or self._new(entry)
-        if outcome == "completed":
+    def task_ended(self, end: TaskEnd) -> None:
+        series = end.entry.series or self._new(end.entry)
+        if end.ending == "completed":
             series.completed += 1
         else:
-            key = outcome, _KINDS.get(code or "", "error")
+            key = end.ending, _KINDS.get(end.outcome.error_code or "", "error")
             series.failed[key] = series.failed.get(key, 0) + 1
-        if duration_s is not None:
-            series.run.observe(duration_s)
+        if end.duration_s is not None:
+            series.run.observe(end.duration_s)
 
-    def expired(self, entry: InFlightTask) -> None:
+    def task_expired(self, entry: InFlightTask) -> None:
         self.count(EXPIRED, *self._labels(entry))
 
     def claim_lost(self, entry: InFlightTask, at: str) -> None:

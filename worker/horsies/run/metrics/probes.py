@@ -68,7 +68,8 @@ class Probes:
 
     def __init__(self, worker: Probed) -> None:
         self._worker = worker
-        self._metrics = worker.events.metrics = of_worker.WorkerMetrics(worker.claim_rules.tasks)
+        self._metrics = of_worker.WorkerMetrics(worker.claim_rules.tasks)
+        worker.events.observers.append(self._metrics)
         self._schema_problem: str | None = None
         self._schema_seen = time.monotonic()  # the start itself requires a current one
         port = worker.settings.metrics_port or 0

@@ -12,6 +12,7 @@ from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
 from horsies.lifecycle.finishing import finish, stored_earlier
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.run.contract import TASK_INTERRUPTED
+from horsies.run.events import TaskEnd
 from horsies.run.worker.in_flight import Stage
 from horsies.store.isolate_bad_rows import is_about_one_row
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from horsies.lifecycle.finishing import Finished, Outcome
-    from horsies.run.events import Events
+    from horsies.run.events import Ending, Events
     from horsies.run.worker.advancer import Advancer
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer, Offer
@@ -96,7 +97,7 @@ class Finisher:
         self._flow.tasks.drop(entry)
         self._flow.tasks.recent.add(ended.outcome)
         self._flow.progress.ended(entry, accepted=answer.verdict is Verdict.ACCEPTED)
-        self._log(entry, ended, answer)
+        self._tell(entry, ended, answer)
         if entry.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
             self._advancer.ended(entry.task_id, ended.outcome.span)
 
@@ -195,16 +196,17 @@ class Finisher:
         self._claimer.accept(offer, claimed)
         return finished
 
-    def _log(self, entry: InFlightTask, ended: Ended, answer: Finished) -> None:
-        outcome = ended.outcome
+    def _tell(self, entry: InFlightTask, ended: Ended, answer: Finished) -> None:
+        outcome, duration_s = ended.outcome, ended.duration_s
+        ending: Ending = "failed"
         if answer.verdict is Verdict.STALE:
             self._events.claim_lost(entry, "finish")
-        elif answer.status is TaskStatus.COMPLETED:
-            self._events.task_finished(entry, ended.duration_s)
+            return
+        if answer.status is TaskStatus.COMPLETED:
+            ending = "completed"
         elif outcome.error_code == TASK_INTERRUPTED:
-            self._events.task_interrupted(entry, outcome, requeued=answer.status is TaskStatus.PENDING)
+            ending, duration_s = "requeued" if answer.status is TaskStatus.PENDING else "failed", None
         elif answer.status is TaskStatus.PENDING:
-            self._events.task_retried(entry, outcome, answer.due, ended.duration_s)
+            ending = "retried"
             self._claimer.retry_in(outcome.retry_delay_s or 0.0)
-        else:
-            self._events.task_failed(entry, outcome, ended.duration_s)
+        self._events.task_ended(TaskEnd(entry, ending, outcome, duration_s, answer.due))

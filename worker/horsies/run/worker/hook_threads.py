@@ -10,9 +10,14 @@ from contextlib import suppress
 from queue import Full, Queue
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.codes import OperationalErrorCode
+from horsies.hooks import TaskFailed, TaskRetried
+from horsies.run.events import Observer
+
 if TYPE_CHECKING:
     from horsies.hooks import Event, Hook, HookRegistry
-    from horsies.run.events import Events
+    from horsies.lifecycle.recovering import CrashedRun
+    from horsies.run.events import Events, TaskEnd
 
 _MOST_WAITING: Final = 1_000
 _LIMIT_S: Final = 30.0
@@ -96,13 +101,30 @@ class HookThread:
         self._events.hook_failed(self.name, type(event).__name__, error, why)
 
 
-class Hooks:
+class Hooks(Observer):
     """The hooks of an application that are called in the worker's process."""
 
     def __init__(self, registry: HookRegistry, events: Events, worker_id: str) -> None:
         self.worker_id = worker_id
         self._events = events
         self._threads = [(event, HookThread(hook, events)) for event, hook in registry.of_worker()]
+
+    def task_ended(self, end: TaskEnd) -> None:
+        task, outcome = end.entry.task, end.outcome
+        attempt = task.retry_count + 1
+        told = end.entry.task_id, task.task_name, task.queue_name, outcome.error_code, outcome.error_message, attempt
+        if end.ending == "failed":
+            self.tell(TaskFailed(*told, self.worker_id))
+        elif end.ending == "retried":
+            self.tell(TaskRetried(*told, end.due, self.worker_id))
+
+    def run_crashed(self, crash: CrashedRun) -> None:
+        code = OperationalErrorCode.WORKER_CRASHED.value
+        told = crash.task_id, crash.task_name, crash.queue_name, code, crash.message, crash.attempt
+        if crash.retry_at is None:
+            self.tell(TaskFailed(*told, self.worker_id, found_by_sweep=True))
+        else:
+            self.tell(TaskRetried(*told, crash.retry_at, self.worker_id, found_by_sweep=True))
 
     def tell(self, event: Event) -> None:
         for wanted, thread in self._threads:

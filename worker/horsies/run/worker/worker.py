@@ -72,6 +72,7 @@ class Worker:
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
         self._hurry = asyncio.Event()
+        self._hooks: Hooks | None = None
         self.lanes: list[DedicatedConnection] = []
         self.phase = Phase.STARTING
         self.probes = None if settings.metrics_port is None else Probes(self)
@@ -91,7 +92,8 @@ class Worker:
         await self.children.start()
         await self._listen()
         if self.app.hooks.of_worker():
-            self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
+            self._hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
+            self.events.observers.append(self._hooks)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
         if self.schedules:
@@ -103,9 +105,9 @@ class Worker:
         for text in self.warnings:
             self.events.warn("server setting", reason=text)
         self.phase = Phase.RUNNING
-        if self.events.hooks is not None:
+        if self._hooks is not None:
             who = self.identity
-            self.events.hooks.tell(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
+            self._hooks.tell(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
@@ -125,8 +127,8 @@ class Worker:
 
     async def abort(self) -> None:
         """Release the resources of a start() that failed half-way."""
-        if self.events.hooks is not None:
-            await self.events.hooks.close(0.0)
+        if self._hooks is not None:
+            await self._hooks.close(0.0)
         await self._resources.aclose()
 
     def hurry(self) -> None:
@@ -147,7 +149,7 @@ class Worker:
         self.flow.outbox.offer_rejected()
         await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
         self.lost = self.flow.outbox.give_up()
-        hooks, who = self.events.hooks, self.identity
+        hooks, who = self._hooks, self.identity
         if hooks is not None:
             hooks.tell(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
         await self._leave(begin + times.end_s)
