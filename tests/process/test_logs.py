@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,8 @@ async def test_a_worker_inside_a_program_logs_by_the_configuration_of_that(
     monkeypatch.setenv("TEST_TOLD", str(tmp_path / "told"))
     monkeypatch.syspath_prepend(str(HERE))
     caplog.set_level(logging.INFO, "horsies")
+    for name in ("worker_app", "watched_app"):  # of a test before this one, with its database
+        monkeypatch.delitem(sys.modules, name, raising=False)
     from watched_app import app  # noqa: PLC0415 - it reads its environment
 
     refused, chatter = await table.send("refuse"), await table.send("chatter")
