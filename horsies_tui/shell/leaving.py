@@ -59,7 +59,8 @@ class Leaving:
     def _thread_ended(self, ended: threading.ExceptHookArgs) -> None:
         """Leave if Textual's writing thread has ended: the queue to it would fill up, and the loop would hang."""
         if isinstance(ended.exc_value, OSError):
-            self.at_once(signal.SIGHUP)
+            # After a signal, `at_once` may be running: it makes the terminal non-blocking, so a waiting write fails.
+            self.at_once(self.signal or signal.SIGHUP)
         threading.__excepthook__(ended)
 
     def at_once(self, number: int) -> None:

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +20,8 @@ from typing import Any
 
 import pytest
 from forked_commands import Command, take_terminal
+
+from horsies_tui.shell.leaving import Leaving
 
 LIMIT_S = 15.0
 ALTERNATE_SCREEN = b"\x1b[?1049h"
@@ -164,6 +167,17 @@ def test_a_terminal_that_takes_nothing_more_does_not_keep_it(terminal: Terminal)
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.ended() == 128 + signal.SIGTERM
     assert terminal.as_before
+
+
+def test_the_signal_is_the_reason_though_writing_fails_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`at_once` makes the terminal non-blocking, so a write that waited for it may fail in Textual's thread."""
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(Leaving, "_restore", lambda *_: None)
+    leaving = Leaving()
+    leaving.signal = signal.SIGTERM
+    leaving._thread_ended(threading.ExceptHookArgs((BlockingIOError, BlockingIOError(), None, None)))
+    assert codes == [128 + signal.SIGTERM]
 
 
 def test_a_screen_that_cannot_be_made_is_one_sentence_and_a_report_without_secrets(
