@@ -305,31 +305,3 @@ async def test_a_line_opens_what_it_is_about(database: str, connection: asyncpg.
         await until(
             screen.pilot, lambda: {row.id for row in screen.app.query_one(TasksView)._table.rows} == {"f0", "f1", "f2"}
         )
-
-
-async def test_a_frozen_screen_stands_still_and_shows_what_it_missed_when_it_goes_on(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, "f1", "f2")
-    await did(connection, "task", "requeue", "f1", reason="first")
-    async with console(database, **ACTIVITY) as screen:
-        await screen.sees("first", "1 change")
-        await screen.press("p")
-        await screen.sees("FROZEN")
-        await did(connection, "task", "requeue", "f2", reason="second")
-        await screen.press("enter")
-        await screen.sees("BEFORE → AFTER", "f1")  # what is newly requested is still read
-        await screen.press("escape")
-        assert "second" not in screen.text
-        await screen.press("p")
-        await screen.sees("second", "2 operations")
-
-
-async def test_a_read_only_console_shows_all_and_undoes_nothing(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, "f1")
-    await did(connection, "task", "requeue", "f1", reason="just now")
-    async with console(database, read_only=True, **ACTIVITY) as screen:
-        await screen.sees("just now", "requeue")
-        assert "z undo" not in screen.text
-        await screen.press("z")
-        await screen.sees("cannot undo, read-only")

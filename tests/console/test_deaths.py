@@ -75,15 +75,6 @@ async def test_the_overview_tells_of_it_and_leads_to_exactly_its_tasks(database:
         await until(screen.pilot, lambda: listed(screen) == TASKS)
 
 
-async def test_the_list_of_workers_tells_died_from_stopped(database: str, death: str) -> None:
-    async with console(database, screen="workers", size=(200, 50)) as screen:
-        text = await screen.sees("1 died", "1 stopped", death)
-        dead, stopped = (next(line for line in text.splitlines() if name in line) for name in ("web-3:88", "web-4:88"))
-        assert "died" in dead
-        assert "stopped" in stopped
-        assert "held no task" in stopped
-
-
 async def test_the_desk_tells_of_it_until_it_is_acknowledged(
     database: str, connection: asyncpg.Connection, death: str
 ) -> None:

@@ -132,37 +132,6 @@ async def test_a_role_that_may_only_read_is_shown_read_only_and_offered_no_write
         await until(pilot, lambda: f"read-only: role {role} may not change horsies_tasks" in lines(pilot)[-1])
 
 
-async def test_a_role_whose_transactions_are_read_only_is_shown_so_whatever_it_may(
-    database: str, connection: asyncpg.Connection, role: str
-) -> None:
-    await connection.execute(
-        f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role};ALTER ROLE {role} SET default_transaction_read_only = on"
-    )
-    async with console(options(url_with(database, role=role)), (140, 30)) as pilot:
-        await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
-        assert pilot.app.why_no_writes() == f"read-only: transactions of role {role} are read-only by default"
-        await connection.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")
-        await pilot.app.link.read(pilot.app.link._inspect)
-        await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
-
-
-async def test_a_database_whose_transactions_are_read_only_is_shown_so(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    name = await connection.fetchval("SELECT quote_ident(current_database())")
-    places = (f"DATABASE {name}", f"ROLE ALL IN DATABASE {name}")
-    await connection.execute(f"ALTER {places[0]} SET default_transaction_read_only = on")
-    async with console(options(database), (140, 30)) as pilot:
-        await until(pilot, lambda: "LIVE" in frame(pilot)[0] and "READ-ONLY" in frame(pilot)[0])
-        for place in places:
-            await connection.execute(f"ALTER {place} SET default_transaction_read_only = on")
-            await pilot.app.link.read(pilot.app.link._inspect)
-            await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
-            await connection.execute(f"ALTER {place} RESET default_transaction_read_only")
-            await pilot.app.link.read(pilot.app.link._inspect)
-            await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
-
-
 async def test_a_server_whose_configuration_makes_transactions_read_only_is_shown_so(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,10 +170,8 @@ async def test_a_database_that_is_gone_is_asked_for_at_least_every_five_seconds(
         assert max(pauses) <= 5.0
 
 
-@pytest.mark.alone
 async def test_ctrl_r_finds_the_database_again_at_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_FIRST_PAUSE_S", 4.0)
-    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(link, "_FIRST_PAUSE_S", 600.0)
     async with BlackholeProxy(database) as proxy, console(options(proxy.url), (140, 30)) as pilot:
         await live(pilot)
         await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
@@ -183,7 +181,5 @@ async def test_ctrl_r_finds_the_database_again_at_once(database: str, monkeypatc
         clock = pilot.app.link.clock
         await until(pilot, lambda: (pilot.app.link.status.next_try_in_s(clock.now()) or 0.0) > 2.0)
         proxy.refuse(0)
-        began = loop.time()
         await pilot.press("ctrl+r")
         await live(pilot)
-        assert loop.time() - began < 1.0

@@ -13,7 +13,15 @@ from worker_steps import hold, tell
 
 from horsies.views.series import WorkerPoint, worker_series
 
-NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery", "6": "schedules"}
+NAMES = {
+    "1": "overview",
+    "2": "tasks",
+    "3": "workers",
+    "4": "workflows",
+    "5": "recovery",
+    "6": "schedules",
+    "7": "activity",
+}
 
 
 def header(screen: object) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
@@ -19,7 +17,6 @@ from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from verb_steps import until
 
-from horsies.domain.ids import new_task_id
 from horsies.operations.actor import Actor
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.overview.view import OverviewView
@@ -161,34 +158,6 @@ async def test_each_alert_names_its_cause(database: str, connection: asyncpg.Con
         assert "shop.resize runs long" not in screen.text
 
 
-async def test_a_storm_of_retries_is_an_alert_and_a_burst_that_drains_is_clear_soon(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    """It showed 0 failed/s and no alert; and the burst was called growing until the queue was empty."""
-    await alive(connection, "web-1")
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, retry_count)"
-        " SELECT 't' || n, 'shop.pay', 'pay', 'PENDING', now() - interval '4 min', now() + interval '1 h', 1"
-        "   FROM generate_series(1, 249) n;"
-        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)"
-        " SELECT 't' || n, 1, 'FAILED', true, at, at, 'GATEWAY_DOWN'"
-        "   FROM generate_series(1, 249) n CROSS JOIN LATERAL (SELECT now() - n * interval '500 ms' AS at) made;"
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, started_at,"
-        "                           completed_at)"
-        " SELECT 'b' || n, 'shop.mail', 'mail', CASE WHEN at <= now() THEN 'COMPLETED' ELSE 'PENDING' END,"
-        "        now() - interval '20 s', now() - interval '20 s', CASE WHEN at <= now() THEN at END,"
-        "        CASE WHEN at <= now() THEN at END"
-        "   FROM generate_series(1, 3000) n"
-        "  CROSS JOIN LATERAL (SELECT now() - interval '19 s' + n * interval '20 ms' AS at) made"
-    )
-    async with console(database, **OVERVIEW) as screen:
-        text = await screen.sees("GATEWAY_DOWN surges", "249 in 10m, usually 0, 249 retried")
-        line = next(line for line in text.splitlines() if " mail " in line)
-        assert "clear in" in line
-        assert "is growing" not in text
-        assert "failed/s 0 " not in text
-
-
 async def test_an_alert_about_schedules_opens_them(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", definition(), next_s=-400)
     await add_schedule(connection, "calm", definition(), next_s=400)
@@ -199,20 +168,6 @@ async def test_an_alert_about_schedules_opens_them(database: str, connection: as
         await screen.sees("name:nightly", "1 of 2 match", "due for 6m")
         await screen.press("escape", "escape")
         await screen.sees("Critical: schedule nightly is overdue.")
-
-
-async def test_a_paused_queue_is_told_by_the_recovery_report_and_in_its_line(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await alive(connection, "web-1")
-    await send(connection, "due-1", queue_name="'mail'", age_s=10)
-    await connection.execute(
-        "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ('mail', now(), 'ops@bastion')"
-    )
-    async with console(database, **OVERVIEW) as screen:
-        await screen.sees("queue mail is paused, 1 due", "by ops@bastion", "paused")
-        await screen.press("tab", "enter")
-        await until(screen.pilot, lambda: shown_ids(screen) == {"due-1"})
 
 
 async def paused(conn: asyncpg.Connection) -> list[str]:
@@ -429,56 +384,3 @@ def workers(database: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     for process in started:
         process.kill()
         process.wait()
-
-
-async def test_when_a_worker_is_killed_verdict_alert_workers_and_recovery_agree(
-    database: str, connection: asyncpg.Connection, workers: list[subprocess.Popen[bytes]]
-) -> None:
-    workers.append(start_worker(database))
-    ids = [new_task_id() for _ in range(3)]
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, kwargs, enqueue_sha)"
-        " SELECT id, 'pause', 'default', '[60]', '{}', 'by-hand' FROM unnest($1::text[]) AS task (id)",
-        ids,
-    )
-    async with console(database, **OVERVIEW) as screen:
-        held = "SELECT id, claimed_by_worker_id FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')"
-        while not (rows := await connection.fetch(held)):
-            await screen.pilot.pause(0.05)
-        worker_id = rows[0]["claimed_by_worker_id"]
-        workers.append(start_worker(database))
-        await screen.sees("Healthy: 2 workers")
-        os.kill(workers[0].pid, signal.SIGKILL)
-        workers[0].wait()
-        # Half a minute passes for the tasks that it left behind only.
-        held_ids = {row["id"] for row in await connection.fetch(held + " AND claimed_by_worker_id = $1", worker_id)}
-        past = "- interval '40 s'"
-        async with connection.transaction():
-            await connection.execute(
-                f"UPDATE horsies_worker_states SET snapshot_at = snapshot_at {past} WHERE worker_id = $1", worker_id
-            )
-            await connection.execute(
-                f"UPDATE horsies_heartbeats SET sent_at = sent_at {past} WHERE task_id = ANY ($1)", held_ids
-            )
-            await connection.execute(
-                f"UPDATE horsies_tasks SET claimed_at = claimed_at {past}, started_at = started_at {past}"
-                " WHERE id = ANY ($1)",
-                held_ids,
-            )
-        await screen.press("ctrl+r")
-        tasks = "1 task" if len(held_ids) == 1 else f"{len(held_ids)} tasks"
-        name = f"{socket.gethostname()}:{workers[0].pid}"
-        text = await screen.sees("Critical", f"{name} is lost, holds {tasks}", "no sign of life for 4")
-        assert f"{name} is lost for 4" in text.splitlines()[2]
-        line = next(line for line in text.splitlines() if "no sign of life for 4" in line)
-        assert line.split(" no sign of life for ")[0].endswith(line.split(" no sign of life for ")[1].split(",")[0])
-
-        # The cursor stays on its alert: on a busy machine that is one of before, that the worker is late.
-        await screen.press("tab", "home", "enter")
-        await until(screen.pilot, lambda: shown_ids(screen) == held_ids, "the rows that it held")
-        await screen.press("3")
-        await screen.sees(f"1 lost, holding {tasks}", f"lost     {name}")
-        await screen.press("5")
-        text = await screen.sees("worker lost", "no sign of life for 4")
-        line = next(line for line in text.splitlines() if "worker lost" in line)
-        assert name[:12] in line

@@ -117,21 +117,6 @@ async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
         await until(pilot, lambda: app.opened == ["i-2"])
 
 
-async def test_production_wants_its_name_before_a_row_changes(database: str, connection: asyncpg.Connection) -> None:
-    await interrupted(connection, "i-1")
-    app = SmallConsole(database, RecoveryView, production=True)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "interrupted")
-        await pilot.press("R")
-        await ready(pilot, "shop-eu · PRODUCTION", "type shop-eu to confirm")
-        await pilot.press("ctrl+y", *"shop", "ctrl+y")
-        await ready(pilot, "that does not match")
-        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-        await pilot.press(*"-eu", "enter")
-        await ready(pilot, "no living worker serves it")
-        assert await row_of(connection) == ("PENDING", None)
-
-
 async def test_a_read_only_session_says_so_and_opens_nothing(database: str, connection: asyncpg.Connection) -> None:
     await interrupted(connection, "i-1")
     app = SmallConsole(database, RecoveryView, read_only=True)
@@ -203,40 +188,6 @@ async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was
         stored = await connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE id <> 'i-1'")
         assert json.loads(stored) == {"path": "b.csv", "password": "hunter2"}
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-
-
-async def test_what_a_dead_worker_held_is_put_right_by_one_key(database: str, connection: asyncpg.Connection) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at,"
-        " claim_expires_at) VALUES ('c-1', 'shop.mail', 'mail', 'CLAIMED', true, 'web-3', now() - interval '9 min',"
-        " now() - interval '8 min')"
-    )
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "worker lost", "W recover")
-        await pilot.press("W")
-        await ready(pilot, "Recover 1 worker", "1 claimed task: back in the queue", "ctrl+y")
-        await pilot.press("ctrl+y")
-        await until(pilot, lambda: any("1 recovered" in said for said in app.said))
-        assert await row_of(connection, "c-1") == ("PENDING", None)
-        assert ("recover", "web-3", "applied") in [row[:3] for row in await trail(connection)]
-
-
-async def test_a_paused_queue_goes_on_by_one_key(database: str, connection: asyncpg.Connection) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ('mail', now(), 'ops@bastion')"
-    )
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('p-1', 'shop.mail', 'mail')"
-    )
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "paused queue", "U resume")
-        await pilot.press("U")
-        await ready(pilot, "Resume 1 queue", "ctrl+y")
-        await pilot.press("ctrl+y")
-        await until(pilot, lambda: any("1 resumed" in said for said in app.said))
-        assert await connection.fetchval("SELECT count(*) FROM horsies_queue_state WHERE paused_at IS NOT NULL") == 0
 
 
 async def test_enter_opens_the_task_or_the_list_of_its_rows(database: str, connection: asyncpg.Connection) -> None:

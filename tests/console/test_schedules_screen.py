@@ -129,14 +129,6 @@ async def test_a_schedule_is_paused_resumed_skipped_and_run_by_key_and_the_last_
 
 
 @pytest.mark.usefixtures("shop")
-async def test_a_read_only_console_changes_none(database: str) -> None:
-    async with schedules(database, read_only=True) as screen:
-        await screen.sees("3 schedules")
-        await screen.press("G", "P")
-        await screen.sees("cannot pause, read-only")
-
-
-@pytest.mark.usefixtures("shop")
 async def test_a_filter_keeps_what_matches_and_escape_clears_it(database: str) -> None:
     async with schedules(database) as screen:
         await screen.sees("3 schedules")
@@ -149,30 +141,6 @@ async def test_a_filter_keeps_what_matches_and_escape_clears_it(database: str) -
         await screen.sees("3 schedules")
         await screen.press("slash", *"stauts:overdue", "enter")
         await screen.sees("did you mean status?")
-
-
-@pytest.mark.usefixtures("shop")
-async def test_marks_clicks_and_the_menu_of_orders_are_those_of_every_list(database: str) -> None:
-    async with schedules(database) as screen:
-        await screen.sees("3 schedules")
-        await screen.press("g", "space", "G", "space", "P")
-        await screen.sees("2 will be paused", "horsies schedules pause labels nightly")
-        await screen.press("escape", "escape")
-        # After a click below the list, `escape` goes back to it.
-        await screen.sees("── nightly", "if missed")
-        line = next(y for y, text in enumerate(screen.text.splitlines()) if "if missed" in text)
-        story = screen.view._story
-        await screen.pilot.click("#story", offset=(10, line - story.region.y))
-        await until(screen.pilot, lambda: story.has_focus, "takes the keys")
-        await screen.press("escape")
-        await until(screen.pilot, lambda: screen.view._table.has_focus, "the list takes the keys again")
-        await screen.press("g")
-        await screen.sees("── labels")
-        await screen.press("s")
-        await screen.sees("Order", "trouble first", "next run first")
-        await screen.press("x")
-        await screen.sees("next run first")
-        assert screen.names == ["labels", "nightly", "mails"]
 
 
 async def test_without_schedules_the_screen_says_how_to_define_and_run_them(database: str) -> None:

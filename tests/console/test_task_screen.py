@@ -300,6 +300,7 @@ async def test_what_is_too_long_for_a_clipboard_is_written_to_a_file(
         await detail.sees("exists; choose another name")
 
 
+@pytest.mark.bench
 async def test_large_payloads_do_not_hold_up_the_loop(database: str, connection: asyncpg.Connection) -> None:
     rows = json.dumps({"rows": [{"sku": f"item-ż{n}", "count": n} for n in range(5_200)]}, ensure_ascii=False)
     assert 190_000 < len(rows) < 200_000

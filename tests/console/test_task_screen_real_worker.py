@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,12 +12,10 @@ import asyncpg
 import pytest
 from forked_commands import Command
 from task_screen_steps import opened
-from until import until
 
 from horsies.domain.ids import new_task_id
 
 APPS = Path(__file__).parent.parent / "process"
-ONCE_MORE = {"max_retries": 1, "intervals": [1], "backoff_strategy": "fixed", "jitter": False}
 
 
 @pytest.fixture
@@ -35,46 +32,6 @@ def start_worker(database: str) -> Iterator[Callable[[], None]]:
     for process in started:
         process.kill()
         process.wait()
-
-
-async def send_one_that_dies_once(conn: asyncpg.Connection, count_file: Path) -> str:
-    task_id = new_task_id()
-    options = {"retry_policy": {**ONCE_MORE, "auto_retry_for": ["WORKER_CRASHED"]}, "good_until": None}
-    await conn.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, kwargs, enqueue_sha, task_options, max_retries)"
-        " VALUES ($1, 'die', 'default', $2, '{\"deaths\": 1}', 'by-hand', $3, 1)",
-        task_id,
-        json.dumps([str(count_file)]),
-        json.dumps(options),
-    )
-    return task_id
-
-
-async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
-    database: str, connection: asyncpg.Connection, start_worker: Callable[[], None], tmp_path: Path
-) -> None:
-    task_id = await send_one_that_dies_once(connection, tmp_path / "runs")
-    async with opened(database, task_id) as detail:
-        await detail.sees("die", task_id, "1 of 2 tries", "retry fixed [1] on WORKER_CRASHED")
-        start_worker()
-        text = await detail.sees("✓ COMPLETED", "2 of 2 tries", "  WORKER_CRASHED  ", "retry after 1.")
-        first, wait, second = [line for line in text.splitlines() if line[1:3] in ("1 ", "2 ", "↻ ")][-3:]
-        assert "✗" in first
-        assert "┄" in wait
-        assert second.rstrip().index("✓") > first.index("✗")
-
-        await detail.press("R")
-        await detail.sees("Requeue 1 task")
-        await detail.press("ctrl+y")
-        await detail.sees("operator actions", "requeue by ", "3 of 3 tries", "requeued after")
-        await detail.sees("✓ COMPLETED")
-
-    attempts = await connection.fetch(
-        "SELECT attempt, outcome FROM horsies_task_attempts WHERE task_id = $1 ORDER BY attempt", task_id
-    )
-    assert [tuple(row) for row in attempts] == [(1, "FAILED"), (2, "COMPLETED"), (3, "COMPLETED")]
-    done = await connection.fetchrow("SELECT verb, outcome, target_id FROM horsies_operator_actions")
-    assert tuple(done) == ("requeue", "applied", task_id)
 
 
 @pytest.fixture(params=[{"processes": "2", "prefetch": "0"}], ids=[""])
@@ -128,23 +85,6 @@ async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_
         "SELECT verb, after_state ->> 'kind' AS kind FROM horsies_operator_actions ORDER BY id"
     )
     assert [tuple(row) for row in verbs] == [("look", "stack"), ("look", "output"), ("look", "stack")]
-
-
-@pytest.mark.parametrize("hanging", [{"processes": "1", "prefetch": "4"}], ids=[""], indirect=True)
-async def test_the_stack_of_a_task_that_waits_in_its_worker_is_that_of_the_one_that_runs_there(
-    database: str, connection: asyncpg.Connection, hanging: None
-) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, enqueue_sha, priority)"
-        " VALUES ('culprit', 'wait_for_a_lock', 'default', '[\"s3cret\"]', 'by-hand', 1),"
-        " ('starved', 'nothing', 'default', '[]', 'by-hand', 2)"
-    )
-    await until(connection, "(SELECT count(*) = 2 FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING'))")
-    async with opened(database, "starved") as detail:
-        await detail.sees("CLAIMED")
-        await detail.press("S")
-        await detail.sees("stack of wait_for_a_lock culprit, which has the place of starved", "with lock:")
-        await detail.sees("wait_for_a_lock runs for", ", in settle")
 
 
 async def test_only_a_running_task_can_be_looked_into(database: str, connection: asyncpg.Connection) -> None:

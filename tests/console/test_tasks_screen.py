@@ -128,22 +128,6 @@ async def test_following_lets_the_newest_in_and_a_step_away_holds_them(
         await screen.loses("newer ↑")
 
 
-async def test_a_frozen_screen_shows_nothing_new_until_it_goes_on(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await fill(connection, 300)
-    async with console(database) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("p")
-        await screen.sees("· FROZEN")
-        await send(connection, "n-000001")
-        await screen.press("j", "k")
-        await screen.sees("· FROZEN")
-        assert "n-000001" not in screen.text
-        await screen.press("p")
-        await screen.sees("n-000001")
-
-
 async def test_a_row_that_matches_no_more_stays_where_it_is_until_the_operator_rests(
     database: str, connection: asyncpg.Connection
 ) -> None:
@@ -193,18 +177,6 @@ async def test_the_table_is_walked_to_both_ends_to_a_time_into_a_task_and_in_ano
         assert all("running" in row for row in screen.rows)
 
 
-async def test_pages_down_go_on_to_the_very_last_row(shop: str) -> None:
-    async with console(shop, (120, 200), filter="status:failed") as screen:
-        await screen.sees("match")
-        seen: list[str] = []
-        while not seen or screen.cursor.split()[3] != seen[-1]:
-            seen.append(screen.cursor.split()[3])
-            await screen.press("pagedown", "j")
-            await until(screen.pilot, lambda: not screen.view._snapshot.loading)
-        assert seen[-1] == "…0000176b"
-        assert seen == sorted(set(seen))
-
-
 async def test_states_are_switched_by_letters(shop: str) -> None:
     async with console(shop, filter="queue:mail") as screen:
         await screen.sees("match")
@@ -249,21 +221,6 @@ async def test_groups_are_counted_and_enter_narrows_to_one(shop: str) -> None:
         await screen.sees("by queue", "QUEUE")
         await screen.press("escape")
         await screen.sees("STATE")
-
-
-async def test_a_database_that_goes_away_leaves_its_rows_and_comes_back(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await fill(connection, 300)
-    async with console(database) as screen:
-        await screen.sees("FOLLOW", "LIVE")
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name LIKE 'horsies console%'"
-        )
-        await send(connection, "n-000001")
-        await screen.sees("n-000001", "LIVE")
-        assert "render_invoice" in screen.text
 
 
 async def test_counts_that_stop_at_a_bound_say_how_far_back_they_go_and_go_on_until_they_are_exact(shop: str) -> None:

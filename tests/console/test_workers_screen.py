@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -177,24 +176,6 @@ async def test_verbs_of_tasks_act_on_those_that_the_worker_holds(database: str, 
         await screen.press("ctrl+y")
         await screen.sees("2 cancelled", "It holds no task.")
     assert await statuses(connection) == [("CANCELLED", "TASK_CANCELLED", 2)]
-
-
-async def test_marked_workers_are_drained_together(database: str, connection: asyncpg.Connection) -> None:
-    for pid in (1, 2, 3):
-        await tell(connection, "web-1", pid)
-    async with workers(database) as screen:
-        await screen.sees("3 workers on 1 host")
-        await screen.press("space", "j", "space")
-        await screen.sees("● 2 marked")
-        await screen.press("D")
-        await screen.sees("Drain 2 workers", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("2 told to drain", "↓ 2 draining", "♥ 1 alive")
-        await screen.press("z")
-        await screen.sees("Undo 2 workers", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("♥ 3 alive")
-    assert await connection.fetchval("SELECT count(*) FROM horsies_worker_orders WHERE draining_since IS NOT NULL") == 0
 
 
 async def test_a_filter_narrows_and_says_of_how_many_and_escape_takes_it_away(
@@ -393,21 +374,6 @@ async def test_plots_follow_the_window(database: str, connection: asyncpg.Connec
         await screen.sees("last 24h", "24h ago")
 
 
-async def test_a_read_only_session_shows_all_its_tasks_copies_and_drains_nobody(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await tell(connection, "web-1", 1)
-    async with workers(database, read_only=True) as screen:
-        await screen.sees("1 worker on 1 host")
-        await screen.press("D")
-        await screen.sees("cannot drain, read-only: this session changes nothing")
-        await screen.press("y")
-        await screen.sees("web-1-1-0a sent to the terminal")
-        await screen.press("l")
-        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView))
-        await screen.sees("worker:web-1-1-0a")
-
-
 @pytest.mark.parametrize(
     ("sizes", "ascii_only"), [([(200, 60), (120, 40), (100, 30), (80, 24)], False), ([(120, 40)], True)]
 )
@@ -426,23 +392,3 @@ async def test_every_size_shows_state_load_evidence_plots_and_tasks(
             assert text.isascii() or not ascii_only
         parts = (screen.view._story.size.height, screen.view._held.size.height)
         assert size[1] > 24 or parts == (6, 4)  # a low screen keeps its parts
-
-
-async def test_five_hundred_workers_stay_readable_and_quick(database: str, connection: asyncpg.Connection) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
-        " max_claim_per_worker, queues, worker_started_at, tasks_running)"
-        " SELECT 'web-' || n % 50 || '-' || n || '-0a', now() - (n = 77)::int * interval '20 s',"
-        " 'web-' || n % 50, n, 8, 8, 8, '{mail}', now(), n % 8 FROM generate_series(1, 500) n"
-    )
-    async with workers(database, (120, 40)) as screen:
-        await screen.sees("500 workers on 50 hosts", "⚠ 1 late")
-        assert screen.names[0] == "web-27:77"
-        await screen.filter("host:web-3")
-        await screen.sees("10 of 500 match")
-        await screen.press("escape", "G")
-        await until(screen.pilot, lambda: "web-49:499" in screen.cursor)
-        began = time.process_time()
-        for _ in range(20):
-            screen.view._show_all()
-        assert (time.process_time() - began) / 20 < 0.05

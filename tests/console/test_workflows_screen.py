@@ -38,23 +38,6 @@ async def go_to(screen: Flows, label: str) -> None:
     raise AssertionError(f"no way leads to {label}\n{screen.text}")
 
 
-async def test_counts_that_stop_at_a_bound_say_how_far_back_they_go_and_go_on_until_they_are_exact(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_workflows (id, name, status, on_error, created_at, sent_at, updated_at, completed_at)"
-        " SELECT 'f' || n, 'order', 'FAILED', 'fail', at, at, at, at FROM generate_series(1, 4000) AS n"
-        " CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) AS made"
-    )
-    async with flows(database) as screen:
-        await screen.press("slash", "ctrl+u")
-        screen.type("status:failed")
-        await screen.press("enter")
-        await screen.sees("at least 3,000 match, counted back to ")
-        await screen.sees("✗ 4,000 failed", "4,000 match")
-        assert "at least" not in screen.text
-
-
 async def test_an_empty_list_teaches_how_a_workflow_is_made(database: str) -> None:
     async with flows(database, (80, 24)) as screen:
         await screen.sees("There are no workflows here yet.", "app.workflow(name")
@@ -330,50 +313,6 @@ async def test_a_circle_in_a_damaged_workflow_is_drawn_without_its_last_line(
         await screen.sees("node 9, which is not there")
 
 
-async def test_cancel_in_the_graph_reaches_the_child_and_is_seen(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        await opened(screen)
-        await screen.press("C")
-        await screen.sees("Cancel 1 workflow", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("⊘ CANCELLED")
-    found = await connection.fetch("SELECT DISTINCT status FROM horsies_workflows")
-    assert [row["status"] for row in found] == ["CANCELLED"]
-
-
-async def test_reconcile_lists_its_repairs_before_it_acts(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    await connection.execute(
-        "UPDATE horsies_workflow_tasks SET status = 'RUNNING', result = NULL, completed_at = NULL"
-        " WHERE node_id = 'import_us'"
-    )
-    async with flows(database) as screen:
-        await opened(screen)
-        await screen.press("X")
-        text = await screen.sees("Reconcile 1 workflow", "effect", "ctrl+y")
-        assert "import_us" in text.split("effect")[1]
-        await screen.press("escape")
-        status = "SELECT status FROM horsies_workflow_tasks WHERE node_id = 'import_us'"
-        assert await connection.fetchval(status) == "RUNNING"
-        await screen.press("X")
-        await screen.sees("ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("1 reconciled")
-        assert await connection.fetchval(status) == "FAILED"
-
-
-async def test_retry_runs_what_failed_again(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        await opened(screen)
-        await screen.press("R")
-        await screen.sees("Retry from what failed 1 workflow", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("1 retried from what had failed")
-        await screen.loses("✗ import_us")
-
-
 def _result_of(screen: Flows) -> str:
     """What the result that is shown was decoded from, between its braces."""
     payload = screen.view._payload
@@ -483,11 +422,3 @@ async def test_no_form_opens_for_a_node_that_takes_no_value(database: str, conne
         await screen.press("O")
         await screen.sees("import_us belongs to month_end, which is CANCELLED")
         assert len(screen.app.screen_stack) == 1
-
-
-async def test_a_read_only_session_changes_nothing(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database, read_only=True) as screen:
-        await opened(screen)
-        await screen.press("P")
-        await screen.sees("cannot pause, read-only")
