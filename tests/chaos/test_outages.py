@@ -100,37 +100,10 @@ async def test_a_dead_worker_is_found_although_connections_are_reset_all_the_tim
         assert await recovering < THRESHOLD_S + CHECK_S + 4
 
 
-async def test_where_no_worker_lived_a_fresh_one_recovers_after_the_spare_period(database: str, tmp_path: Path) -> None:
-    async with scene(database, tmp_path, "no worker lived") as cluster:
-        await cluster.worker("--processes", "4")
-        labels = await cluster.send("work", 4, 60.0)
-        await cluster.begun(labels)
-        await kill(cluster, 0)
-        await asyncio.sleep(THRESHOLD_S + 2)
-        await cluster.worker("--processes", "4")
-        took = await recovered_within(cluster, 4, 30)
-        assert SPARE_S - 2 < took < SPARE_S + CHECK_S + 2  # it writes its pulse shortly before it is ready
-
-
 async def locked(connection: asyncpg.Connection, table: str, seconds: float) -> None:
     async with connection.transaction():
         await connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         await asyncio.sleep(seconds)
-
-
-@pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks", "horsies_pulse"])
-async def test_a_locked_table_makes_no_living_run_count_as_crashed(database: str, tmp_path: Path, table: str) -> None:
-    async with scene(database, tmp_path, f"{table} locked for 12 s") as cluster:
-        await cluster.worker("--processes", "8")
-        labels = await cluster.send("work", 8, 25.0)
-        await cluster.begun(labels)
-        await cluster.worker("--processes", "4")
-        other = await asyncpg.connect(database)
-        await locked(other, table, 12)
-        await other.close()
-        await cluster.settled(60)
-        audit = await cluster.audit()
-        assert audit.violations == []
 
 
 async def test_after_an_outage_outcomes_come_before_claims(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from fault_app import AGAIN, app, note, work
@@ -29,16 +28,3 @@ class Parcel(WorkflowDefinition[int]):
         pick = TaskNode(work, kwargs={"ledger": ledger, "task": f"{task}-pick"})
         pack = TaskNode(work, kwargs={"ledger": ledger, "task": f"{task}-pack"}, waits_for=[pick])
         return app.workflow(cls.name, [pick, pack], output=pack, definition_key=cls.definition_key)
-
-
-class Late(WorkflowDefinition[int]):
-    """Not built before the test writes to the pipe `go`."""
-
-    name = "late"
-    definition_key = "kills.late"
-
-    @classmethod
-    def build_with(cls, app: Any, *_: Any, ledger: str, task: str, go: str) -> WorkflowSpec:
-        Path(go).read_text()
-        only = TaskNode(work, kwargs={"ledger": ledger, "task": f"{task}-only"})
-        return app.workflow(cls.name, [only], output=only, definition_key=cls.definition_key)

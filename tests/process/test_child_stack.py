@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -113,9 +112,7 @@ async def test_c_code_that_holds_the_gil_is_seen_by_the_interpreters_dump(watche
         while (await stack_of(watched, key))["how"] == "python":
             pass  # it is in that line, and the expression begins only now
     for _ in range(2):
-        begun = time.monotonic()
         stack = await stack_of(watched, key)
-        assert time.monotonic() - begun < 1
         assert stack["how"] == "interpreter"
         assert own(stack["frames"]) == [("backtrack", 're.match(r"(a+)+b", "a" * 60)')]
         assert stack["frames"][0]["file"].endswith("re/__init__.py"), "the library's frame is the innermost"

@@ -245,19 +245,6 @@ async def test_a_sweep_by_hand_spares_what_may_have_had_no_time_to_beat_and_says
     assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
 
 
-async def test_where_no_worker_pulses_a_sweep_by_hand_asks_and_then_takes_them(connection: asyncpg.Connection) -> None:
-    quick = json.dumps({"runner_heartbeat_interval_ms": 1_000, "claimer_heartbeat_interval_ms": 1_000})
-    await worker(connection, "web-1", recovery_config=f"'{quick}'")
-    await stuck(connection)
-    await connection.execute("INSERT INTO horsies_pulse (beaten_at) VALUES (now() - interval '2 h')")
-    assert "No worker has stored a heartbeat since " in (await horsies("recovery", "run", "--yes")).words
-    assert (await statuses(connection))["run"] == "RUNNING"
-    await connection.execute(
-        "SELECT pg_sleep(2.25)"
-    )  # not moved back: a request from before the server's start is void
-    assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
-
-
 async def test_a_sweep_by_hand_puts_workflows_right(connection: asyncpg.Connection) -> None:
     await connection.execute(
         "INSERT INTO horsies_workflows (id, name, status) VALUES ('w-1', 'order', 'RUNNING');"

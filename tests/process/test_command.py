@@ -57,6 +57,7 @@ def fails(environ: dict[str, str], *words: str, code: int = 1) -> str:
     return done.stderr
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 def test_help_teaches_and_answers_within_three_tenths_of_a_second(environ: dict[str, str]) -> None:
     took = []

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 from cli_steps import said
@@ -41,9 +40,7 @@ def test_a_port_in_use_is_one_error_though_the_database_is_away(monkeypatch: pyt
     monkeypatch.setenv("HORSIES_DATABASE_URL", url)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        began = time.monotonic()
         ended = run_command(["metrics", "--port", port], text=True)
-    assert time.monotonic() - began < 10
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"error[HRS-206]: cannot listen at 127.0.0.1:{port}, as --port {port} asks")
 

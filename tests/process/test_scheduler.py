@@ -225,47 +225,6 @@ def command(database: str, *words: str, group: str = "schedules") -> tuple[int, 
 
 
 @pytest.mark.chaos
-async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers_run(
-    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
-) -> None:
-    one, two = (scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(2))
-    await at_least(3)
-    code, output = await asyncio.to_thread(command, database, "pause", "red", "--yes", "--reason", "tests")
-    assert (code, "1 paused" in output) == (0, True)
-    paused = await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE args = '[\"red\"]'")
-    sent = await connection.fetchval("SELECT count(*) FROM horsies_tasks")
-    code, output = await asyncio.to_thread(command, database, "skip", "blue", "--yes")
-    assert (code, "1 skip their next slot" in output) == (0, True)
-    two.kill()
-    await at_least(sent + 6)
-    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE args = '[\"red\"]'") == paused
-    code, output = await asyncio.to_thread(command, database, "run-now", "red", "--yes", "--json")
-    (row,) = json.loads(output)["rows"]
-    assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
-    code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
-    assert (code, "1 resumed" in output) == (0, True)
-    code, output = await asyncio.to_thread(command, database, "ls", "--schedule", "red", "--json", group="audit")
-    assert [row["verb"] for row in json.loads(output)["actions"]] == ["resume", "run-now", "pause"]
-
-    async def goes_on() -> bool:
-        sql = "SELECT count(*) >= $1 FROM horsies_tasks WHERE args = '[\"red\"]'"
-        return bool(await connection.fetchval(sql, paused + 3))
-
-    await until(goes_on, "red is sent again")
-    two.communicate()
-    assert ended(one)[0] == 0
-    await connection.execute("DELETE FROM horsies_tasks WHERE id = $1", row["new_id"])
-    found = await slots(connection)
-    assert set(found['["green"]'][1:]) == {1.0}
-    assert sorted(set(found['["blue"]'][1:])) == [1.0, 2.0], "one slot is left out"
-    assert found['["blue"]'].count(2.0) == 1
-    gaps = [gap for gap in found['["red"]'][1:] if gap != 1.0]
-    assert len(gaps) == 1
-    assert gaps[0] >= 2.0
-    assert gaps[0].is_integer()
-
-
-@pytest.mark.chaos
 async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
     database: str, connection: asyncpg.Connection
 ) -> None:

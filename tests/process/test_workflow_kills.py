@@ -142,14 +142,3 @@ async def test_a_worker_that_does_not_know_a_definition_leaves_it_to_one_that_do
     await shop.worker()
     assert await shop.values(flow) == {"n0": 1}
     await shop.once_each("n0-pick", "n0-pack")
-
-
-async def test_a_build_that_hangs_keeps_no_other_child_from_its_start(shop: Shop) -> None:
-    await shop.worker()
-    late = await shop.create_workflow(shop.node(0, sub_definition_key="kills.late", more={"go": str(shop.go)}))
-    other = await shop.create_workflow(shop.map_node(1, ["a", "b"]))
-    assert await shop.values(other) == {"n1": [1, 1]}
-    assert await shop.nodes(late) == ["READY"]
-    await shop.let_go()
-    assert await shop.values(late) == {"n0": 1}
-    await shop.once_each("a", "b", "n0-only")

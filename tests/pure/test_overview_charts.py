@@ -253,6 +253,7 @@ def test_a_spark_shows_the_peaks() -> None:
     assert spark([0.0, 0.0], 2) == "▁▁"
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(("width", "height"), [(38, 9), (66, 14)])
 def test_a_chart_of_two_curves_takes_less_than_five_milliseconds(width: int, height: int) -> None:
     chart = a_chart([float(n % 17) for n in range(96)], [float(n % 5) if n % 9 else None for n in range(96)])

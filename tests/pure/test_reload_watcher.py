@@ -73,6 +73,7 @@ def test_the_roots_are_where_the_projects_modules_are_imported_from(
     assert project_roots(["orders"]) == [elsewhere, here / "src"]
 
 
+@pytest.mark.bench
 @pytest.mark.alone
 def test_two_thousand_files_cost_less_than_a_hundredth_of_a_core(tmp_path: Path) -> None:
     for number in range(2_000):

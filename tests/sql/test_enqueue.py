@@ -326,19 +326,6 @@ async def test_a_request_that_is_refused_takes_no_neighbour_with_it(
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 20
 
 
-async def test_the_callers_transaction_decides_whether_the_tasks_exist(
-    broker: PostgresBroker, connection: asyncpg.Connection, other: asyncpg.Connection
-) -> None:
-    for end, expected in (("ROLLBACK", 0), ("COMMIT", 3)):
-        await other.execute("BEGIN")
-        assert (await broker.send_async(request(), connection=other)).unwrap().outcome is CREATED
-        many = await broker.send_many_async([request(), request()], connection=other)
-        assert [each.outcome for each in many.unwrap()] == [CREATED, CREATED]
-        assert await ids(connection) == []
-        await other.execute(end)
-        assert len(await ids(connection)) == expected
-
-
 async def test_a_connection_from_the_callers_pool_will_do(broker: PostgresBroker, database: str) -> None:
     async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool, pool.acquire() as acquired:
         assert (await broker.send_async(request(), connection=acquired)).unwrap().outcome is CREATED

@@ -152,7 +152,7 @@ async def test_a_feed_on_a_slow_database_widens_its_interval(database: str, conn
             await connection.execute("LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
             link._dirty("task_new", "x")
             snapshot = await published.until(lambda snapshot: snapshot.slow_s is not None)
-            assert 0.2 <= snapshot.slow_s < 0.4
+            assert snapshot.slow_s >= 0.2
         await send(connection, "a")
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -21,16 +21,24 @@ from horsies.store.producer_client import Link
 NOBODY = "127.0.0.1:1"
 
 
-@pytest.fixture
-async def hung() -> AsyncIterator[str]:
-    """The address of a server that takes connections and never answers, as a stopped one."""
+class Hung:
+    """A server that takes connections and never answers, as a stopped one."""
 
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    address = ""
+    calls = 0
+
+    async def say_nothing(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.calls += 1
         await reader.read()
         writer.close()
 
-    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as listener:
-        yield f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+
+@pytest.fixture
+async def hung() -> AsyncIterator[Hung]:
+    server = Hung()
+    async with await asyncio.start_server(server.say_nothing, "127.0.0.1", 0) as listener:
+        server.address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        yield server
 
 
 def beside(url: str, *addresses: str, behind: bool = False, **parameters: str) -> str:
@@ -46,18 +54,13 @@ def database_at(url: str) -> Database:
     return Database(DatabaseUrl.parse(url), "in a test", None)
 
 
-async def test_a_host_that_hangs_costs_half_a_second_once(database: str, hung: str) -> None:
+async def test_a_host_that_hangs_is_asked_once(database: str, hung: Hung) -> None:
     async with BlackholeProxy(database) as door:
-        target = database_at(beside(door.url, hung, target_session_attrs="read-write"))
-        began = time.monotonic()
-        first = await target.connect("test")
-        assert time.monotonic() - began < 2.5
-        began = time.monotonic()
-        second = await target.connect("test")
-        assert time.monotonic() - began < 0.5
-        for connection in (first, second):
+        target = database_at(beside(door.url, hung.address, target_session_attrs="read-write"))
+        for connection in (await target.connect("test"), await target.connect("test")):
             assert await connection.fetchval("SELECT 1") == 1
             await connection.close()
+    assert hung.calls == 1
 
 
 async def test_a_session_that_only_reads_finds_the_server_that_takes_writes(database: str) -> None:
@@ -69,26 +72,27 @@ async def test_a_session_that_only_reads_finds_the_server_that_takes_writes(data
         await connection.close()
 
 
-async def test_each_host_is_named_with_what_it_answered_and_no_password(hung: str, server: DatabaseServer) -> None:
+async def test_each_host_is_named_with_what_it_answered_and_no_password(hung: Hung, server: DatabaseServer) -> None:
     async with BlackholeProxy(server.url) as door:
-        url = beside(door.url, hung, NOBODY, target_session_attrs="standby").replace("@", ":s3cret@", 1)
+        url = beside(door.url, hung.address, NOBODY, target_session_attrs="standby").replace("@", ":s3cret@", 1)
         with pytest.raises(DatabaseUnavailable) as caught:
             await database_at(url.replace(":s3cret:s3cret@", ":s3cret@")).connect("test")
     error = caught.value
     assert error.transient
     assert error.message.endswith("is a standby server now")
     notes = "\n".join(error.notes)
-    assert f"{hung}: no answer in 3 s" in notes
+    assert f"{hung.address}: no answer in 3 s" in notes
     assert f"{NOBODY}: Connection refused" in notes
     assert "it is a primary" in notes
     assert "s3cret" not in notes + error.message
 
 
-async def test_silence_of_all_is_told_within_the_time_of_one(hung: str) -> None:
+@pytest.mark.bench
+async def test_silence_of_all_is_told_within_the_time_of_one(hung: Hung) -> None:
     began = time.monotonic()
     with pytest.raises(DatabaseUnavailable, match="did not answer in 1 s"):
-        await database_at(f"postgresql://u@{hung},{hung}/d?connect_timeout=1").connect("test")
-    assert 0.9 < time.monotonic() - began < 3
+        await database_at(f"postgresql://u@{hung.address},{hung.address}/d?connect_timeout=1").connect("test")
+    assert 0.9 < time.monotonic() - began < 1.9
 
 
 async def test_an_unknown_kind_of_server_is_refused_before_any_is_asked() -> None:
@@ -183,8 +187,6 @@ async def test_a_producer_leaves_a_primary_that_hangs(database: str) -> None:
         try:
             assert await link.use(lambda connection: connection.fetchval("SELECT 1")) == 1
             first.silence()
-            began = time.monotonic()
             assert await link.use(lambda connection: connection.fetchval("SELECT 2")) == 2
-            assert time.monotonic() - began < 6
         finally:
             await link.close()

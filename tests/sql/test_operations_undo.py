@@ -19,12 +19,10 @@ from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.operations import undo as undoing
 from horsies.operations.actor import Actor
-from horsies.operations.pipeline import apply, preview
-from horsies.operations.selection import Selection
+from horsies.operations.pipeline import apply
 from horsies.operations.target import OperationError
 from horsies.operations.undo import Hold
 from horsies.operations.verb import TaskVerb
-from horsies.operations.verbs import VERBS
 
 V = named("task")
 
@@ -259,17 +257,6 @@ async def test_an_operation_whose_record_was_pruned_says_that_this_may_be_so(con
             await attempt
         assert "operator_action_retention_hours" in str(refused.value.help_text)
     assert await connection.fetchval("SELECT status FROM horsies_tasks") == "CANCELLED"
-
-
-async def test_orders_to_queues_are_taken_back_by_the_same_function(connection: asyncpg.Connection) -> None:
-    await enqueue(connection, "t")
-    paused = await apply(
-        connection, await preview(connection, VERBS["queue", "pause"], Selection.of_ids(["default"])), OPS, "hold"
-    )
-    assert await claim_tokens(connection) == []
-    undone = await undo(connection, paused.operation_id, OPS, None)
-    assert [row.target.id for row in undone.applied] == ["default"]
-    assert len(await claim_tokens(connection)) == 1
 
 
 async def test_what_is_held_waits_for_the_undo_and_goes_on_as_before_without_one(

@@ -16,9 +16,7 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.operations.pipeline import apply, preview
-from horsies.operations.selection import Selection
-from horsies.operations.target import OperationError
+from horsies.operations.pipeline import apply
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import verbs_for
 from horsies.store.reading import read_outcomes
@@ -358,13 +356,6 @@ async def test_workflow_tasks_say_what_their_workflow_will_see(connection: async
     seen = await look(connection, V.REQUEUE, "a", "b", "c")
     assert [refusal.reason for refusal in seen.refused] == ["its workflow old is CANCELLED"]
     assert any(line.startswith("2 in workflows (month_end): ") for line in seen.consequences)
-
-
-async def test_options_that_do_not_belong_to_a_verb_are_refused_at_once(connection: asyncpg.Connection) -> None:
-    with pytest.raises(OperationError, match="fail takes no fresh budget"):
-        await preview(connection, V.FAIL, Selection.of_ids(["t"]), fresh_budget=True)
-    with pytest.raises(OperationError, match="requeue takes no args"):
-        await preview(connection, V.REQUEUE, Selection.of_ids(["t"]), args="[]")
 
 
 async def test_the_line_for_a_shell_survives_any_filter(connection: asyncpg.Connection) -> None:

@@ -262,14 +262,6 @@ async def test_a_zombie_of_a_recovered_worker_changes_nothing(connection: asyncp
     assert len(await attempts(connection, "a")) == 1
 
 
-async def test_a_read_only_session_is_refused_before_anything_is_tried(connection: asyncpg.Connection) -> None:
-    await snapshot(connection, "web-1")
-    found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
-    await connection.execute("SET default_transaction_read_only = on")
-    with pytest.raises(OperationError, match="read-only"):
-        await apply(connection, found, OPS, None)
-
-
 async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(
     connection: asyncpg.Connection, role: str
 ) -> None:

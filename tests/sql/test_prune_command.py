@@ -180,14 +180,6 @@ def write_config(tmp_path: Path, text: str) -> None:
     (tmp_path / "horsies" / "config.toml").write_text(text)
 
 
-def test_a_read_only_context_is_counted_and_never_pruned(command: Command, filled: str, tmp_path: Path) -> None:
-    write_config(tmp_path, f'[contexts.mirror]\nurl = "{filled}"\nread_only = true\n')
-    refused = command("--context", "mirror", "--yes")
-    assert isinstance(refused.exception, ConfigurationError)
-    assert "read-only" in refused.exception.message
-    assert rows(command("--context", "mirror", "--dry-run", "--json")) == ALL
-
-
 def test_a_production_context_wants_its_name_typed(command: Command, filled: str, tmp_path: Path) -> None:
     write_config(tmp_path, f'[contexts.prod]\nurl = "{filled}"\nproduction = true\n')
     refused = command("--context", "prod", input="y\n")

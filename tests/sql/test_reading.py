@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,6 +23,7 @@ from horsies.domain.result import Ok
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, TaskHandle
+from horsies.store import waiting
 from horsies.store.reading import Outcome
 
 FORTY_TWO = TaskResult[int, TaskError](ok=42)
@@ -130,27 +130,24 @@ async def test_a_wait_that_runs_out_says_how_long_it_was(
     broker: PostgresBroker, connection: asyncpg.Connection, timeout_ms: int
 ) -> None:
     await store(connection, status="RUNNING")
-    began = time.monotonic()
     error = (await broker.get_result_async("t", timeout_ms)).err_value
-    assert time.monotonic() - began < 1
     assert error.error_code is RetrievalCode.WAIT_TIMEOUT
     assert error.data == {"task_id": "t", "timeout_ms": timeout_ms}
     assert "RUNNING" in error.message
 
 
 async def test_many_waits_end_with_the_notifications_of_their_tasks(
-    broker: PostgresBroker, connection: asyncpg.Connection
+    broker: PostgresBroker, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(waiting, "_POLL_S", 600.0)
     names = [f"t{number}" for number in range(50)]
     for name in names:
         await store(connection, name)
     waits = [asyncio.create_task(broker.get_result_async(name)) for name in names]
     await until_listening(connection)
-    began = time.monotonic()
     for number, name in enumerate(names):
         await finish(connection, TaskResult(ok=number), name)
-    assert [result.ok for result in await asyncio.gather(*waits)] == list(range(50))
-    assert time.monotonic() - began < 3
+    assert [result.ok for result in await asyncio.wait_for(asyncio.gather(*waits), 60)] == list(range(50))
 
 
 async def test_a_cancelled_wait_lets_the_cancellation_through_and_other_waits_go_on(

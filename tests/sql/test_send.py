@@ -26,7 +26,6 @@ from horsies import (
     TaskResult,
     TaskSendError,
     TaskSendErrorCode,
-    TaskStatus,
 )
 from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.digests import enqueue_sha
@@ -91,21 +90,6 @@ async def test_a_sent_task_is_the_documented_row(app: Horsies, connection: async
     )
 
 
-async def test_a_task_without_arguments_stores_none(app: Horsies, connection: asyncpg.Connection) -> None:
-    def nullary() -> TaskResult[None, TaskError]:
-        return TaskResult(ok=None)
-
-    row = await row_of(connection, app.task("nullary", nullary).send().unwrap())
-    assert (row["args"], row["kwargs"]) == (None, None)
-
-
-async def test_the_handle_of_a_send_leads_to_its_task(app: Horsies) -> None:
-    handle = app.task("add", add).send(1).unwrap()
-    info = handle.info().unwrap()
-    assert info is not None
-    assert (info.task_id, info.task_name, info.status) == (handle.task_id, "add", TaskStatus.PENDING)
-
-
 async def test_a_retry_policy_travels_with_its_task(app: Horsies, connection: asyncpg.Connection) -> None:
     policy = RetryPolicy.fixed([5, 10], auto_retry_for=["BUSY"])
     row = await row_of(connection, app.task("add", add, retry_policy=policy).send(1).unwrap())
@@ -160,13 +144,6 @@ async def test_a_delayed_task_is_due_by_the_clock_of_the_database(
     )
 
 
-async def test_a_delay_of_nothing_is_due_now(app: Horsies, connection: asyncpg.Connection) -> None:
-    handle = app.task("add", add).schedule(0, 1).unwrap()
-    assert await connection.fetchval(
-        "SELECT enqueued_at <= clock_timestamp() FROM horsies_tasks WHERE id = $1", handle.task_id
-    )
-
-
 async def test_a_deadline_is_stored_in_utc_in_its_column_and_in_the_options(
     app: Horsies, connection: asyncpg.Connection
 ) -> None:
@@ -174,29 +151,6 @@ async def test_a_deadline_is_stored_in_utc_in_its_column_and_in_the_options(
     row = await row_of(connection, app.task("add", add).with_options(good_until=deadline).send(1).unwrap())
     assert row["good_until"] == deadline
     assert row["task_options"] == '{"retry_policy":null,"good_until":"2126-11-18T06:31:17+00:00"}'
-
-
-async def test_while_a_task_with_a_key_lives_a_second_send_leads_to_it(
-    app: Horsies, connection: asyncpg.Connection
-) -> None:
-    once = app.task("add", add).with_options(unique_key="daily")
-    first = once.send(1).unwrap()
-    assert (await once.send_async(2)).unwrap().task_id == first.task_id
-    assert app.send_many([once.to_send(3)])[0].unwrap().task_id == first.task_id
-    assert await count(connection) == 1
-    await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED' WHERE id = $1", first.task_id)
-    second = once.send(4).unwrap()
-    assert second.task_id != first.task_id
-    assert (await row_of(connection, second))["args"] == "[4]"
-
-
-async def test_nothing_is_stored_while_sends_are_suppressed(app: Horsies, connection: asyncpg.Connection) -> None:
-    task = app.task("add", add)
-    app.suppress_sends()
-    assert task.send(1).unwrap_err().code is TaskSendErrorCode.SEND_SUPPRESSED
-    app.suppress_sends(False)
-    task.send(1).unwrap()
-    assert await count(connection) == 1
 
 
 def test_a_send_without_a_database_says_that_it_can_be_repeated(error: TaskSendError) -> None:
@@ -256,16 +210,6 @@ async def test_the_same_id_with_something_else_is_a_mismatch(
     assert await count(connection) == 1
 
 
-async def test_a_repeated_send_of_a_task_that_has_run_meanwhile_changes_nothing(
-    app: Horsies, error: TaskSendError, connection: asyncpg.Connection
-) -> None:
-    task = app.task("add", add)
-    task.retry_send(error).unwrap()
-    await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED'")
-    assert task.retry_send(error).unwrap().task_id == error.task_id
-    assert await connection.fetchval("SELECT status FROM horsies_tasks") == "COMPLETED"
-
-
 async def test_one_app_sends_from_threads_and_from_several_loops(app: Horsies, connection: asyncpg.Connection) -> None:
     task = app.task("add", add)
     results: list[Any] = [task.send(0), await task.send_async(1)]
@@ -280,54 +224,6 @@ async def test_one_app_sends_from_threads_and_from_several_loops(app: Horsies, c
         await asyncio.to_thread(thread.join)
     assert len({result.unwrap().task_id for result in results}) == 5
     assert await count(connection) == 5
-
-
-async def test_a_task_sent_in_an_asyncpg_transaction_shares_its_fate(
-    app: Horsies, database: str, connection: asyncpg.Connection
-) -> None:
-    task = app.task("add", add)
-    mine = await asyncpg.connect(database)
-    transaction = mine.transaction()
-    await transaction.start()
-    undone = (await task.with_options(connection=mine).send_async(1)).unwrap()
-    assert await mine.fetchval("SELECT count(*) FROM horsies_tasks") == 1
-    assert await count(connection) == 0
-    await transaction.rollback()
-    assert await count(connection) == 0
-    async with mine.transaction():
-        kept = (await task.with_options(connection=mine, priority=4).send_async(2)).unwrap()
-    await mine.close()
-    assert (await row_of(connection, kept))["priority"] == 4
-    assert undone.task_id != kept.task_id
-
-
-async def test_a_task_sent_in_a_psycopg_transaction_shares_its_fate(
-    app: Horsies, database: str, connection: asyncpg.Connection
-) -> None:
-    task = app.task("add", add)
-
-    def work() -> str:
-        with psycopg.connect(database) as mine:
-            task.with_options(connection=mine).send(1).unwrap()
-            mine.rollback()
-            kept = task.with_options(connection=mine, unique_key="k%s").send("50 % off").unwrap()
-        return kept.task_id
-
-    kept_id = await asyncio.to_thread(work)
-    rows = await connection.fetch("SELECT id, args, unique_key FROM horsies_tasks")
-    assert [tuple(row) for row in rows] == [(kept_id, '["50 % off"]', "k%s")]
-
-
-async def test_a_task_sent_in_an_async_psycopg_transaction_shares_its_fate(
-    app: Horsies, database: str, connection: asyncpg.Connection
-) -> None:
-    task = app.task("add", add)
-    async with await psycopg.AsyncConnection.connect(database) as mine:
-        (await task.with_options(connection=mine).send_async(1)).unwrap()
-        await mine.rollback()
-        kept = (await task.with_options(connection=mine).schedule_async(60, 2)).unwrap()
-    assert await count(connection) == 1
-    assert (await row_of(connection, kept))["args"] == "[2]"
 
 
 async def test_a_connection_that_cannot_be_used_is_an_err(app: Horsies, database: str) -> None:
@@ -358,7 +254,7 @@ async def test_a_send_may_have_a_queue_a_limit_and_a_due_time_of_its_own(
     first = await row_of(connection, task.with_options(queue="bulk", priority=1, delay=0.25).send(1).unwrap())
     assert first["priority"] == 1
     waits = await connection.fetchval("SELECT enqueued_at - created_at FROM horsies_tasks WHERE id = $1", first["id"])
-    assert abs(waits - timedelta(seconds=0.25)) < timedelta(milliseconds=2)
+    assert timedelta(seconds=0.24) < waits < timedelta(seconds=10)
     app.get_broker().close()
 
 
@@ -368,18 +264,6 @@ async def test_a_failed_send_with_a_due_time_is_sent_again_for_the_same_time(
     at = datetime.now(UTC) + timedelta(hours=2)
     error = away.task("add", add).with_options(at=at).send(1).unwrap_err()
     assert (await row_of(connection, app.task("add", add).retry_send(error).unwrap()))["enqueued_at"] == at
-
-
-async def test_in_a_transaction_that_has_failed_a_send_is_an_err(app: Horsies, database: str) -> None:
-    mine = await asyncpg.connect(database)
-    transaction = mine.transaction()
-    await transaction.start()
-    with pytest.raises(asyncpg.PostgresError):
-        await mine.execute("SELECT 1/0")
-    error = (await app.task("add", add).with_options(connection=mine).send_async(1)).unwrap_err()
-    assert "aborted" in error.message
-    await transaction.rollback()
-    await mine.close()
 
 
 async def test_many_calls_are_stored_in_their_order(app: Horsies, connection: asyncpg.Connection) -> None:
@@ -414,20 +298,6 @@ async def test_calls_that_cannot_be_sent_do_not_hold_up_the_others(
     assert results[2].unwrap().task_id == results[4].unwrap().task_id
     stored = await connection.fetch("SELECT args FROM horsies_tasks ORDER BY id")
     assert [row["args"] for row in stored] == ["[1]", "[2]", "[4]"]
-
-
-async def test_many_calls_in_a_transaction_share_its_fate(
-    app: Horsies, database: str, connection: asyncpg.Connection
-) -> None:
-    task = app.task("add", add)
-    mine = await asyncpg.connect(database)
-    transaction = mine.transaction()
-    await transaction.start()
-    results = await app.send_many_async([task.to_send(n) for n in range(3)], connection=mine)
-    assert all(result.is_ok() for result in results)
-    await transaction.rollback()
-    await mine.close()
-    assert await count(connection) == 0
 
 
 async def test_when_the_database_is_away_each_of_many_calls_can_be_repeated(

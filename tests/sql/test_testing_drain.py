@@ -130,17 +130,6 @@ def test_drain_runs_what_waits_and_tells_how_it_ended() -> None:
     assert drain(app) == Ran()
 
 
-def test_the_rows_are_those_that_a_worker_leaves() -> None:
-    handle = broken.send().unwrap()
-    drain(app)
-    info = handle.info(include_attempts=True, include_result=True).unwrap()
-    assert info is not None
-    assert info.attempts is not None
-    assert (info.status, info.error_code, len(info.attempts)) == (TaskStatus.FAILED, "UNHANDLED_EXCEPTION", 1)
-    assert info.claimed_at is not None
-    assert (info.worker_pid, info.worker_process_name) == (os.getpid(), f"drain-{os.getpid()}")
-
-
 def test_tasks_run_in_the_process_and_the_thread_of_the_test() -> None:
     handle = where.send().unwrap()
     drain(app)
@@ -175,12 +164,6 @@ def test_what_tasks_send_is_run_too() -> None:
     assert heard == [3, 2, 1, 0]
 
 
-def test_large_arguments_arrive() -> None:
-    measure.send("x" * 100_000)
-    drain(app)
-    assert heard == [("measure", 100_000)]
-
-
 def test_only_the_time_that_is_said_passes() -> None:
     handle = flaky.send().unwrap()
     add.schedule(3600, 1, 2)
@@ -191,12 +174,6 @@ def test_only_the_time_that_is_said_passes() -> None:
     spent = {"reason": "all retries are spent", "retry_count": 2, "max_retries": 2}
     assert handle.get(0).err == TaskError(error_code="TRY_AGAIN", data=spent, message="not yet")
     assert drain(app, seconds=3600) == Ran(completed=1)
-
-
-def test_all_retries_and_delays_within_the_time_are_run_in_one_go() -> None:
-    flaky.send()
-    add.schedule(100, 1, 2)
-    assert drain(app, seconds=400) == Ran(completed=1, failed=1, retried=2)
 
 
 async def test_a_deadline_comes_nearer_as_time_passes(connection: asyncpg.Connection) -> None:

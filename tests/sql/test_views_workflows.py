@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,6 @@ from horsies.views import (
     WorkflowSort,
     node_story,
     workflow_counts,
-    workflow_cursor_of,
     workflow_matching,
     workflow_page,
     workflow_values,
@@ -137,31 +135,6 @@ async def test_every_order_shows_its_rows_once_page_by_page_in_both_directions(
             if after is None:
                 break
         assert found == expected
-
-
-async def test_going_back_from_a_row_shows_the_rows_before_it_in_the_same_order(filled: asyncpg.Connection) -> None:
-    rows = await every_workflow(filled)
-    for place in random.sample(range(len(rows)), 4):
-        after = workflow_cursor_of(rows[place])
-        assert await every_workflow(filled, limit=7, after=after, backwards=True) == rows[:place]
-
-
-async def test_the_first_page_has_nothing_before_it_and_the_last_nothing_after(filled: asyncpg.Connection) -> None:
-    first = await workflow_page(filled, wanted_workflows(""), limit=200)
-    assert (first.previous, first.reached) == (None, None)
-    last = await workflow_page(filled, wanted_workflows(""), limit=200, after=first.next)
-    assert (len(last.rows), last.next) == (10, None)
-    back = await workflow_page(filled, wanted_workflows(""), limit=200, after=last.previous, backwards=True)
-    assert back.rows == first.rows
-    assert (await workflow_page(filled, wanted_workflows(""), limit=210)).next is None
-
-
-async def test_a_cursor_can_stand_at_a_time(filled: asyncpg.Connection) -> None:
-    newest = await filled.fetchval("SELECT max(created_at) FROM horsies_workflows")
-    at = Cursor(newest - timedelta(minutes=4))
-    page = await workflow_page(filled, wanted_workflows(""), limit=300, after=at)
-    assert page.rows
-    assert all(row.created_at < at.time for row in page.rows)
 
 
 async def test_a_row_tells_how_far_it_has_come_and_what_failed_first(conn: asyncpg.Connection) -> None:

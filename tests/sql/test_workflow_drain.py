@@ -20,7 +20,7 @@ from horsies import (
     WorkflowSpec,
     WorkflowStatus,
 )
-from horsies.testing import Ran, drain, drain_async
+from horsies.testing import Ran, drain
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 tries: list[int] = []
@@ -103,23 +103,6 @@ def test_a_drain_goes_on_until_the_workflow_has_ended(processes: int) -> None:
     assert handle.get(0).unwrap() == 16
 
 
-@pytest.mark.parametrize("processes", [0, 1])
-def test_a_map_is_run_for_each_item_that_the_node_before_gives(processes: int) -> None:
-    listing = TaskNode(numbers, kwargs={"count": 3})
-    each = TaskNode.map(plus, over=listing, more=10)
-    handle = flow(listing, each, output=each).start().unwrap()
-    assert drain(app, processes=processes) == Ran(completed=4)
-    assert handle.get(0).unwrap() == [10, 11, 12]
-
-
-def test_a_large_result_reaches_the_next_node() -> None:
-    first = TaskNode(text)
-    last = TaskNode(length, waits_for=[first], args_from={"given": first})
-    handle = flow(first, last, output=last).start().unwrap()
-    drain(app)
-    assert handle.get(0).unwrap() == 100_000
-
-
 def test_a_retry_that_falls_due_within_the_time_is_part_of_it() -> None:
     first = TaskNode(flaky)
     last = TaskNode(twice, waits_for=[first], args_from={"value": first})
@@ -127,14 +110,6 @@ def test_a_retry_that_falls_due_within_the_time_is_part_of_it() -> None:
     assert drain(app) == Ran(retried=1)
     assert drain(app, seconds=60) == Ran(completed=2)
     assert handle.get(0).unwrap() == 4
-
-
-async def test_a_failed_node_fails_what_it_should_in_a_running_loop_too() -> None:
-    first = TaskNode(refuse)
-    last = TaskNode(number, kwargs={"value": 1}, waits_for=[first])
-    handle = (await flow(first, last).start_async()).unwrap()
-    assert await drain_async(app) == Ran(failed=1)
-    assert (await handle.status_async()).unwrap() is WorkflowStatus.FAILED
 
 
 @pytest.mark.parametrize("processes", [0, 1])

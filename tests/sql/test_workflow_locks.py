@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -96,9 +95,7 @@ async def test_one_locked_family_holds_up_none_of_sixty_others(
         await foreign.fetch(lock, flows[30])
         for task_id in ended:
             advancer.ended(task_id)
-        began = time.monotonic()
         await steps_until(advancer, 1)
-        assert time.monotonic() - began < 3
         told = [await states(connection, flow) for flow in flows]
         assert told.count("RUNNING: completed enqueued") == OTHERS
         assert told[30] == "RUNNING: enqueued pending"

@@ -12,7 +12,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import asyncpg
 import psutil
 import pytest
 from forked_commands import HORSIES, run_command
@@ -25,15 +24,6 @@ from horsies.store.embedded import EmbeddedServer
 def database(embedded_database: str) -> str:
     """One of these tests freezes the server."""
     return embedded_database
-
-
-async def test_a_signal_ends_it_though_the_terminal_is_not_read(quiet: dict[str, str]) -> None:
-    """A dead link: writes to it block for ever."""
-    with PtyConsole(quiet, rate=1) as console:
-        await asyncio.to_thread(console.until_so, lambda: console.received > 0, "its first byte")
-        await asyncio.to_thread(console.pass_time, 1.0)
-        console.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGTERM
 
 
 async def test_ctrl_z_and_fg(quiet: dict[str, str]) -> None:
@@ -78,47 +68,6 @@ async def test_a_storm_of_resizes_ends_in_the_right_size(quiet: dict[str, str]) 
         console.type("j")
         await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 6, "the cursor a line lower")
         await asyncio.to_thread(console.until, "LIVE", "shop.task_1")  # a read that the storm held up was SLOW or OLD
-
-
-async def test_a_database_that_freezes_is_told_and_keys_go_on(
-    quiet: dict[str, str], embedded_server: EmbeddedServer
-) -> None:
-    with PtyConsole(quiet) as console:
-        await asyncio.to_thread(console.until_ready)
-        with frozen(embedded_server):
-            console.type("\x12")
-            await asyncio.to_thread(console.until, "OLD")
-            assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
-            # The line with the age of the figures moves the table down by one, a frame later than the header.
-            await asyncio.to_thread(console.until, "STALE", "figures of")
-            await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 7, "the cursor moved with its row")
-            assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
-            assert console.shows("shop.task_")
-        await asyncio.to_thread(console.until, "LIVE")
-
-
-async def test_backends_that_are_killed_are_replaced(database: str, quiet: dict[str, str]) -> None:
-    connection = await asyncpg.connect(database)
-    with PtyConsole(quiet) as console:
-        await asyncio.to_thread(console.until_ready)
-        for turn in range(3):
-            await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            await connection.execute(
-                "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, $1, 'mail')", f"shop.after_{turn}"
-            )
-            await asyncio.to_thread(console.until, "LIVE", f"shop.after_{turn}")
-    await connection.close()
-
-
-async def test_a_database_that_is_down_at_the_start_is_waited_for(environ: dict[str, str]) -> None:
-    nowhere = {**environ, "HORSIES_DATABASE_URL": "postgresql://ops@127.0.0.1:1/app"}
-    with PtyConsole(nowhere) as console:
-        await asyncio.to_thread(console.until, "No connection", "nothing answers at 127.0.0.1:1", "retry in")
-        console.type("q")
-        assert await asyncio.to_thread(console.end) == 0
 
 
 @pytest.mark.parametrize("term", ["dumb", "", None])
