@@ -5,6 +5,12 @@ status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = N
 started_at = NULL, worker_pid = NULL, worker_hostname = NULL, worker_process_name = NULL,
 finalizing_at = NULL, finalizing_by_worker_id = NULL
 
+-- name: new_task
+-- fragment: the columns of a task that is sent, in the order in which each statement that sends tasks gives them; not a
+-- CTE that all would fill, which makes a send that is not prepared 70 µs slower than 210
+horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options, good_until,
+               unique_key, enqueued_at, max_retries, is_workflow_task, rerun_of)
+
 -- name: history
 -- fragment: the attempts of the runs that have ended, in the statement that ends them: an attempt for each row of
 -- `runs`, whose retry_count is that of the run

@@ -36,13 +36,12 @@ WITH found AS MATERIALIZED (
        AND CASE WHEN node.status::text = 'READY' THEN node.task_id IS NULL END
     RETURNING node.task_id
 )
-INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, kwargs, task_options, good_until,
-                           max_retries, is_workflow_task)
-SELECT new.id, new.name, new.sha, new.sent_at, new.queue, new.priority, new.kwargs, new.options, new.good_until,
-       new.max_retries, true
+INSERT INTO /* new_task */
+SELECT new.id, new.task_name, new.enqueue_sha, new.sent_at, new.queue_name, new.priority, NULL, new.kwargs,
+       new.task_options, new.good_until, NULL, now(), new.max_retries, true, NULL
   FROM unnest($3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::integer[], $9::text[],
               $10::text[], $11::timestamptz[], $12::integer[])
-       AS new (id, name, sha, sent_at, queue, priority, kwargs, options, good_until, max_retries)
+       AS new (id, task_name, enqueue_sha, sent_at, queue_name, priority, kwargs, task_options, good_until, max_retries)
   JOIN linked ON linked.task_id::text = new.id
 RETURNING id
 

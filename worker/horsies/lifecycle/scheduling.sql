@@ -124,13 +124,13 @@ WITH mine AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 ), sent AS (
     -- The id is made of name and slot: one that exists was sent by a scheduler of upstream.
-    INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
-                               enqueued_at, max_retries)
-    SELECT task.id, task.task_name, task.sha, task.sent_at, task.queue_name, task.priority, task.args, task.kwargs,
-           task.options, statement_timestamp(), task.max_retries
+    INSERT INTO /* new_task */
+    SELECT task.id, task.task_name, task.enqueue_sha, task.sent_at, task.queue_name, task.priority, task.args,
+           task.kwargs, task.task_options, NULL, NULL, statement_timestamp(), task.max_retries, false, NULL
       FROM unnest($12::text[], $13::text[], $14::text[], $15::text[], $16::timestamptz[], $17::text[], $18::int[],
                   $19::text[], $20::text[], $21::text[], $22::int[])
-           AS task (schedule, id, task_name, sha, sent_at, queue_name, priority, args, kwargs, options, max_retries)
+           AS task (schedule, id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
+                    max_retries)
       JOIN advanced ON advanced.schedule_name = task.schedule
     ON CONFLICT DO NOTHING
 )

@@ -2,33 +2,29 @@
 -- enqueue.py, many sends that differ only in their arguments; as it is, or with a clause that leaves out conflicting
 -- rows, as in enqueue_many
 -- Nine columns are sent once instead of once a row: 11.7 -> 8.9 µs a row.
-INSERT INTO horsies_tasks (id, enqueue_sha, sent_at, args, kwargs, task_name, queue_name, priority, task_options,
-                           good_until, unique_key, enqueued_at, max_retries)
-SELECT id, enqueue_sha, sent_at, args, kwargs, $6::text, $7::text, $8::int, $9::text, $10::timestamptz, $11::text,
+INSERT INTO /* new_task */
+SELECT id, $6::text, enqueue_sha, sent_at, $7::text, $8::int, args, kwargs, $9::text, $10::timestamptz, $11::text,
        COALESCE($12::timestamptz, statement_timestamp() + COALESCE($13::float8, 0) * interval '1 second'),
-       $14::int
+       $14::int, false, NULL
   FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[])
        AS request (id, enqueue_sha, sent_at, args, kwargs)
 
 -- name: enqueue_one
 -- enqueue.py, one send; a repeated id or a unique key in use changes nothing and returns nothing
-INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
-                           good_until, unique_key, enqueued_at, max_retries)
+INSERT INTO /* new_task */
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
         -- not now(): in the caller's transaction that may be long ago, and the delay counts from the send
         COALESCE($12::timestamptz, statement_timestamp() + COALESCE($13::float8, 0) * interval '1 second'),
-        $14)
+        $14, false, NULL)
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: enqueue_many
 -- enqueue.py, many sends; rows with a repeated id or a unique key in use are left out and not returned
-INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
-                           good_until, unique_key, enqueued_at, max_retries)
-SELECT id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
-       good_until, unique_key,
+INSERT INTO /* new_task */
+SELECT id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options, good_until, unique_key,
        COALESCE(enqueued_at, statement_timestamp() + COALESCE(delay_seconds, 0) * interval '1 second'),
-       max_retries
+       max_retries, false, NULL
   FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::int[], $7::text[], $8::text[],
               $9::text[], $10::timestamptz[], $11::text[], $12::timestamptz[], $13::float8[], $14::int[])
        AS request (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,

@@ -13,11 +13,10 @@ WITH /* operation */, taken AS (
      ORDER BY known.schedule_name
        FOR SHARE OF known
 ), sent AS (
-    INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
-                               enqueued_at, max_retries)
+    INSERT INTO /* new_task */
     SELECT sent_id, definition ->> 'target', sha, sent_at, definition ->> 'queue', (definition ->> 'priority')::integer,
-           definition ->> 'args', definition ->> 'kwargs', definition ->> 'task_options', statement_timestamp(),
-           (definition ->> 'max_retries')::integer
+           definition ->> 'args', definition ->> 'kwargs', definition ->> 'task_options', NULL, NULL,
+           statement_timestamp(), (definition ->> 'max_retries')::integer, false, NULL
       FROM taken
      WHERE NOT is_workflow
 ), recorded AS (

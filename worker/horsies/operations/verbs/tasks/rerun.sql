@@ -29,14 +29,13 @@ COALESCE(
 -- (parameters of `judged`, $15 ids of the copies, $16 fingerprints, $17 args, $18 kwargs, $19 task options,
 -- $20 max retries, $21 good until, $22 sent at)
 WITH /* operation */, /* judged */, copied AS (
-    INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
-                               good_until, unique_key, enqueued_at, max_retries, rerun_of)
-    SELECT copy.id, original.task_name, copy.fingerprint, copy.sent_at, original.queue_name, original.priority,
+    INSERT INTO /* new_task */
+    SELECT copy.id, original.task_name, copy.enqueue_sha, copy.sent_at, original.queue_name, original.priority,
            copy.args, copy.kwargs, copy.task_options, copy.good_until, original.unique_key, statement_timestamp(),
-           copy.max_retries, original.id
+           copy.max_retries, false, original.id
       FROM unnest($7::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::integer[],
                   $21::timestamptz[], $22::timestamptz[])
-           AS copy (original, id, fingerprint, args, kwargs, task_options, max_retries, good_until, sent_at)
+           AS copy (original, id, enqueue_sha, args, kwargs, task_options, max_retries, good_until, sent_at)
       JOIN horsies_tasks original ON original.id = copy.original
      WHERE copy.original IN (SELECT id FROM judged WHERE refusal IS NULL)
     RETURNING id, rerun_of
