@@ -4,6 +4,10 @@ A value is checked against what JSON turns a type into: a tuple arrives as a lis
 subclass of str as str. Types that the codec cannot store at all (UUID, Decimal, set), types that cannot be checked
 (protocols, plain classes, type variables, names that only type checkers import) and the keys of a dict, which arrive as
 text, are not checked. So no call is refused that would receive what its annotations say. Values are never changed.
+
+Not the pydantic adapters of horsies.domain.codec.conversion, which are no faster (1.1 µs against 0.9 for an int and a
+str): strict, they refuse 21 of the 36 legal pairs of a type and a value in the tests and pass 5 of the 45 wrong ones;
+lax, 10 and 11.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A small HTTP server for metrics and probes: GET and HEAD of a few paths, one answer per connection.
 
 It shares the worker's event loop, so that an answer shows that the loop runs. No client can hold anything for long: the
-whole exchange has a time limit, the request a largest size, and of too many connections the oldest is cut.
+whole exchange has a time limit, the request a largest size, and of too many connections the oldest is cut. The server
+of prometheus_client has one path, a thread for each silent client, and no way to answer from the loop.
 """
 
 from __future__ import annotations
