@@ -7,12 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.verb_options import AfterOption, LimitOption, fit_for_text
 
@@ -24,6 +21,7 @@ def _about(name: str, metavar: str, help_text: str) -> Any:
 
 
 @app.command("ls")
+@on_database
 def ls(
     operation: Annotated[str | None, _about("--operation", "ID", "Each row of one operation, by its id.")] = None,
     task: Annotated[str | None, _about("--task", "ID", "What was done to one task.")] = None,
@@ -38,10 +36,8 @@ def ls(
     limit: LimitOption = 50,
     after: AfterOption = None,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List operator actions, newest first: one line for each operation with its totals, or each row of what is named.
 
@@ -56,7 +52,7 @@ def ls(
         raise typer.BadParameter("give one of --task, --worker, --queue, --schedule, --workflow and --node")
     target = given[0] if given else None
     narrowed = {key: text for key, text in {"since": since, "by": by, "verb": verb}.items() if text is not None}
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     if operation is None and target is None:
         list_operations(choice, narrowed, limit=limit, after=after, as_json=as_json)
     elif narrowed:

@@ -9,13 +9,9 @@ import typer
 from horsies.cli import prune
 from horsies.cli.confirm import YesOption, confirm_write
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.schema import migrate
 
@@ -30,13 +26,11 @@ DryRunOption = Annotated[
 
 
 @app.command()
+@on_database
 def init(
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
+    database: DatabaseOptions,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Create the schema in an empty database.
 
@@ -45,20 +39,18 @@ def init(
     """
     import asyncio
 
-    choice = choose(database_url, context, module)
+    choice = database.choose()
     if not dry_run:
         confirm_write(choice, "init", yes=yes)
     asyncio.run(migrate(choice, "init", dry_run=dry_run))
 
 
 @app.command()
+@on_database
 def upgrade(
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
+    database: DatabaseOptions,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Bring an older schema, or one made by upstream horsies, up to date.
 
@@ -67,19 +59,17 @@ def upgrade(
     """
     import asyncio
 
-    choice = choose(database_url, context, module)
+    choice = database.choose()
     if not dry_run:
         confirm_write(choice, "upgrade", yes=yes)
     asyncio.run(migrate(choice, "upgrade", dry_run=dry_run))
 
 
 @app.command()
+@on_database
 def status(
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
+    database: DatabaseOptions,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Show which database is used and why, and whether its schema fits this version.
 
@@ -90,7 +80,7 @@ def status(
     from horsies.display.json_output import print_json
     from horsies.display.terminal import say
 
-    report = asyncio.run(_status(choose_existing(database_url, context, module)))
+    report = asyncio.run(_status(database.choose_existing()))
     if as_json:
         print_json(report)
     else:

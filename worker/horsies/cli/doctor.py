@@ -11,10 +11,10 @@ import typer
 from horsies.cli.options import (
     ApplicationOption,
     ContextOption,
+    DatabaseOptions,
     DatabaseUrlOption,
     DebugOption,
     JsonOption,
-    choose_existing,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def doctor(
     from horsies.locate import locate_app
 
     named = module if module is not None else module_option
-    choice = choose_existing(database_url, context, named)
+    choice = DatabaseOptions(database_url, context, named).choose_existing()
     config = None if named is None else locate_app(named).config
     label, found = asyncio.run(examined(choice, config))
     counts = {verdict.value: found.count(verdict) for verdict in Verdict}

@@ -10,29 +10,25 @@ import typer
 
 from horsies.cli.options import (
     LOGLEVEL_HELP,
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     LogLevel,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.worker import LogFormat
 
 _PORT = 9464
 
 
+@on_database
 def metrics(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Answer GET /metrics, /healthz and /readyz there; 0: any free port.")
     ] = _PORT,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
+    *,
+    database: DatabaseOptions,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help=LOGLEVEL_HELP)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
-    debug: DebugOption = False,
 ) -> None:
     """Show the cluster to Prometheus until SIGTERM or ctrl+c: queues, workers, workflows, schedules, sweeps.
 
@@ -47,7 +43,7 @@ def metrics(
     from horsies.run.metrics.http import Address
     from horsies.run.serve import serve
 
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
     exporter = Exporter(choice, Address(host, port, f"--port {port}"), Events())
     asyncio.run(serve(exporter, on_ready=lambda: None))

@@ -7,7 +7,9 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +18,8 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from horsies.app import Horsies
     from horsies.config.contexts import DatabaseChoice
 
@@ -120,8 +124,50 @@ ModuleOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """The options by which a command finds its database; the `database` of a command that `on_database` completes."""
+
+    url: str | None
+    context: str | None
+    module: str | None
+
+    def choose(self) -> DatabaseChoice:
+        """Return the database that these options and the environment select; see horsies.config.which_database."""
+        return choose(self.url, self.context, self.module)
+
+    def choose_existing(self) -> DatabaseChoice:
+        """`choose`, for a command that needs an existing database: none is created without a question."""
+        return existing(self.choose())
+
+
+def database_parameters() -> list[Parameter]:
+    """Return the parameters that become DatabaseOptions."""
+    kinds = {"database_url": DatabaseUrlOption, "context": ContextOption, "module": ApplicationOption}
+    return [option_parameter(name, kind, None) for name, kind in kinds.items()]
+
+
+def option_parameter(name: str, kind: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def on_database(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a database, in the place of its parameter `database`, and `--debug`."""
+
+    @wraps(command)
+    def complete(*, database_url: str | None, context: str | None, module: str | None, debug: bool, **own: Any) -> None:
+        command(database=DatabaseOptions(database_url, context, module), **own)
+
+    parameters = []
+    for own in signature(command, eval_str=True).parameters.values():
+        parameters += database_parameters() if own.name == "database" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
+    parameters.append(option_parameter("debug", DebugOption, False))
+    complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    vars(complete)["__signature__"] = Signature(parameters)
+    return complete
+
+
 def choose(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:
-    """The database that these options and the environment select; see horsies.config.which_database."""
     from horsies.config.which_database import NamedApplication, choose_database
 
     application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
@@ -154,11 +200,6 @@ def app_at_work(locator: str, database_url: str | None, context: str | None) -> 
             confirm_service(choice)
 
     return checked_app(locator, located=located)[0]
-
-
-def choose_existing(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:
-    """`choose`, for a command that needs an existing database: none is created without a question."""
-    return existing(choose(database_url, context, module))
 
 
 def existing(choice: DatabaseChoice) -> DatabaseChoice:

@@ -9,12 +9,9 @@ import typer
 
 from horsies.cli.confirm import YesOption, confirm_write
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 
 if TYPE_CHECKING:
@@ -37,15 +34,14 @@ OlderThanOption = Annotated[
 ]
 
 
+@on_database
 def prune(
     older_than: OlderThanOption = None,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
+    *,
+    database: DatabaseOptions,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     yes: YesOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Delete old heartbeats, worker snapshots, finished tasks and workflows, and operator actions.
 
@@ -59,7 +55,7 @@ def prune(
     from horsies.display.json_output import print_json
     from horsies.display.terminal import say
 
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     ages = dict(_age(text) for text in older_than or ())
     if not dry_run:
         confirm_write(choice, "prune", yes=yes)

@@ -5,24 +5,20 @@ from __future__ import annotations
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 
 app = typer.Typer(name="queues", help="List queues, pause and resume them.", no_args_is_help=True)
 
 
 @app.command("ls")
+@on_database
 def ls(
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List queues: how many tasks are due, scheduled, claimed and running, and the limits.
 
@@ -30,4 +26,4 @@ def ls(
     """
     from horsies.cli.cluster_lists import list_queues
 
-    list_queues(choose_existing(database_url, context, module), as_json=as_json)
+    list_queues(database.choose_existing(), as_json=as_json)

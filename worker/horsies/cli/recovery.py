@@ -8,12 +8,9 @@ import typer
 
 from horsies.cli.confirm import YesOption
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
 
@@ -25,6 +22,7 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@on_database
 def ls(
     why: Annotated[
         bool, typer.Option("--why", help="Also explain each finding, with the commands that help.", show_default=False)
@@ -34,10 +32,8 @@ def ls(
         typer.Option("--doctor", help="Also list what `horsies doctor` warns of or fails on.", show_default=False),
     ] = False,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List what is stuck, worst first: the evidence, what recovery will do, and which actions there are.
 
@@ -47,19 +43,18 @@ def ls(
     """
     from horsies.cli.recovery_report import list_findings
 
-    list_findings(choose_existing(database_url, context, module), why=why, doctor=doctor, as_json=as_json)
+    list_findings(database.choose_existing(), why=why, doctor=doctor, as_json=as_json)
 
 
 @app.command("run")
+@on_database
 def run(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Run the recovery sweep once: release stale claims, retry or fail crashed runs, expire what is past its deadline.
 
@@ -71,5 +66,5 @@ def run(
     """
     from horsies.cli.sweep_now import sweep
 
-    database = choose_existing(database_url, context, module)
-    sweep(Asked(database, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))
+    choice = database.choose_existing()
+    sweep(Asked(choice, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))

@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.verb_options import ScheduleFilterHelpOption, ScheduleFilterOption, complete_schedule, fit_for_text
 
@@ -24,6 +21,7 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@on_database
 def ls(
     words: Annotated[
         list[str] | None,
@@ -32,10 +30,8 @@ def ls(
     filter_text: ScheduleFilterOption = None,
     as_json: JsonOption = False,
     filter_help: ScheduleFilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List schedules: what each sends and when, its next and its last run, and the outcomes of its newest runs.
 
@@ -45,10 +41,11 @@ def ls(
     from horsies.cli.schedule_list import list_schedules
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_schedules(choose_existing(database_url, context, module), text, as_json=as_json)
+    list_schedules(database.choose_existing(), text, as_json=as_json)
 
 
 @app.command("next")
+@on_database
 def next_(
     name: Annotated[
         str,
@@ -61,10 +58,8 @@ def next_(
     ],
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000, metavar="N", help="How many runs.")] = 10,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show when a schedule runs next, by this machine's clock and by that of the schedule's time zone.
 
@@ -73,4 +68,4 @@ def next_(
     """
     from horsies.cli.schedule_list import show_next_runs
 
-    show_next_runs(choose_existing(database_url, context, module), name, count, as_json=as_json)
+    show_next_runs(database.choose_existing(), name, count, as_json=as_json)

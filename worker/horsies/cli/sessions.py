@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 
 if TYPE_CHECKING:
@@ -27,12 +24,11 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@on_database
 def ls(
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List sessions of the server whose locks the workers, the console or a command wait for.
 
@@ -50,7 +46,7 @@ def ls(
     async def work(session: Session) -> tuple[Blocker, ...]:
         return await blockers(session.connection, readers_only=False)
 
-    found = read_server(choose_existing(database_url, context, module), "sessions ls", work)
+    found = read_server(database.choose_existing(), "sessions ls", work)
     if as_json:
         print_json({"sessions": found})
     elif not found:

@@ -7,24 +7,20 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 
 
+@on_database
 def status(
     chart: Annotated[
         bool, typer.Option("--chart", help="Also draw what ended, failed and waited in the last hour.")
     ] = False,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show workers, queues, and what is stuck.
 
@@ -34,4 +30,4 @@ def status(
     """
     from horsies.cli.cluster_lists import show_status
 
-    show_status(choose_existing(database_url, context, module), chart=chart, as_json=as_json)
+    show_status(database.choose_existing(), chart=chart, as_json=as_json)

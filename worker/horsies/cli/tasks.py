@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.verb_options import (
     AfterOption,
@@ -50,6 +47,7 @@ class TaskOrder(StrEnum):
 
 
 @app.command("ls")
+@on_database
 def ls(
     words: Annotated[
         list[str] | None,
@@ -68,10 +66,8 @@ def ls(
     after: AfterOption = None,
     as_json: JsonOption = False,
     filter_help: FilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List tasks, a page at a time.
 
@@ -83,7 +79,7 @@ def ls(
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     order = None if sort is None else sort.value
-    list_tasks(choose_existing(database_url, context, module), text, order, limit=limit, after=after, as_json=as_json)
+    list_tasks(database.choose_existing(), text, order, limit=limit, after=after, as_json=as_json)
 
 
 class StatisticsOrder(StrEnum):
@@ -101,6 +97,7 @@ class StatisticsOrder(StrEnum):
 
 
 @app.command("stats")
+@on_database
 def stats(
     words: Annotated[
         list[str] | None,
@@ -122,10 +119,8 @@ def stats(
     ] = StatisticsOrder.WORST,
     as_json: JsonOption = False,
     filter_help: FilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show how the tasks of each name fared: failures, waits, durations, retries, share of the busy time.
 
@@ -137,21 +132,20 @@ def stats(
     from horsies.cli.task_statistics import show_statistics
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     show_statistics(choice, text, name or [], since, sort.value, as_json=as_json)
 
 
 @app.command("export")
+@on_database
 def export(
     path: ExportPathArgument = None,
     filter_text: FilterOption = None,
     form: ExportFormatOption = ExportFormat.CSV,
     sort: Annotated[TaskOrder | None, typer.Option(help="As for `ls`.", show_default=False)] = None,
     filter_help: FilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Write every task that matches as CSV or as JSON lines, to a new file or to standard output.
 
@@ -161,20 +155,19 @@ def export(
     from horsies.cli.export_command import export_tasks
 
     order = None if sort is None else sort.value
-    export_tasks(choose_existing(database_url, context, module), filter_text or "", order, form.value, path)
+    export_tasks(database.choose_existing(), filter_text or "", order, form.value, path)
 
 
 @app.command("show")
+@on_database
 def show(
     task_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
     ],
     mask: MaskOption = None,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show everything that is stored about one task.
 
@@ -184,10 +177,11 @@ def show(
     """
     from horsies.cli.task_story import show_task
 
-    show_task(choose_existing(database_url, context, module), task_id, mask or [], as_json=as_json)
+    show_task(database.choose_existing(), task_id, mask or [], as_json=as_json)
 
 
 @app.command("stack")
+@on_database
 def stack(
     task_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
@@ -202,10 +196,8 @@ def stack(
     reason: ReasonOption = None,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show what a running task is doing now: its Python stack, the innermost line first.
 
@@ -219,7 +211,7 @@ def stack(
     """
     from horsies.cli.task_stack import show_stack
 
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     show_stack(
         choice,
         task_id,
@@ -233,6 +225,7 @@ def stack(
 
 
 @app.command("logs")
+@on_database
 def logs(
     task_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
@@ -241,10 +234,8 @@ def logs(
     reason: ReasonOption = None,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show what a running task prints and logs: the last 64 kB, which its worker keeps in memory.
 
@@ -256,5 +247,5 @@ def logs(
     """
     from horsies.cli.task_logs import show_logs
 
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     show_logs(choice, task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)

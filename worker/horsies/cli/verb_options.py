@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import choose, choose_existing
+from horsies.cli.options import DatabaseOptions, choose
 from horsies.display.terminal import say
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Asked:
         from horsies.operations.verb import COMMAND_GROUPS
 
         names = ("reason", "dry_run", "yes", "read_only", "as_json")
-        choice = choose_existing(given["database_url"], given["context"], given["module"])
+        choice = DatabaseOptions(given["database_url"], given["context"], given["module"]).choose_existing()
         return cls(choice, f"{COMMAND_GROUPS[verb.kind]} {verb.name}", *(given[name] for name in names))
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, JsonOption
+from horsies.cli.options import DebugOption, JsonOption, database_parameters, option_parameter
 from horsies.cli.verb_options import (
     DryRunOption,
     FilterHelpOption,
@@ -71,20 +71,18 @@ def _command(verb: Verb) -> Callable[..., None]:
 
 def _parameters(verb: Verb) -> Iterator[Parameter]:
     for name, kind in _TARGETS[verb.kind].items():
-        yield _parameter(name, kind, None if name in _OPTIONAL else Parameter.empty)
+        yield option_parameter(name, kind, None if name in _OPTIONAL else Parameter.empty)
     for option in verb.options:
-        yield _parameter(option.name, *_option(option))
-    yield _parameter("dry_run", DryRunOption, False)
-    yield _parameter("yes", YesOption, False)
-    yield _parameter("reason", ReasonOption, None)
-    yield _parameter("read_only", ReadOnlyOption, False)
-    yield _parameter("as_json", JsonOption, False)
+        yield option_parameter(option.name, *_option(option))
+    yield option_parameter("dry_run", DryRunOption, False)
+    yield option_parameter("yes", YesOption, False)
+    yield option_parameter("reason", ReasonOption, None)
+    yield option_parameter("read_only", ReadOnlyOption, False)
+    yield option_parameter("as_json", JsonOption, False)
     if verb.kind in _FILTER_HELP:
-        yield _parameter("filter_help", _FILTER_HELP[verb.kind], False)
-    yield _parameter("database_url", DatabaseUrlOption, None)
-    yield _parameter("context", ContextOption, None)
-    yield _parameter("module", ApplicationOption, None)
-    yield _parameter("debug", DebugOption, False)
+        yield option_parameter("filter_help", _FILTER_HELP[verb.kind], False)
+    yield from database_parameters()
+    yield option_parameter("debug", DebugOption, False)
 
 
 def _option(option: Option) -> tuple[Any, Any]:
@@ -95,7 +93,3 @@ def _option(option: Option) -> tuple[Any, Any]:
         *option.spelled, metavar=option.metavar, help=option.help, show_default=option.default is not None
     )
     return (Annotated[str | None, info] if option.default is None else Annotated[str, info]), option.default
-
-
-def _parameter(name: str, kind: Any, default: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)

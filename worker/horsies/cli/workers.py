@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.verb_options import WorkerFilterHelpOption, WorkerFilterOption
 
@@ -24,6 +21,7 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@on_database
 def ls(
     words: Annotated[
         list[str] | None,
@@ -36,10 +34,8 @@ def ls(
     ] = False,
     as_json: JsonOption = False,
     filter_help: WorkerFilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List workers that are alive, have tasks, or were seen in the last hour.
 
@@ -48,4 +44,4 @@ def ls(
     from horsies.cli.cluster_lists import list_workers
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workers(choose_existing(database_url, context, module), text, everyone=everyone, as_json=as_json)
+    list_workers(database.choose_existing(), text, everyone=everyone, as_json=as_json)

@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseUrlOption,
-    DebugOption,
+    DatabaseOptions,
     JsonOption,
-    choose_existing,
+    on_database,
 )
 from horsies.cli.verb_options import (
     AfterOption,
@@ -38,6 +35,7 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@on_database
 def ls(
     words: Annotated[
         list[str] | None,
@@ -48,10 +46,8 @@ def ls(
     after: AfterOption = None,
     as_json: JsonOption = False,
     filter_help: WorkflowFilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """List workflows, newest first, a page at a time.
 
@@ -62,19 +58,18 @@ def ls(
     from horsies.cli.workflow_list import list_workflows
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workflows(choose_existing(database_url, context, module), text, limit=limit, after=after, as_json=as_json)
+    list_workflows(database.choose_existing(), text, limit=limit, after=after, as_json=as_json)
 
 
 @app.command("export")
+@on_database
 def export(
     path: ExportPathArgument = None,
     filter_text: WorkflowFilterOption = None,
     form: ExportFormatOption = ExportFormat.CSV,
     filter_help: WorkflowFilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Write every workflow that matches as CSV or as JSON lines, to a new file or to standard output.
 
@@ -82,10 +77,11 @@ def export(
     """
     from horsies.cli.export_command import export_workflows
 
-    export_workflows(choose_existing(database_url, context, module), filter_text or "", form.value, path)
+    export_workflows(database.choose_existing(), filter_text or "", form.value, path)
 
 
 @app.command("show")
+@on_database
 def show(
     workflow_id: WorkflowIdArgument,
     node: Annotated[
@@ -100,10 +96,8 @@ def show(
     ] = None,
     mask: MaskOption = None,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Show everything that is stored about one workflow, or about one of its nodes.
 
@@ -113,7 +107,7 @@ def show(
     """
     from horsies.cli.workflow_story import show_node, show_workflow_story
 
-    choice = choose_existing(database_url, context, module)
+    choice = database.choose_existing()
     if node is None:
         show_workflow_story(choice, workflow_id, mask or [], as_json=as_json)
     else:
@@ -121,16 +115,15 @@ def show(
 
 
 @app.command("graph")
+@on_database
 def graph(
     workflow_id: WorkflowIdArgument,
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print it as a Mermaid flowchart.", show_default=False)
     ] = False,
     as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    module: ApplicationOption = None,
-    debug: DebugOption = False,
+    *,
+    database: DatabaseOptions,
 ) -> None:
     """Draw the nodes of a workflow with their dependencies and states.
 
@@ -140,4 +133,4 @@ def graph(
 
     if mermaid and as_json:
         raise typer.BadParameter("--mermaid and --json are two formats; give one of them")
-    draw_workflow(choose_existing(database_url, context, module), workflow_id, mermaid=mermaid, as_json=as_json)
+    draw_workflow(database.choose_existing(), workflow_id, mermaid=mermaid, as_json=as_json)
