@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.run.contract import LeaseTerms
+from horsies.run.contract import ChildExit, ChildResult, ChildSpec, Job, LeaseTerms
 from horsies.run.guard import clock
-from horsies.run.pool.child import Child, ChildExit, ChildResult, ChildSpec, Job
+from horsies.run.pool.child import Child
 from horsies.run.pool.guard import Guard
 
 pytestmark = pytest.mark.bench

@@ -18,10 +18,10 @@ from forked_children import forked_here
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress import Reading
-from horsies.run.contract import LeaseTerms, LogRecord
+from horsies.run.contract import ChildExit, ChildFailed, ChildResult, ChildSpec, Job, LeaseTerms, LogRecord
 from horsies.run.guard import clock
 from horsies.run.pool import job_queue as track
-from horsies.run.pool.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
+from horsies.run.pool.child import Child
 from horsies.run.pool.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

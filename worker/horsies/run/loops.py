@@ -120,6 +120,9 @@ class Loop(Protocol):
 class Supervisor:
     """Runs loops until they are stopped. A step that fails is tried again after a delay; no failure ends a loop.
 
+    Their tasks are in no TaskGroup: that would end the beats of all runs because of an error in any other loop, and a
+    stop ends them one after the other.
+
     A loop that has not succeeded for too long is reported: a worker must not look alive while it claims nothing.
     """
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from horsies.run.child.stack import Stack
     from horsies.run.pool.guard import Guard
 
-__all__ = ["Child", "ChildExit", "ChildFailed", "ChildResult", "ChildSpec", "Job", "Stream"]
-
 _RECYCLE_GRACE_S: Final = 5.0
 _DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
 _LAST_WORDS: Final = 20
