@@ -98,6 +98,11 @@ class TaskFacts:
     requeue_on_interrupt: bool | None
 
 
+def task_id_of(key: str) -> str:
+    """The task of a job."""
+    return key.partition("/")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One execution of one task. `timeout_ms` counts from the start of the user's code.

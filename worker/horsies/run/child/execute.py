@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.run.contract import task_id_of
 from horsies.run.guard import LeaseTable
 from horsies.run.outcomes import Outcome, TaskStopped, failed, outcome_of
 from horsies.task.current import CurrentTask, begin_run, end_run, moment
@@ -48,7 +49,7 @@ class Message(NamedTuple):
 
     @property
     def task_id(self) -> str:
-        return self.key.partition("/")[0]
+        return task_id_of(self.key)
 
 
 @dataclass(slots=True, eq=False)

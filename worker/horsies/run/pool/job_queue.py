@@ -7,7 +7,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from horsies.run.contract import TASK_TIMEOUT, ChildResult
+from horsies.run.contract import TASK_TIMEOUT, ChildResult, task_id_of
 from horsies.run.outcomes import failed
 from horsies.run.pool.channel import Channel
 
@@ -220,4 +220,4 @@ class JobQueue:
 
 
 def _named(job: Job) -> str:
-    return f"task {job.key.partition('/')[0]} ({job.task_name})"
+    return f"task {task_id_of(job.key)} ({job.task_name})"

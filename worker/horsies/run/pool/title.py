@@ -5,6 +5,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from horsies.run.contract import task_id_of
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
@@ -60,5 +62,4 @@ class Title:
             return self._idle
         if len(keys) > 1:
             return f"{self._idle} · {len(keys)} tasks"
-        task_id = keys[0].partition("/")[0]
-        return f"{self._idle} · {self._name_of(keys[0])} …{task_id[-_ID_TAIL:]}"
+        return f"{self._idle} · {self._name_of(keys[0])} …{task_id_of(keys[0])[-_ID_TAIL:]}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import to_json
 from horsies.lifecycle.claim_token import Token
+from horsies.run.contract import task_id_of
 from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import Stage
 from horsies.store.statements import statement
@@ -92,5 +93,5 @@ def _not_begun(before: Job | None) -> dict[str, Any]:
     """Why there is no stack; with the id of the task that has its place in the child, if there is one."""
     if before is None:
         return {"problem": "its code has not begun, or has ended"}
-    task_id = before.key.partition("/")[0]
+    task_id = task_id_of(before.key)
     return {"problem": f"its code has not begun: {before.task_name} {task_id} runs before it", "behind": task_id}

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from horsies.domain.trace import run_context
-from horsies.run.contract import Job
+from horsies.run.contract import Job, task_id_of
 from horsies.run.loops import Wake
 from horsies.run.pool.output_rings import OutputRings
 from horsies.run.worker.in_flight import InFlightTasks
@@ -120,9 +120,8 @@ class TaskFlow:
             depth = 1
         else:
             depth = max(1, min(_DEEPEST, int(_SHORT_WORK_S / max(self._mean_s, 1e-6))))
-        loads = ((taken[is_async], child) for child, taken in self._loads.items() if child.remaining != 0)
-        taken, child = min(loads, key=lambda each: each[0], default=(depth, None))
-        return child if taken < depth else None
+        free = [child for child, taken in self._loads.items() if taken[is_async] < depth and child.remaining != 0]
+        return min(free, key=lambda child: self._loads[child][is_async], default=None)
 
     # Jobs
 
@@ -211,7 +210,7 @@ class TaskFlow:
         entry = None if key is None else self._submitted.get(key)
         if entry is not None:
             self.outputs.add(entry.task.token, stream, line)
-        self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
+        self._events.output(child.spec.index, None if key is None else task_id_of(key), stream, line)
 
     def logged(self, child: Child, key: str | None, record: LogRecord) -> None:
         entry = None if key is None else self._submitted.get(key)
@@ -221,7 +220,7 @@ class TaskFlow:
             for line in (text if traceback is None else f"{text}\n{traceback}").splitlines():
                 self.outputs.add(entry.task.token, "stderr" if level >= logging.WARNING else "stdout", line)
         name = None if entry is None else entry.task.task_name
-        self._events.child_log(child.spec.index, key.partition("/")[0] if key else None, name, record)
+        self._events.child_log(child.spec.index, None if key is None else task_id_of(key), name, record)
 
     def reported(self, key: str, reading: Reading) -> None:
         entry = self._submitted.get(key)
