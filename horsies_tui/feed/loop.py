@@ -262,8 +262,6 @@ class Feed(Generic[SnapshotT]):
 
     async def _perform(self, read: Read) -> bool:
         pace = read.pace
-        if read.name in self._read_from and pace.is_overdue(self._now(), told=self._link.listens):
-            self._late.setdefault(read.name, self._read_from[read.name])  # until it is answered
         pace.begin(self._now())
         late = self._late.get(read.name)
         done = await self._dated(read.name, read.run())

@@ -44,6 +44,38 @@ class Patience:
 PATIENT: Final = Patience()
 
 
+class DataAge:
+    """When what is shown was read, and since when there has been something newer."""
+
+    def __init__(self) -> None:
+        self.read_at: float | None = None
+        """When the read began whose answer is shown; None: nothing is."""
+        self._asked_at: float | None = None
+        self._changed_at: float | None = None
+        self._lacked_at: float | None = None
+        """The first change before the read under way, which will have it if it is answered."""
+
+    @property
+    def changed_at(self) -> float | None:
+        """The first change that is not shown."""
+        return self._changed_at if self._lacked_at is None else self._lacked_at
+
+    def mark(self, now: float) -> None:
+        if self._changed_at is None:
+            self._changed_at = now
+
+    def begin(self, now: float) -> None:
+        self._asked_at, self._lacked_at, self._changed_at = now, self.changed_at, None
+
+    def end(self, *, done: bool) -> None:
+        """The read that began last was answered, or not."""
+        if done:
+            self.read_at = self._asked_at
+        else:
+            self._changed_at = self.changed_at
+        self._lacked_at = None
+
+
 class Pace:
     """Decides when one kind of read is due. Callers pass times from one monotonic clock."""
 
@@ -52,16 +84,16 @@ class Pace:
         self._began: float | None = None
         self._cost = 0.0
         self.dirty = True
-        self._dirty_since: float | None = None
+        self.age = DataAge()
+        """Of a read in parts: that of the part which is read now."""
         self.unanswered: set[int] = set()
         """The parts of a read in parts whose last read was given up: what is known of them is old."""
         self.often_s: float | None = None
         """The interval while something is shown that changes without a notification, as the progress of a task."""
 
-    def mark(self, now: float | None = None) -> None:
+    def mark(self, now: float) -> None:
         """Something may have changed."""
-        if not self.dirty:
-            self._dirty_since = now
+        self.age.mark(now)
         self.dirty = True
 
     def renew(self) -> None:
@@ -70,12 +102,14 @@ class Pace:
 
     def begin(self, now: float) -> None:
         """A read begins; later changes need another read."""
-        self._began, self.dirty, self._dirty_since = now, False, None
+        self._began, self.dirty = now, False
+        self.age.begin(now)
 
     def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
         """The read ended; `done` False: it was given up and is still due. `was_blocked`: it waited for a lock."""
         self._cost = 0.0 if self._began is None or was_blocked else now - self._began
         self.dirty = self.dirty or not done
+        self.age.end(done=done)
 
     @property
     def earliest_at(self) -> float:
@@ -91,12 +125,15 @@ class Pace:
         return max(self.earliest_at, self._began + self._interval_s(told=told))
 
     def is_overdue(self, now: float, *, told: bool) -> bool:
-        """Return whether a read, delayed because the last one was slow, is later than the shown data may be old."""
-        if self._began is None or self._rhythm.grace_s is None:
+        """Return whether a read, delayed because reads are slow, is later than the shown data may be old."""
+        return self._is_too_old(self.age, now, told=told)
+
+    def _is_too_old(self, age: DataAge, now: float, *, told: bool) -> bool:
+        if age.read_at is None or self._rhythm.grace_s is None:
             return False
-        due = self._began + self._interval_s(told=told)
-        if self._dirty_since is not None:
-            due = min(due, max(self._began + self._rhythm.tick_s, self._dirty_since))
+        due = age.read_at + self._interval_s(told=told)
+        if age.changed_at is not None:
+            due = min(due, max(age.read_at + self._rhythm.tick_s, age.changed_at))
         return now > due + self._rhythm.grace_s
 
     def _interval_s(self, *, told: bool) -> float:

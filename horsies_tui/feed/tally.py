@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from horsies_tui.feed.pace import Pace
+from horsies_tui.feed.pace import DataAge, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
         self._stale = set(range(len(self.parts)))
         self._known: dict[int, CountsT] = {}
         self._going: dict[int, tuple[CountsT, int]] = {}
+        self._ages = [DataAge() for _ in self.parts]
         self._index = -1
         self.unanswered.clear()
         self.renew()
@@ -66,8 +67,10 @@ class Tally(Pace, Generic[PartT, CountsT]):
         states = {state: number for counts in known for state, number in counts.states.items()}
         return replace(known[0], states=states, reached=max(reached, default=None), rest=None)
 
-    def mark(self, now: float | None = None) -> None:
-        super().mark(now)
+    def mark(self, now: float) -> None:
+        for age in self._ages:
+            age.mark(now)
+        self.dirty = True
         self._stale = set(range(len(self.parts)))
 
     def renew(self) -> None:
@@ -75,13 +78,14 @@ class Tally(Pace, Generic[PartT, CountsT]):
         self._stale = set(range(len(self.parts)))
 
     def begin(self, now: float) -> None:
-        super().begin(now)
         if not self._stale and not self._going:
             self._stale = set(range(len(self.parts)))  # due because of its age, which all parts share
         wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self.parts))) - set(self._known)
         self._index = min((index for index in wanted if index > self._index), default=min(wanted))
         if self._index not in self._going:
             self._stale.discard(self._index)
+        self.age = self._ages[self._index]
+        super().begin(now)
 
     def add(self, counts: CountsT) -> None:
         """Add the counts of this turn's part, or of what is left of it."""
@@ -100,7 +104,8 @@ class Tally(Pace, Generic[PartT, CountsT]):
         if not done:
             self._stale.add(self._index)
             self.unanswered.add(self._index)
-        super().end(now, done=not self._stale and not self._going, was_blocked=was_blocked)
+        super().end(now, done=done, was_blocked=was_blocked)
+        self.dirty = bool(self._stale or self._going)
 
     @property
     def earliest_at(self) -> float:
@@ -111,8 +116,10 @@ class Tally(Pace, Generic[PartT, CountsT]):
         return self._began + max(turn_s, self._cost * self._rhythm.slow_factor)
 
     def is_overdue(self, now: float, *, told: bool) -> bool:
-        """Return whether the count is overdue. While it continues, what is known so far says so itself."""
-        return self.is_complete and not self._going and super().is_overdue(now, told=told)
+        """Return whether a part is overdue. One that is still counted says itself what is known so far."""
+        return self.is_complete and any(
+            self._is_too_old(age, now, told=told) for part, age in enumerate(self._ages) if part not in self._going
+        )
 
     def due_at(self, *, told: bool) -> float:
         if not self.is_complete and not self._failed:

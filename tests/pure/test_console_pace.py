@@ -30,7 +30,7 @@ def test_notifications_are_folded_into_one_read_per_tick() -> None:
     pace = Pace(RHYTHM)
     read(pace, 10.0)
     for _ in range(1_000):
-        pace.mark()
+        pace.mark(12.0)
     assert pace.due_at(told=True) == 10.25
 
 
@@ -43,7 +43,7 @@ def test_without_a_change_it_is_read_seldom_where_changes_are_told_and_polled_wh
 def test_what_changes_while_it_is_read_needs_another_read() -> None:
     pace = Pace(RHYTHM)
     pace.begin(10.0)
-    pace.mark()
+    pace.mark(12.0)
     pace.end(10.01, done=True)
     assert pace.due_at(told=True) == 10.25
 
@@ -51,7 +51,7 @@ def test_what_changes_while_it_is_read_needs_another_read() -> None:
 def test_a_slow_read_is_repeated_after_five_times_its_cost() -> None:
     pace = Pace(RHYTHM)
     read(pace, 10.0, took=2.0)
-    pace.mark()
+    pace.mark(12.0)
     assert pace.due_at(told=True) == 20.0
     assert pace.due_at(told=False) == 20.0
 
@@ -106,7 +106,7 @@ def test_after_a_change_each_part_is_read_once_more() -> None:
     tally = Tally(RHYTHM, count_parts(task_conditions(parse(""))))
     for _ in range(4):
         counted(tally, 10.0)
-    tally.mark()
+    tally.mark(12.0)
     now, parts = 11.0, []
     while tally.due_at(told=True) <= now:
         parts.append(counted(tally, now))
@@ -183,7 +183,7 @@ def test_a_number_that_was_counted_to_its_end_stays_until_it_is_counted_again() 
     for counts in (*stretches(10, 10), *stretches(11, 11)):
         tally.begin(10.0)
         tally.add(counts)
-        tally.mark()
+        tally.mark(12.0)
         tally.end(10.0, done=True)
         assert tally.counts is not None
         told.append(str(tally.counts.total))
@@ -213,4 +213,26 @@ def test_a_slow_read_that_is_put_off_says_when_what_is_shown_is_too_old() -> Non
     pace.mark(101.0)
     assert [pace.is_overdue(at, told=True) for at in (104.9, 105.1)] == [False, True]
     pace.begin(118.0)
-    assert not pace.is_overdue(118.0, told=True)
+    pace.mark(118.5)
+    pace.end(119.0, done=False)
+    assert pace.is_overdue(119.0, told=True)
+    pace.begin(119.0)
+    assert pace.is_overdue(119.5, told=True)
+    pace.mark(119.4)
+    pace.end(119.5, done=True)
+    assert [pace.is_overdue(at, told=True) for at in (123.9, 124.1)] == [False, True]
+
+
+def test_parts_that_wait_behind_a_slow_one_are_as_old_as_their_own_last_count() -> None:
+    """A lock of a second put off each further part by five seconds, and the sum was shown as current meanwhile."""
+    tally = Tally(Rhythm(grace_s=3.0), count_parts(task_conditions(parse("status:failed,running"))))
+    assert counted(tally, 10.0) != counted(tally, 10.1)
+    tally.mark(12.0)
+    tally.begin(12.0)
+    tally.add(TaskCounts({}, None, 7))
+    tally.end(13.5, done=True)
+    assert tally.due_at(told=True) == pytest.approx(19.5)
+    tally.mark(14.0)  # of all further ones only the first one counts
+    assert [tally.is_overdue(at, told=True) for at in (14.9, 15.1)] == [False, True]
+    counted(tally, 19.5)
+    assert [tally.is_overdue(at, told=True) for at in (16.9, 17.1)] == [False, True]
