@@ -140,7 +140,7 @@ class ActivityFeed(Feed[ActivitySnapshot]):
     def _counted(self, row: OperationRow) -> dict[str, Any]:
         self._totals[row.operation_id] = self._newest, row
         if self._uncounted is not None:
-            self._count.pace.mark()
+            self._count.pace.mark(self._now())
         page = self.snapshot.operations
         return {} if page is None else {"operations": self._with_totals(page)}
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from horsies.store.connect import with_settings
 from horsies.store.pool import CONNECTION_ERRORS
+from horsies.views.tables import replay
+from horsies_tui.feed.pace import GRACE_S
 from horsies_tui.feed.status import FeedFailure, LinkError, sentence
 
 if TYPE_CHECKING:
@@ -15,9 +17,12 @@ if TYPE_CHECKING:
 
     from horsies.findings.blockers import Blocker
     from horsies.store.connect import Connection
+    from horsies.views.tables import Replay
 
 _LOOK_EVERY_S: Final = 0.5
 _ASK_EVERY_S: Final = 2.0
+_FOLLOWED_EVERY_S: Final = 1.0
+"""The same on a standby, of which only the server knows how old its data are."""
 _ANSWER_WITHIN_S: Final = 3.0
 """A server that is frozen does not answer this question either."""
 
@@ -33,6 +38,37 @@ class DatedFeed(Protocol):
 
     def refresh(self) -> None:
         """Read everything again at once."""
+
+    def distrust(self) -> None:
+        """Show what was read until now as old until it has been read again: it came from a standby that lagged."""
+
+
+class StandbyLag:
+    """Since when a standby has had nothing newer from its primary, and why."""
+
+    def __init__(self) -> None:
+        self._received = 0
+        self.since: datetime | None = None
+        """The time of its data; None: it follows."""
+        self.why = ""
+
+    def learn(self, here: Replay | None) -> bool:
+        """Return whether it has just caught up. What had arrived at the last look must be replayed by this one."""
+        lagged, lacks = self.since is not None, self._received
+        self.since, self._received = None, (here and here.received) or 0
+        if here is None or (here.receives and (here.replayed or 0) >= lacks):
+            return lagged
+        newest = here.newest or here.now
+        if (here.now - newest).total_seconds() > GRACE_S:
+            self.since = newest
+            self.why = (
+                "the standby lags: its replay is paused until SELECT pg_wal_replay_resume()"
+                if here.paused
+                else "the standby lags: it replays later than it receives"
+                if here.receives
+                else "the standby lags: it receives nothing from its primary"
+            )
+        return lagged and self.since is None
 
 
 class Freshness:
@@ -54,6 +90,9 @@ class Freshness:
         """Why the server could not be asked; empty if it could."""
         self._ended = False
         """The lock has ended that held up the reads, and they are made again."""
+        self.follows = False
+        """The server is a standby."""
+        self._lag = StandbyLag()
         self.failing: tuple[FeedFailure, ...] = ()
         self.blockers: tuple[Blocker, ...] = ()
 
@@ -84,17 +123,21 @@ class Freshness:
             self._asking = None
         self._hang_up()
         self.blockers, self._no_answer, self._ended = (), "", False
+        self._lag.learn(None)
 
     def ask_why(self) -> None:
         """Ask the server whose lock is in the way, unless the last answer is recent or awaited."""
         loop = asyncio.get_running_loop()
         if self._asking is None and loop.time() >= self._ask_at:
-            self._ask_at = loop.time() + _ASK_EVERY_S
+            self._ask_at = loop.time() + (_FOLLOWED_EVERY_S if self.follows else _ASK_EVERY_S)
             self._asking = loop.create_task(self._ask(), name="blockers")
 
     def _look(self) -> None:
-        late = {feed: since for feed in self._feeds if (since := feed.late_since) is not None}
-        if late:
+        lag = self._lag.since
+        late = {feed: since for feed in self._feeds if (since := feed.late_since or lag) is not None}
+        if not late:
+            self._lag.why = ""  # until then, what is shown was read while the standby lagged
+        if late or self.follows:
             self.ask_why()
         elif self._asking is None and self._connection is not None:
             self.close()
@@ -114,7 +157,8 @@ class Freshness:
             return self.blockers[0].cause
         if self._ended:
             return "the lock has ended; the figures are being read again"
-        return self._no_answer or "no answer in time; no lock is in the way, so the server or the network is slow"
+        slow = "no answer in time; no lock is in the way, so the server or the network is slow"
+        return self._lag.why or self._no_answer or slow
 
     async def _ask(self) -> None:
         from horsies.findings.blockers import blockers
@@ -125,10 +169,14 @@ class Freshness:
                     self._connection = await self._connect()
                 async with with_settings(self._connection):
                     found = await blockers(self._connection)
+                    here = await replay(self._connection) if self.follows else None
                 self._ended = bool(self.blockers) and not found
                 self.blockers, self._no_answer = found, ""
                 if self._ended:
                     self._read_again()
+                if self._lag.learn(here):
+                    for feed in self._feeds:
+                        feed.distrust()
         except TimeoutError:
             self._failed_to_ask("the server does not answer: it is frozen or overloaded, or the network is down")
         except (LinkError, *CONNECTION_ERRORS) as error:

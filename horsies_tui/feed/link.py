@@ -349,6 +349,7 @@ class Link:
         began = self.clock.monotonic()
         here = await tables(reader)
         self.clock.learn(here.now, began, self.clock.monotonic())
+        self.freshness.follows = here.standby
         try:
             missing = lacks(await inspect_schema(reader), here)
         except SchemaError as error:

@@ -158,6 +158,13 @@ class Feed(Generic[SnapshotT]):
             read.pace.renew()
         self._wake.set()
 
+    def distrust(self) -> None:
+        """Show what was read until now as old until it has been read again: it came from a standby that lagged."""
+        self._late |= self._read_from
+        self.refresh()
+        for read in self._reads:
+            read.pace.distrust()
+
     def parts(self) -> Iterable[Part]:
         """Return the parts of the snapshot to record, by what is requested now. A replay shows nothing else."""
         return ()

@@ -100,6 +100,10 @@ class Pace:
         """Make it due at once: the request has changed, or the operator asked for a retry after a slow read."""
         self.dirty, self._cost, self._began = True, 0.0, None
 
+    def distrust(self) -> None:
+        """What was read may have been old already: read all of it again."""
+        self.renew()
+
     def begin(self, now: float) -> None:
         """A read begins; later changes need another read."""
         self._began, self.dirty = now, False

@@ -77,6 +77,10 @@ class Tally(Pace, Generic[PartT, CountsT]):
         super().renew()
         self._stale = set(range(len(self.parts)))
 
+    def distrust(self) -> None:
+        super().distrust()
+        self.unanswered = set(range(len(self.parts)))
+
     def begin(self, now: float) -> None:
         if not self._stale and not self._going:
             self._stale = set(range(len(self.parts)))  # due because of its age, which all parts share

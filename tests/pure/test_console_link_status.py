@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 
 from horsies.domain.errors import HorsiesError
 from horsies.store.schema.state import SchemaKind, SchemaState
-from horsies.views.tables import Tables
+from horsies.views.tables import Replay, Tables
 from horsies_tui.feed.clock import DatabaseClock, FrozenClock
+from horsies_tui.feed.freshness import StandbyLag
 from horsies_tui.feed.status import FeedFailure, LinkState, LinkStatus, lacks, sentence
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
@@ -147,3 +148,27 @@ def test_what_a_database_lacks_is_said_with_the_command_last(
     found: SchemaState, here: Tables, said: tuple[str, ...]
 ) -> None:
     assert lacks(found, here) == said
+
+
+def test_a_standby_lags_once_it_lacks_what_had_arrived_a_second_ago() -> None:
+    def here(received: int, replayed: int, age_s: float, **more: bool) -> Replay:
+        found = {"paused": False, "receives": True, **more}
+        return Replay(received, replayed, NOW - timedelta(seconds=age_s), now=NOW, **found)
+
+    lag = StandbyLag()
+    # An idle primary: its last transaction is old, and there is nothing newer. Nor is it late by less than a second.
+    for seen in (here(100, 100, 3_600), here(200, 100, 3_600), here(300, 200, 0.5), here(300, 300, 20)):
+        lag.learn(seen)
+        assert lag.since is None
+    lag.learn(here(400, 300, 2))
+    lag.learn(here(500, 300, 4))
+    assert lag.since == NOW - timedelta(seconds=4)
+    assert "replays later" in lag.why
+    lag.learn(here(500, 300, 5, paused=True))
+    assert "paused" in lag.why
+    lag.learn(here(500, 500, 0))
+    assert lag.since is None
+    lag.learn(here(500, 500, 4, receives=False))
+    assert "receives nothing from its primary" in lag.why
+    lag.learn(None)
+    assert lag.since is None

@@ -16,6 +16,8 @@ READER_SETTINGS: tuple[tuple[str, str], ...] = (
     ("enable_bitmapscan", "off"),
     ("jit", "off"),
     ("max_parallel_workers_per_gather", "0"),
+    # A reader gives up by itself, and asks for the cause while it still waits for the lock.
+    ("lock_timeout", "0"),
     # Some of upstream's columns have their time without a zone, in UTC; they are compared with now().
     ("timezone", "UTC"),
 )

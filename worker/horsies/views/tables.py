@@ -26,11 +26,33 @@ class Tables:
     no_writes: str | None = None
     """Why this role, or this server, cannot write here; None if it can."""
     outages: bool = False
+    standby: bool = False
 
 
 async def tables(conn: asyncpg.Connection) -> Tables:
     """Read again each time: `horsies db upgrade` may run while a console is open."""
     return Tables(*await conn.fetchrow(statement(__name__, "view_tables")))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How far a standby has followed its primary. In the column order of the statement."""
+
+    received: int | None
+    """A position in the log; None without streaming."""
+    replayed: int | None
+    newest: datetime | None
+    """When the newest transaction that can be read here was committed on the primary."""
+    paused: bool
+    receives: bool
+    """Whether it is connected to its primary."""
+    now: datetime
+
+
+async def replay(conn: asyncpg.Connection) -> Replay | None:
+    """None: the server is no standby, or no longer."""
+    row = await conn.fetchrow(statement(__name__, "view_replay"))
+    return None if row is None else Replay(*row)
 
 
 async def is_as_the_server(conn: asyncpg.Connection) -> bool:
