@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -97,6 +98,8 @@ class Feed(Generic[SnapshotT]):
         self._slow_s: float | None = None
         self._reading: asyncio.Future[Any] | None = None
         self._reading_since = 0.0
+        self._asked_s = 0.0
+        """How long the reads of the present step had the connection, which others may have held up before."""
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._frozen = False
@@ -268,12 +271,13 @@ class Feed(Generic[SnapshotT]):
         return min(times, default=None)
 
     async def _perform(self, read: Read) -> bool:
-        pace = read.pace
-        pace.begin(self._now())
+        pace, began, self._asked_s = read.pace, self._now(), 0.0
+        pace.begin(began)
         late = self._late.get(read.name)
         done = await self._dated(read.name, read.run())
         # Waiting for a lock costs the server nothing, so the read is repeated soon.
-        pace.end(self._now(), done=done, was_blocked=self._answered is False and bool(self._link.status.blockers))
+        was_blocked = self._answered is False and bool(self._link.status.blockers)
+        pace.end(began + self._asked_s, done=done, was_blocked=was_blocked)
         if late is not None and pace.unanswered:
             self._late.setdefault(read.name, late)  # the answer was that of another part
         self._publish()
@@ -294,7 +298,7 @@ class Feed(Generic[SnapshotT]):
     async def _read(self, ask: Callable[[Connection], Awaitable[T]]) -> T | None:
         """Read and return the answer. None: the read failed, see `_error` and `_slow_s`, or it was superseded."""
         self._reading_since = self._now()
-        self._reading = reading = asyncio.ensure_future(self._link.read(ask))
+        self._reading = reading = asyncio.ensure_future(self._link.read(partial(self._ask, ask)))
         try:
             answer = await reading
         except asyncio.CancelledError:
@@ -319,6 +323,13 @@ class Feed(Generic[SnapshotT]):
         self._read_at = self._link.clock.now()
         self._error, self._slow_s = None, took if took > self._link.patience.slow_s else None
         return answer
+
+    async def _ask(self, ask: Callable[[Connection], Awaitable[T]], conn: Connection) -> T:
+        began = self._now()
+        try:
+            return await ask(conn)
+        finally:
+            self._asked_s += self._now() - began
 
     def _supersede(self) -> None:
         """Cancel the current read; its result is no longer needed."""

@@ -254,8 +254,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         began = self._now()
         done = await self._perform(due[1])
         if self._counts.is_complete or not done:
-            took_s = self._now() - began
-            self._background_at = began + max(self._rhythm.tick_s, took_s * self._rhythm.slow_factor)
+            self._background_at = began + max(self._rhythm.tick_s, self._asked_s * self._rhythm.slow_factor)
 
     async def _read_load(self, load: _Load) -> None:
         window, sort, wanted = self._window, self._need.sort, self._conditions
