@@ -270,23 +270,6 @@ async def waits_for_a_lock(connection: asyncpg.Connection) -> None:
             await connection.execute("SELECT pg_sleep(0.01)")
 
 
-async def test_a_second_interrupt_breaks_off_and_says_where_to_look(
-    environ: dict[str, str], connection: asyncpg.Connection, database: str
-) -> None:
-    await failed(connection, "t")
-    holder = await asyncpg.connect(database)
-    await holder.execute("BEGIN; SELECT FROM horsies_tasks WHERE id = 't' FOR UPDATE")
-    with Terminal(environ, "tasks", "requeue", "t", "--yes") as terminal:
-        await waits_for_a_lock(connection)
-        terminal.interrupt()
-        await asyncio.to_thread(terminal.until, "ctrl+c once more breaks off")
-        terminal.interrupt()
-        assert await asyncio.to_thread(terminal.end) == 130
-    await holder.close()
-    assert "broken off: `horsies audit ls` shows what was done until then" in terminal.text
-    assert "Traceback" not in terminal.text
-
-
 RIGHT_AFTER = """
 import os, signal
 from horsies.cli import acting

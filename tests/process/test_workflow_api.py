@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -185,20 +183,3 @@ def test_a_node_that_is_retried_knows_its_place_each_time(shop: Any, flow: Flow,
     handle, result = ended(flow(first, flaky, output=flaky))
     assert result == TaskResult(ok=[2, 1])
     assert handle.status().unwrap() is WorkflowStatus.COMPLETED
-
-
-async def test_workflows_from_several_loops_and_threads_at_once(shop: Any, flow: Flow) -> None:
-    first = shop.number.node()(value=5)
-    second = shop.twice.node(node_id="second")(value=from_node(first))
-    spec = flow(first, second, output=second)
-
-    async def awaited() -> TaskResult[Any, Any]:
-        handle = (await spec.start_async()).unwrap()
-        return await handle.get_async(WAIT_MS)
-
-    with ThreadPoolExecutor(4) as threads:
-        runs = [threads.submit(run) for run in [lambda: ended(spec)[1], lambda: asyncio.run(awaited())] * 5]
-        own = await asyncio.gather(*(awaited() for _ in range(5)))
-        others = await asyncio.gather(*map(asyncio.wrap_future, runs))
-    assert own + others == [TaskResult(ok=10)] * 15
-    assert ended(spec)[1] == TaskResult(ok=10)  # blocking, inside this running loop

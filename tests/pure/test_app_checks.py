@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 from task_apps import make_app
 
 from horsies import ErrorCode, MultipleValidationErrors, TaskError, TaskResult
-from horsies.locate import checked_app
 
 
 def good() -> TaskResult[int, TaskError]:
@@ -111,16 +108,6 @@ OUTCOMES.append(APPS[-1].tasks["good"].send())
 """
 
 
-def test_a_module_that_sends_while_it_is_imported_sends_nothing(project: Path) -> None:
-    app = make_app()
-    app.task("good", good)
-    APPS.append(app)
-    app.discover_tasks(write(project, check_sends=SENDS))
-    assert app.check() == []
-    assert OUTCOMES[-1].err_value.code == "SEND_SUPPRESSED"
-    assert not app.are_sends_suppressed()
-
-
 def test_a_database_that_cannot_be_reached_is_an_error_of_the_live_check_only() -> None:
     app = make_app()
     assert app.check() == []
@@ -151,37 +138,3 @@ HELD = """
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, WorkflowDefinition, WorkflowSpec
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none")))
 """
-
-
-@pytest.mark.parametrize(
-    ("source", "code"),
-    [
-        ("app.discover_tasks(['no_such_module'])", ErrorCode.CLI_INVALID_ARGS),
-        (
-            "class Flow(WorkflowDefinition[int]):\n    name = 'flow'\n    tasks = []",
-            ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
-        ),
-        (
-            "@app.workflow_builder()\ndef broken() -> WorkflowSpec[int]:\n    return 1 / 0",
-            ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION,
-        ),
-        ("def loose() -> WorkflowSpec[int]: ...", ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER),
-        (
-            "@app.task('pay', default_unhandled_error_code='TASK_EXPIRED')\n"
-            "def pay() -> TaskResult[int, TaskError]: ...",
-            ErrorCode.CHECK_RESERVED_CODE_COLLISION,
-        ),
-    ],
-)
-async def test_whatever_a_command_refuses_a_worker_inside_another_program_refuses_too(
-    project: Path, source: str, code: ErrorCode
-) -> None:
-    write(project, held=HELD + source)
-    with pytest.raises(MultipleValidationErrors) as refused:
-        checked_app("held:app")
-    held = importlib.import_module("held")
-    with pytest.raises(MultipleValidationErrors) as inside:
-        async with asyncio.timeout(20), held.app.run_worker():
-            raise NotImplementedError
-    assert [str(error) for error in inside.value.report.errors] == [str(error) for error in refused.value.report.errors]
-    assert code in {error.code for error in refused.value.report.errors}

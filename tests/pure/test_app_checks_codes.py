@@ -164,15 +164,6 @@ def test_one_mistake_is_one_error_at_its_place(project: Path, number: str) -> No
     assert pointed_at(error).startswith(place or 'app.workflow("w", list(nodes), definition_key="k"')
 
 
-def test_005_comes_with_the_circle_that_is_its_cause(project: Path) -> None:
-    body = BUILDER.replace("return {}", "first.waits_for.append(first)\n    return make(first)")
-    (project / "wrong_app.py").write_text(HEAD + body)
-    with pytest.raises(MultipleValidationErrors) as caught:
-        checked_app("wrong_app:app")
-    assert [str(error.code) for error in caught.value.report.errors] == ["HRS-005", "HRS-007"]
-    assert str(caught.value).endswith("error: aborting due to 2 previous errors")
-
-
 def test_206_and_207_name_what_was_looked_for(project: Path) -> None:
     (project / "wrong_app.py").write_text("x = 1")
     assert str(only_error("wrong_app").code) == "HRS-206"

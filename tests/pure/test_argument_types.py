@@ -31,17 +31,13 @@ from codec_models import (
 )
 from hypothesis import given, settings, strategies as st
 from pydantic import Field
-from task_apps import make_app
 from typing_extensions import TypeAliasType
 from workflow_shop import app, price
 
-from horsies import ErrorCode, RetryPolicy, TaskError, TaskResult, WorkflowContext
+from horsies import ErrorCode, TaskError, TaskResult, WorkflowContext
 from horsies.domain.argument_types import checker, kind_of
 from horsies.domain.codec import dump_args, dump_kwargs
-from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.errors import HorsiesError
-from horsies.handle import TaskSendErrorCode
-from horsies.testing import inline
 from horsies.workflow.nodes import MapNode, TaskNode
 
 T = TypeVar("T")
@@ -320,60 +316,6 @@ def test_a_recursive_alias_is_judged_one_level_deep() -> None:
 
 def pay(item_id: int, note: str = "") -> TaskResult[int, TaskError]:
     return TaskResult(ok=item_id)
-
-
-async def pay_async(item_id: int, note: str = "") -> TaskResult[int, TaskError]:
-    return TaskResult(ok=item_id)
-
-
-@pytest.mark.parametrize("body", [pay, pay_async])
-async def test_a_stored_call_of_another_type_is_not_run(body: Any) -> None:
-    task = make_app().task("shop.pay", body)
-    for args, kwargs in (((), {"item_id": "secret"}), (("secret",), {})):
-        result = await task.run_async(args, kwargs) if task.is_async else task.run(args, kwargs)
-        error = result.err_value
-        assert error.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-        assert error.message == (
-            f"task 'shop.pay' was not run: the stored arguments do not fit {body.__name__}(item_id, note=''): "
-            "item_id is str, not int"
-        )
-
-
-async def test_a_send_of_another_type_is_an_err() -> None:
-    application = make_app()
-    task: Any = application.task("shop.pay", pay)
-    sent = [
-        task.send("secret"),
-        await task.send_async("secret"),
-        task.schedule(5, "secret"),
-        await task.schedule_async(5, "secret"),
-        task.with_options(priority=1).send(item_id="secret"),
-        await task.with_options(priority=1).send_async(item_id="secret"),
-        *application.send_many([task.to_send("secret")]),
-        *await application.send_many_async([task.with_options(priority=1).to_send("secret")]),
-    ]
-    for result in sent:
-        error = result.unwrap_err()
-        assert (error.code, error.retryable) == (TaskSendErrorCode.VALIDATION_FAILED, False)
-        assert error.message == (
-            "task 'shop.pay' was not sent: the arguments do not fit pay(item_id, note=''): item_id is str, not int"
-        )
-
-
-@pytest.mark.parametrize(("listed", "attempts"), [("OTHER", 1), ("WORKER_SERIALIZATION_ERROR", 3)])
-def test_a_call_of_another_type_is_tried_again_only_where_the_policy_lists_the_code(
-    listed: str, attempts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    application = make_app()
-    policy = RetryPolicy.fixed([1, 1], auto_retry_for=[listed])
-    task: Any = application.task("shop.pay", pay, retry_policy=policy)
-    with inline(application, at_once=False) as run:
-        monkeypatch.setattr(task.parameters, "_check_types", lambda _args, _kwargs: None)
-        sent = task.send("5").unwrap()  # as a row written with SQL
-        monkeypatch.undo()
-        run.run(seconds=60)
-        info = sent.info(include_attempts=True).unwrap()
-    assert [each.error_code for each in info.attempts] == ["WORKER_SERIALIZATION_ERROR"] * attempts
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, field_serializer
-from task_apps import make_app
 from typing_extensions import TypedDict
 
-from horsies import TaskError, TaskResult
 from horsies.domain.codec import dump_value
 from horsies.domain.codec.conversion import conversion_of
-from horsies.workflow.planning import node_plan
 
 # Equal sets, whose order of iteration is that of their insertion: both land in the same place of the table.
 SETS = {0, 8}, {8, 0}
@@ -88,32 +84,6 @@ def test_equal_values_have_the_same_json(hint: Any, values: Any) -> None:
 def test_models_with_sets_have_the_same_json_and_come_back() -> None:
     first, second = (dump_value(Boxes(boxes=[Box(numbers=each, names={"a": each})]), "x") for each in SETS)
     assert first == second
-
-
-def test_arguments_of_a_send_are_stored_in_that_order() -> None:
-    def tag(names: set[int]) -> TaskResult[int, TaskError]:
-        return TaskResult(ok=len(names))
-
-    parameters = make_app().task("tag", tag).parameters
-    stored = [dump_value(parameters.to_stored([], {"names": each})[1], "kwargs") for each in SETS]
-    assert stored[0] == stored[1] == '{"names":[0,8]}'
-    assert parameters.from_stored([], {"names": [0, 8]})[1] == {"names": {0, 8}}
-
-
-def test_nodes_of_workflows_take_sets_and_store_them_in_that_order() -> None:
-    def tag(names: set[int], key: UUID) -> TaskResult[int, TaskError]:
-        return TaskResult(ok=len(names))
-
-    app = make_app()
-    tags, key = app.task("tag", tag), UUID(int=7)
-    stored = []
-    for names in SETS:
-        spec = app.workflow("flow", [tags.node()(names=names, key=key)], definition_key="flow")
-        (node,) = spec.tasks
-        assert node.kwargs == {"names": names, "key": key}
-        assert node.kwargs["names"] is not names
-        stored.append(node_plan(node).kwargs_json)
-    assert stored[0] == stored[1] == f'{{"names":[0,8],"key":"{key}"}}'
 
 
 @pytest.mark.parametrize("hint", [Summary, list[Summary]])

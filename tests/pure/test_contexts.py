@@ -33,28 +33,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(tmp_path)}
 
 
-def test_the_first_source_that_is_set_wins(environ: dict[str, str]) -> None:
-    full = {**environ, "HORSIES_DATABASE_URL": "postgresql://h/one", "DATABASE_URL": "postgresql://h/two"}
-    by_option = choose_database("postgresql://h/zero", None, full)
-    assert (by_option.url and by_option.url.database, by_option.reason) == ("zero", "given by --database-url")
-    by_context = choose_database(None, "prod", full)
-    assert by_context.reason == "context 'prod', given by --context"
-    assert by_context.context is not None
-    assert by_context.context.production
-    assert by_context.read_only
-    first = choose_database(None, None, full)
-    assert (first.url and first.url.database, first.reason) == (
-        "one",
-        "from the environment variable HORSIES_DATABASE_URL",
-    )
-    del full["HORSIES_DATABASE_URL"]
-    second = choose_database(None, None, full)
-    assert (second.url and second.url.database, second.reason) == ("two", "from the environment variable DATABASE_URL")
-    del full["DATABASE_URL"]
-    default = choose_database(None, None, full)
-    assert default.reason == f"default context 'staging' of {config_path(environ)}"
-
-
 def test_with_nothing_configured_the_embedded_server_is_used(tmp_path: Path) -> None:
     choice = choose_database(None, None, {"XDG_CONFIG_HOME": str(tmp_path), "DATABASE_URL": ""})
     assert choice.url is None

@@ -204,13 +204,6 @@ def test_an_error_of_a_definition_is_shown_as_it_is(project: Path) -> None:
     assert refusal("bad_task").code is ErrorCode.TASK_NO_RETURN_TYPE
 
 
-def test_a_module_that_sends_while_it_is_imported_sends_nothing(project: Path) -> None:
-    write(project / "sender.py", APP + "\noutcome = where.send()\n")
-    app = locate_app("sender")
-    assert sys.modules["sender"].outcome.err_value.code == "SEND_SUPPRESSED"
-    assert not app.are_sends_suppressed()
-
-
 def test_discovered_modules_are_left_for_later(project: Path) -> None:
     write(project / "main_jobs.py", APP + "\napp.discover_tasks(['more_jobs'])\n")
     own_app = 'app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none")))'

@@ -88,6 +88,7 @@ def test_the_methods_of_ok() -> None:
     assert result.unwrap_or(0) == 4
     assert result.unwrap_or_else(len) == 4
     assert result.unwrap_or_raise(ValueError) == 4
+    assert (result.map(double), result.and_then(halve)) == (Ok(8), Ok(2))
     assert result.map_or(0, double) == 8
     assert result.map_or_else(lambda: 0, double) == 8
     assert result.map_err(len) is result
@@ -108,6 +109,7 @@ def test_the_methods_of_err() -> None:
     assert result.map_or(0, double) == 0
     assert result.map_or_else(lambda: 7, double) == 7
     assert result.map(double) is result
+    assert result.map_err(len) == Err(4)
     assert result.and_then(halve) is result
     assert result.or_else(lambda text: Ok(len(text))) == Ok(4)
     assert result.inspect(seen.append) is result

@@ -89,18 +89,6 @@ def broken() -> WorkflowSpec[int]:
     assert [line_of(error) for error in errors] == ["class First(WorkflowDefinition[int]):", "class Second(First):"]
 
 
-def test_027_a_builder_with_parameters_needs_cases(project: Path) -> None:
-    body = """
-@app.workflow_builder()
-def needs(a: int, *, b: int, c: int = 0) -> WorkflowSpec[int]:
-    return make()
-"""
-    (error,) = check(project, body)
-    assert error.code is ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED
-    assert error.message == "checked_workflows.needs() needs a, b, so a check cannot call it"
-    assert error.help_text == "give it examples: @app.workflow_builder(cases=[{'a': ..., 'b': ...}])"
-
-
 @pytest.mark.parametrize("cases", ['["a"]', '[{"b": 1}]', '[{"a": 1, "x": 2}]', "[{}]", "[{1: 1}]", '{"a": 1}', "[]"])
 def test_028_a_case_holds_the_arguments_of_one_call(project: Path, cases: str) -> None:
     body = f"""

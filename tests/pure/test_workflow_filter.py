@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
-from query_texts import any_text, moments, storable, values
+from query_texts import moments, storable, values
 
 from horsies.domain.states import WorkflowStatus
 from horsies.query import (
@@ -48,18 +48,6 @@ def understood(text: str) -> WorkflowFilter | None:
         return parse_workflows(text)
     except FilterError:
         return None
-
-
-@given(any_text | filters)
-@settings(deadline=None, max_examples=300)
-def test_any_text_is_either_understood_or_refused_with_places_inside_it(text: str) -> None:
-    found = understood(text)
-    if found is not None:
-        assert parse_workflows(str(found)) == found
-        return
-    problems = refused(text).problems
-    assert problems
-    assert all(0 <= problem.start <= problem.end <= len(text) for problem in problems)
 
 
 @given(filters)

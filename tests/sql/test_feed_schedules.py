@@ -78,19 +78,3 @@ async def test_the_runs_of_the_schedule_under_the_cursor_are_read_and_of_no_othe
         assert {len(row.runs) for row in snapshot.rows} == {12}
         feed.ask("b")
         await published.until(lambda snapshot: snapshot.story is not None and snapshot.story.row.name == "b")
-
-
-async def test_a_frozen_feed_reads_only_the_runs_that_the_cursor_comes_to(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await add_schedule(connection, "a", definition())
-    await add_schedule(connection, "b", definition())
-    async with reading(database, "a") as (feed, published):
-        await published.until(lambda snapshot: snapshot.story is not None)
-        feed.freeze(True)
-        await add_schedule(connection, "c", definition())
-        feed.ask("b")
-        await published.until(lambda snapshot: snapshot.story is not None and snapshot.story.row.name == "b")
-        assert names(published.last) == ["a", "b"]
-        feed.freeze(False)
-        await published.until(lambda snapshot: names(snapshot) == ["a", "b", "c"])

@@ -274,20 +274,6 @@ async def test_groups_come_when_they_are_asked_for(database: str, connection: as
         assert published.last.groups is None
 
 
-async def test_a_frozen_feed_reads_nothing_until_it_goes_on(database: str, connection: asyncpg.Connection) -> None:
-    async with watching(database) as (feed, published, link):
-        feed.freeze(True)
-        await send(connection, "a")
-        heard = asyncio.Event()
-        link.on_dirty(lambda _channel, payload: heard.set() if payload == "b" else None)
-        await send(connection, "b")
-        async with asyncio.timeout(10):
-            await heard.wait()
-        assert ids(published.last) == []
-        feed.freeze(False)
-        assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["b", "a"]
-
-
 async def test_nothing_is_read_while_no_screen_wants_it(
     database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,20 +145,6 @@ async def test_a_cursor_that_runs_reads_only_where_it_stops(database: str, conne
         assert not {"b", "c"} & {snapshot.one.id for snapshot in published.all if snapshot.one is not None}
 
 
-async def test_a_frozen_feed_reads_nothing_by_itself(database: str, connection: asyncpg.Connection) -> None:
-    await tell(connection, "a")
-    async with reading(database) as (feed, published, link):
-        feed.freeze(True)
-        heard = asyncio.Event()
-        link.on_dirty(lambda _channel, payload: heard.set() if payload == "b" else None)
-        await tell(connection, "b")
-        async with asyncio.timeout(10):
-            await heard.wait()
-        assert feed._due_at() is None
-        feed.freeze(False)
-        await published.until(lambda snapshot: len(snapshot.rows) == 2)
-
-
 async def test_a_database_without_the_tables_is_told_and_asked_again(empty_database: str) -> None:
     async with linked(empty_database) as (link, _):
         published: Published[WorkersSnapshot] = Published()

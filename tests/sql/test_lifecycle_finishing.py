@@ -18,7 +18,6 @@ from lifecycle_steps import (
     everything,
     running,
     start_tokens,
-    take_over,
     task,
 )
 
@@ -312,25 +311,6 @@ async def test_only_what_runs_can_be_finished(connection: asyncpg.Connection, ki
     before = await everything(connection)
     assert await finish_one(connection, ended(token, kind)) == STALE
     assert await everything(connection) == before
-
-
-@pytest.mark.parametrize("kind", K)
-async def test_an_outcome_is_accepted_once(connection: asyncpg.Connection, kind: OutcomeKind) -> None:
-    (token,) = await running(connection, "t", max_retries="5")
-    assert (await finish_one(connection, ended(token, kind))).verdict is Verdict.ACCEPTED
-    before = await everything(connection)
-    for other in K:
-        assert await finish_one(connection, ended(token, other)) == STALE
-    assert await everything(connection) == before
-
-
-async def test_of_two_executions_of_one_task_only_the_rightful_one_is_finished(connection: asyncpg.Connection) -> None:
-    await enqueue(connection, "t", max_retries="1")
-    (old,) = await claim_tokens(connection, lease_ms=0)
-    (new,) = await take_over(connection, worker_id=ME, queue="default", limit=1, lease_ms=9999, task_names=None)
-    await start_tokens(connection, [new.token])
-    finished = await finish(connection, ME, [ended(old, K.RETRY), ended(new.token, K.COMPLETED)])
-    assert (finished[old], finished[new.token].status) == (STALE, TaskStatus.COMPLETED)
 
 
 async def test_finishing_nothing_asks_nothing(connection: asyncpg.Connection) -> None:

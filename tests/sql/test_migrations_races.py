@@ -104,15 +104,6 @@ async def test_ten_processes_at_once_on_an_empty_database_make_it_once(
     await require_current(watcher)
 
 
-async def test_five_upgrades_at_once_apply_each_migration_once(empty_database: str) -> None:
-    connections = [await asyncpg.connect(empty_database) for _ in range(5)]
-    await connections[0].execute(UPSTREAM_SHAPE)
-    applied = await asyncio.gather(*(upgrade(connection) for connection in connections))
-    assert sorted(migration.name for one in applied for migration in one) == sorted(ALL_NAMES)
-    for connection in connections:
-        await connection.close()
-
-
 async def test_a_process_killed_in_the_middle_leaves_nothing_half_done(
     empty_database: str, holder: asyncpg.Connection, watcher: asyncpg.Connection
 ) -> None:

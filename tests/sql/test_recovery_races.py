@@ -214,19 +214,6 @@ async def test_a_start_that_comes_after_the_sweep_is_stale(
     assert await everything(connection) == before
 
 
-async def test_two_sweeps_at_once_share_the_work_and_neither_waits(
-    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection
-) -> None:
-    await stale_pairs(connection, range(100))
-    async with rival.transaction():
-        mine = await sweep(rival)
-        await stale_pairs(connection, range(100, 300))
-        # The rival's rows are locked, and stale for other sessions: neither waited for nor reported.
-        assert await sweep(sweeper) == Recovered(requeued=200, failed=200, expired=200)
-    assert mine == Recovered(requeued=100, failed=100, expired=100)
-    await all_were_swept_once(connection)
-
-
 async def test_four_sweeps_at_once_do_together_what_one_does(database: str, connection: asyncpg.Connection) -> None:
     await stale_pairs(connection, range(300))
     # Each commit takes as long as on a slow disk, where a sweep's commit waits for the notifications of another one.

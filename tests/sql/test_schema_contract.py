@@ -41,19 +41,6 @@ async def test_what_a_lease_renewal_writes_is_in_no_index(connection: asyncpg.Co
         assert not [row["indexdef"] for row in rows if column in row["indexdef"]]
 
 
-async def test_a_lease_renewal_is_heap_only(connection: asyncpg.Connection) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed) VALUES ('a', 'a', 'a', 'CLAIMED', true)"
-    )
-    await connection.execute("UPDATE horsies_tasks SET claim_expires_at = now(), updated_at = now()")
-    await connection.execute("UPDATE horsies_tasks SET finalizing_at = now(), finalizing_by_worker_id = 'w'")
-    await connection.execute("SELECT pg_stat_force_next_flush()")
-    counted = await connection.fetchrow(
-        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'horsies_tasks'"
-    )
-    assert tuple(counted) == (2, 2)
-
-
 async def test_a_row_by_hand_needs_no_more_than_what_it_is_about(connection: asyncpg.Connection) -> None:
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'demo.add', 'default')"

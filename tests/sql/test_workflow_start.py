@@ -21,9 +21,7 @@ from horsies import (
     Horsies,
     Ok,
     PostgresConfig,
-    WorkflowHandle,
     WorkflowStartErrorCode,
-    WorkflowStatus,
     WorkflowValidationError,
     start_workflow,
     start_workflow_async,
@@ -313,13 +311,6 @@ def test_a_sub_workflow_needs_the_broker_of_an_application(away: PostgresBroker)
     assert start_workflow(Spec(mapped, away), away).unwrap_err().code is WorkflowStartErrorCode.ENQUEUE_FAILED
 
 
-def test_while_sends_are_suppressed_no_workflow_starts(app: Horsies, broker: PostgresBroker) -> None:
-    app.suppress_sends()
-    error = start_workflow(Spec(DIAMOND, broker), broker).unwrap_err()
-    assert error.code is WorkflowStartErrorCode.VALIDATION_FAILED
-    assert "suppressed" in error.message
-
-
 async def test_a_start_while_the_database_is_away_is_repeated_under_its_id(
     connection: asyncpg.Connection, away: PostgresBroker, broker: PostgresBroker
 ) -> None:
@@ -361,12 +352,6 @@ async def test_a_start_waits_for_a_database_that_comes_back(
     started = await start_workflow_async(spec, broker, "w-1", resend_on_transient_err=by_call)
     assert isinstance(started, Ok)
     assert await connection.fetchval("SELECT last_value FROM attempts") == 3
-
-
-def test_a_started_workflow_is_running(broker: PostgresBroker) -> None:
-    handle = start_workflow(Spec(DIAMOND, broker), broker).unwrap()
-    assert isinstance(handle, WorkflowHandle)
-    assert handle.status() == Ok(WorkflowStatus.RUNNING)
 
 
 async def test_a_thousand_nodes_are_stored_at_once(connection: asyncpg.Connection, broker: PostgresBroker) -> None:
