@@ -1,8 +1,7 @@
 """The cost of a send relative to a plain insert: single, concurrent and in bulk; and how soon a result is seen.
 
 On a disk, not in memory like the other tests: a commit that waits for no disk takes 60 µs instead of 200, and the way
-to the broker's thread and back, 60 to 80 µs, is then as long as the insert.
-"""
+to the broker's thread and back, 60 to 80 µs, is then as long as the insert."""
 
 from __future__ import annotations
 

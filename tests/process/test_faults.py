@@ -1,8 +1,7 @@
 """Kills of the worker, its child and its database session in the middle of each statement of a task's life.
 
 A fault trigger blocks the statement, the kill happens meanwhile, then the statement is released. In every case each
-task ends once, with a gapless history, and its code has run exactly as often as that history says.
-"""
+task ends once, with a gapless history, and its code has run exactly as often as that history says."""
 
 from __future__ import annotations
 

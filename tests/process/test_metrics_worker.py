@@ -1,9 +1,10 @@
-"""What a real worker shows to Prometheus and to Kubernetes while it works, loses a child, is cut off, and stops."""
+"""What a real worker shows to Prometheus and to Kubernetes; `horsies metrics` without any worker."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
 import signal
 import socket
@@ -16,7 +17,8 @@ from pathlib import Path
 import pytest
 import test_worker
 from blackhole_proxy import BlackholeProxy
-from forked_commands import run_command
+from cli_steps import said
+from forked_commands import Command, run_command
 from scraping import Samples, get, scrape, until, until_ready, value
 from test_worker import HERE, Table, Worker, options
 
@@ -192,3 +194,40 @@ async def test_readiness_of_a_worker_in_a_web_process_follows_orders_and_the_sch
         await table.connection.execute("DELETE FROM horsies_console_schema WHERE version = 999")
         await until_ready(url, 200, "ready")
     assert worker.lost == []
+
+
+async def test_it_serves_until_sigterm_without_an_application(database: str) -> None:
+    process: Command[str] = Command(
+        ["metrics", "--port", "0", "--log-format", "json"],
+        env={**os.environ, "HORSIES_DATABASE_URL": database},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        url = json.loads(process.stderr.readline())["url"].removesuffix("/metrics")
+        samples = await scrape(url)
+        assert value(samples, "horsies_up") == 1
+        assert value(samples, "horsies_workers", state="alive") == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert json.loads(process.stderr.readline())["event"] == "stopping"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/none"])
+def test_a_port_in_use_is_one_error_though_the_database_is_away(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", url)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run_command(["metrics", "--port", port], text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"error[HRS-206]: cannot listen at 127.0.0.1:{port}, as --port {port} asks")
+
+
+def test_two_databases_are_one_too_many() -> None:
+    wrong = said("metrics", "--database-url", "postgresql://a@b/c", "--context", "prod")
+    assert wrong.code == 2
+    assert "name two databases" in wrong.words

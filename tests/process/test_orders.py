@@ -1,4 +1,4 @@
-"""Operators' orders reach real workers at once, and tasks taken from a worker stop in its child."""
+"""Operators' orders reach real workers at once; a stopping worker claims nothing whatever it is told."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import asyncpg
 import psutil
 import pytest
 import test_worker
+from fault_scene import STEPS
+from faults import FaultAction, fault
 from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.operations.actor import Actor
@@ -191,3 +193,28 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
     for task_id in behind:
         assert (await table.done(task_id))["status"] == "COMPLETED"
         assert len(await table.attempts(task_id)) == 1
+
+
+__all__ = ["start", "table"]
+
+
+async def test_a_look_at_its_orders_does_not_make_a_stopping_worker_claim_again(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    worker = start("--processes", "2")
+    running = await hold(table, tmp_path)
+    worker_id = await known(worker, table)
+    async with fault(table.connection, STEPS["claim"].point, FaultAction.BLOCK) as blocked:
+        await table.send("add", 1, 1)
+        await blocked.reached()  # so the stop has to wait for this claim
+        worker.process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(worker.wait_for, "stopping")
+        await table.connection.execute("SELECT pg_notify('horsies_operator', $1)", worker_id)
+        await asyncio.to_thread(worker.wait_for, "draining")
+        await blocked.release()
+    late = await table.send("add", 2, 2)
+    await asyncio.to_thread((tmp_path / "go").write_text, "went")
+    assert (await table.done(running))["status"] == "COMPLETED"
+    assert await asyncio.to_thread(worker.end) == 0
+    assert (await table.row(late))["status"] == "PENDING"
+    assert "claiming again" not in [record["event"] for record in worker.all_records()]

@@ -1,4 +1,4 @@
-"""Small parts of the worker: wake-ups, back-off, log lines."""
+"""Small parts of the worker: wake-ups, back-off, log lines, kept output, queues that it serves, titles of children."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from time import monotonic
 from types import ModuleType
 
 import pytest
 from hypothesis import given, strategies as st
+from task_apps import make_app, make_custom_app
 
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerResilienceConfig
 from horsies.domain.errors import ConfigurationError
+from horsies.lifecycle.claim_token import Token
 from horsies.run.events import Events
 from horsies.run.log_format import EventText, HumanFormatter, JsonFormatter
 from horsies.run.loops import Supervisor, Wake, backoff_s
+from horsies.run.pool.output_rings import RING_BYTES, OutputRing, OutputRings
+from horsies.run.pool.title import PAUSE_S, Title
+from horsies.run.settings import Identity, WorkerSettings
+from horsies.run.worker.claim_rules import ClaimRules
 from horsies.run.worker.lifespan import locator_of
 
 
@@ -138,3 +147,165 @@ def test_no_field_of_a_record_acts_on_a_terminal_or_begins_a_line(event: str) ->
     assert line.isprintable()
     assert json.loads(line)["task"] == HOSTILE.replace("hunter2", "***")
     assert "hunter2" not in line
+
+
+def token(number: int) -> Token:
+    return Token(f"task-{number}", "worker", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def texts(ring: OutputRing, after: int = 0, most: int = 1_000_000) -> list[str]:
+    return [line[-1] for line in ring.since(after, most)["lines"]]
+
+
+def test_a_follower_gets_each_line_once() -> None:
+    ring = OutputRing()
+    ring.add("stdout", "one")
+    ring.add("stderr", "two")
+    assert texts(ring) == ["one", "two"]
+    ring.add("stdout", "three")
+    assert texts(ring, after=2) == ["three"]
+    assert ring.since(3, 1_000) == {"lines": [], "last": 3, "left_out": 0}
+
+
+def test_what_has_no_room_is_counted() -> None:
+    ring = OutputRing()
+    for number in range(10_000):
+        ring.add("stdout", f"{number:0400}")
+    found = ring.since(0, 1_000_000)
+    assert sum(len(line[-1]) for line in found["lines"]) < RING_BYTES
+    assert found["left_out"] + len(found["lines"]) == found["last"] == 10_000
+    cut = ring.since(9_990, 1_200)
+    assert [line[0] for line in cut["lines"]] == [9_999, 10_000]
+    assert cut["left_out"] == 8
+
+
+def test_the_tail_is_made_of_whole_lines() -> None:
+    ring = OutputRing()
+    for number in range(5):
+        ring.add("stdout", f"line {number}")
+    assert ring.tail(14) == "line 3\nline 4"
+    assert ring.tail(13) == "line 4"
+    assert ring.tail(0) == ""
+
+
+def test_tasks_that_have_ended_keep_their_last_lines_for_a_while() -> None:
+    rings = OutputRings()
+    for number in range(20):
+        rings.add(token(number), "stdout", "x")
+        rings.ended(token(number))
+    rings.ended(token(99))  # it has written nothing
+    kept = [number for number in range(20) if rings.of(token(number)) is not None]
+    assert kept == list(range(4, 20))
+    assert rings.of(token(99)) is None
+
+
+def served(queues: tuple[str, ...] = (), but: tuple[str, ...] = (), *, custom: bool = True) -> list[str]:
+    settings = WorkerSettings("shop:app", queues=queues, except_queues=but)
+    return list(ClaimRules.of(make_custom_app() if custom else make_app(), settings, Identity()).queues)
+
+
+@pytest.mark.parametrize(
+    ("queues", "but", "expected"),
+    [
+        ((), (), ["mail", "reports"]),
+        (("reports", "mail"), (), ["mail", "reports"]),
+        (("reports",), (), ["reports"]),
+        ((), ("mail",), ["reports"]),
+        (("mail", "reports"), ("reports",), ["mail"]),
+    ],
+)
+def test_a_worker_serves_what_it_is_told_in_the_order_of_priority(
+    queues: tuple[str, ...], but: tuple[str, ...], expected: list[str]
+) -> None:
+    assert served(queues, but) == expected
+
+
+def test_without_queues_of_its_own_an_application_has_the_default_one() -> None:
+    assert served(custom=False) == served(("default",), custom=False) == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("queues", "but", "words"),
+    [
+        (("mial",), (), r"no queue 'mial'[^$]*did you mean 'mail'\?"),
+        ((), ("bulk",), r"no queue 'bulk'[^$]*it has mail, reports"),
+        (("mail",), ("mail",), "no queue is left for this worker to serve"),
+    ],
+)
+def test_a_name_that_is_no_queue_and_a_choice_of_none_are_refused(
+    queues: tuple[str, ...], but: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        served(queues, but)
+
+
+class Loop:
+    """Keeps the only timer that a title may have."""
+
+    def __init__(self) -> None:
+        self.timers: list[Callable[[], None]] = []
+
+    def call_later(self, _delay_s: float, callback: Callable[[], None]) -> object:
+        self.timers.append(callback)
+        return callback
+
+    def let_time_pass(self) -> None:
+        due, self.timers = self.timers, []
+        for callback in due:
+            callback()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def running() -> dict[str, float]:
+    return {}
+
+
+@pytest.fixture
+def shown() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def title(loop: Loop, running: dict[str, float], shown: list[str]) -> Title:
+    return Title(loop, "idle", running, lambda _key: "report", shown.append)  # type: ignore[arg-type]
+
+
+def test_short_jobs_share_one_timer_and_change_nothing(
+    title: Title, loop: Loop, running: dict[str, float], shown: list[str]
+) -> None:
+    for key in ("a", "b", "c"):
+        running[key] = monotonic()
+        title.begun()
+        del running[key]
+        title.ended()
+    assert len(loop.timers) == 1
+    loop.let_time_pass()
+    assert shown == []
+    assert loop.timers == []
+
+
+def test_a_long_job_is_shown_once_and_its_end_too(
+    title: Title, loop: Loop, running: dict[str, float], shown: list[str]
+) -> None:
+    running["0199a1b2-7f3a9c01/12"] = monotonic() - PAUSE_S
+    title.begun()
+    loop.let_time_pass()
+    assert shown == ["idle · report …7f3a9c01"]
+    assert loop.timers == [], "nothing to look for while the same job runs on"
+    running.clear()
+    title.ended()
+    loop.let_time_pass()
+    assert shown[1:] == ["idle"]
+
+
+def test_several_long_jobs_are_counted(title: Title, loop: Loop, running: dict[str, float], shown: list[str]) -> None:
+    running.update(a=monotonic() - PAUSE_S, b=monotonic() - PAUSE_S, c=monotonic())
+    title.begun()
+    loop.let_time_pass()
+    assert shown == ["idle · 2 tasks"]
+    assert len(loop.timers) == 1, "the third has to be looked at again"

@@ -1,13 +1,31 @@
-"""The runs that are planned, by the definition that a scheduler stored, without a database."""
+"""The runs that are planned, patterns in words, and how often a schedule that fails is tried and logged."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from schedule_scene import AT_HALF_PAST_TWO, EVERY_5_MIN, a_schedule
 
+from horsies.config.schedule import (
+    CronSchedule,
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    MonthlySchedule,
+    WeeklySchedule,
+)
+from horsies.domain.schedule import WEEK, Weekday
 from horsies.views import next_runs
+
+if TYPE_CHECKING:
+    from horsies.config.schedule import SchedulePattern
+import logging
+
+from horsies.run import scheduler
+from horsies.run.events import Events
+from horsies.run.scheduler import ScheduleFailures
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 BERLIN = "Europe/Berlin"
@@ -82,3 +100,69 @@ def test_a_scheduler_that_looks_seldom_may_be_late_for_twice_as_long() -> None:
 def test_no_more_runs_than_there_are() -> None:
     assert planned(definition=None, next_run_at=None) == []
     assert planned(definition=None, next_run_at=NOON) == [NOON]
+
+
+MONDAY, TUESDAY, *_, SATURDAY, SUNDAY = Weekday
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (IntervalSchedule(minutes=5), "every 5 min"),
+        (IntervalSchedule(hours=1, minutes=30), "every 1 h 30 min"),
+        (HourlySchedule(minute=5), "hourly at :05"),
+        (HourlySchedule(minute=5, second=30), "hourly at :05:30"),
+        (DailySchedule(time=time(2, 30)), "daily 02:30"),
+        (DailySchedule(time=time(2, 30, 15)), "daily 02:30:15"),
+        (WeeklySchedule(days=(SUNDAY, MONDAY, TUESDAY), time=time(6)), "weekly mon,tue,sun 06:00"),
+        (WeeklySchedule(days=WEEK[:5], time=time(6)), "weekly mon-fri 06:00"),
+        (WeeklySchedule(days=WEEK, time=time(6)), "weekly mon-sun 06:00"),
+        (WeeklySchedule(days=(MONDAY, SATURDAY), time=time(6)), "weekly mon,sat 06:00"),
+        (MonthlySchedule(day=31, time=time(23, 59)), "monthly on day 31 23:59"),
+        (CronSchedule(expression="*/5 * * * *"), "cron */5 * * * *"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_pattern_is_said_in_a_few_words(pattern: SchedulePattern, words: str) -> None:
+    assert pattern.words() == words
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
+    return now
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
+    return [(record.fields["error"], record.fields["failures"]) for record in caplog.records]  # type: ignore[attr-defined]
+
+
+def test_a_schedule_that_fails_is_tried_again_at_a_rising_interval_of_a_minute_at_most(clock: list[float]) -> None:
+    failures = ScheduleFailures(Events(logging.getLogger("test.quiet")))
+    pauses = []
+    for _ in range(9):
+        failures.add("a", "no such queue")
+        begin = clock[0]
+        while failures.waits("a"):
+            clock[0] += 0.5
+        pauses.append(clock[0] - begin)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert not failures.waits("b")
+    failures.add("a", "no such queue")
+    failures.forget("a")
+    assert not failures.waits("a")
+
+
+def test_the_same_error_is_logged_ever_more_rarely_and_another_one_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    failures = ScheduleFailures(Events(logging.getLogger("test.failures")))
+    for _ in range(20):
+        failures.add("a", "no such queue")
+    failures.add("a", "no such table")
+    failures.forget("a")
+    failures.add("a", "no such table")
+    assert logged(caplog) == [
+        *(("no such queue", count) for count in (1, 2, 4, 8, 16)),
+        ("no such table", 1),
+        ("no such table", 1),
+    ]

@@ -1,12 +1,23 @@
-"""How long a stop may take, by platform and by the configured grace period."""
+"""How long a stop may take by platform and grace period; requests of stops; processes that stand still."""
 
 from __future__ import annotations
 
+import itertools
+import logging
+import os
+import socket
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given, strategies as st
 
+from horsies.run.child.logs import RecordSender
+from horsies.run.child.sync_runner import SyncRunner
+from horsies.run.outcomes import TaskStopped
+from horsies.run.pool import process
+from horsies.run.pool.process import stands_still
 from horsies.run.settings import CONTAINER, HOST, KUBERNETES, Platform, StopTimes, WorkerSettings, detect
 
 OVERLAY = "606 488 0:55 / / rw,relatime master:196 - overlay overlay rw,lowerdir=3/fs:2/fs,upperdir="
@@ -67,3 +78,79 @@ def test_each_part_of_a_stop_has_its_time_below_the_limit(platform: Platform, gr
     assert times.stop_task_s >= 1
     assert times.drain_s + times.stop_task_s + 0.4 <= times.store_s + 1e-6
     assert times.store_s < times.end_s < limit_s
+
+
+STOP = TaskStopped("TASK_INTERRUPTED", "stopped")
+
+
+def test_stops_that_come_between_two_jobs_are_neither_lost_nor_an_error() -> None:
+    """The error ended the child, with all that ran in it; a stop that is lost lets its job run."""
+    channel, other = socket.socketpair()
+    arriving = itertools.count(1_000)
+    heard: set[int] = set()
+
+    class Number(int):
+        """A job's number. Whenever it is compared, the other thread hears one more stop."""
+
+        def __lt__(self, other: object) -> bool:
+            heard.add(number := next(arriving))
+            runner.stop(number, STOP)
+            return int(self) < int(other)  # type: ignore[call-overload, no-any-return]
+
+        def __gt__(self, other: object) -> bool:
+            return not self < other
+
+        __hash__ = int.__hash__
+
+    with channel, other:
+        runner = SyncRunner(channel, lambda: None, RecordSender(logging.ERROR, lambda _record: None))
+        for number in range(10):
+            for late in (Number(number), Number(number + 100)):
+                runner.stop(late, STOP)
+            assert runner._take_stop(number) is STOP
+    assert heard
+    assert runner._stops.keys() == heard | set(range(100, 110))
+
+
+def test_a_stopped_process_stands_still_and_one_that_goes_on_does_not() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        watched = psutil.Process(process.pid)
+        seen = [stands_still(process.pid)]
+        watched.suspend()
+        while watched.status() != psutil.STATUS_STOPPED:
+            pass
+        seen.append(stands_still(process.pid))
+        watched.resume()
+        while watched.status() == psutil.STATUS_STOPPED:
+            pass
+        seen.append(stands_still(process.pid))
+        process.kill()
+    assert seen == [False, True, False]
+    assert not stands_still(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "files", "expected"),
+    [
+        ("0::/app", "0::/app", {"app/cgroup.events": "populated 1\nfrozen 1\n"}, False),
+        ("0::/app", "0::/app/one", {"app/one/cgroup.events": "populated 1\nfrozen 1\n"}, True),
+        ("0::/app", "0::/app/one", {"app/one/cgroup.events": "populated 1\nfrozen 0\n"}, False),
+        ("7:freezer:/\n0::/", "7:freezer:/one\n0::/", {"freezer/one/freezer.state": "FROZEN\n"}, True),
+        ("7:freezer:/\n0::/", "7:freezer:/one\n0::/", {"freezer/one/freezer.state": "THAWED\n"}, False),
+        ("0::/app", "0::/app/one", {}, False),
+    ],
+)
+def test_a_frozen_cgroup_stops_those_in_it_and_not_us(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ours: str, theirs: str, files: dict[str, str], expected: bool
+) -> None:
+    proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+    for name, text in {"proc/77/stat": "77 (a) b) S 1", "proc/77/cgroup": theirs, "proc/self/cgroup": ours}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for name, text in files.items():
+        (cgroups / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroups / name).write_text(text)
+    monkeypatch.setattr(process, "_PROC", proc)
+    monkeypatch.setattr(process, "_CGROUPS", cgroups)
+    assert stands_still(77) is expected
+    assert not stands_still(os.getpid())

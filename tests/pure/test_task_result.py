@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from typing import Any, get_args, get_origin
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from horsies.core.models.workflow import context
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode, OperationalErrorCode, OutcomeCode
+from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
 
@@ -186,3 +188,21 @@ def test_a_summary_may_be_called_with_its_type_argument() -> None:
 
 def test_the_built_in_codes_compare_with_their_text() -> None:
     assert TaskError(error_code=OperationalErrorCode.WORKER_CRASHED).error_code == "WORKER_CRASHED"
+
+
+TASK = """task_id task_name status queue_name priority retry_count max_retries next_retry_at sent_at enqueued_at
+claimed_at started_at completed_at failed_at worker_hostname worker_pid worker_process_name"""
+ATTEMPT = "task_id attempt outcome will_retry started_at finished_at"
+TASK_OPTIONAL = "error_code result failed_reason attempts progress"
+ATTEMPT_OPTIONAL = "error_code error_message failed_reason worker_id worker_hostname worker_pid worker_process_name"
+
+
+@pytest.mark.parametrize(
+    ("kind", "required", "optional"), [(TaskInfo, TASK, TASK_OPTIONAL), (TaskAttemptInfo, ATTEMPT, ATTEMPT_OPTIONAL)]
+)
+def test_the_fields_stand_in_the_documented_order(
+    kind: type[TaskInfo] | type[TaskAttemptInfo], required: str, optional: str
+) -> None:
+    assert [field.name for field in fields(kind)] == [*required.split(), *optional.split()]
+    defaults = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+    assert defaults == dict.fromkeys(optional.split())

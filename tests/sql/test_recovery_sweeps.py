@@ -24,6 +24,7 @@ from lifecycle_steps import (
     statuses,
     task,
 )
+from pulse_steps import pulse_row
 from sweep_steps import (
     THRESHOLD_MS,
     beat_before,
@@ -34,7 +35,7 @@ from sweep_steps import (
     stale_runs,
 )
 
-from horsies.config.recovery import RecoveryConfig
+from horsies import AppConfig, Horsies, PostgresConfig, RecoveryConfig, TaskFailed, TaskRetried
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode
 from horsies.lifecycle.recovering import (
@@ -44,6 +45,9 @@ from horsies.lifecycle.recovering import (
     recover_stale_runs,
     requeue_stale_claims,
 )
+from horsies.run.events import Events
+from horsies.run.worker.hook_threads import Hooks
+from horsies.run.worker.sweeper import StaleRuns
 
 CRASH = options("WORKER_CRASHED")
 
@@ -431,3 +435,32 @@ async def test_a_worker_that_cannot_be_judged_costs_only_its_own_runs(connection
     done = await sweep_runs(connection)
     assert (done.failed, [one.item for one in done.refused]) == (1, ["all runs of odd"])
     assert await statuses(connection) == {"kept": "RUNNING", "lost": "FAILED"}
+
+
+async def test_a_run_that_is_failed_and_one_that_is_retried_are_told(connection: asyncpg.Connection) -> None:
+    await stale_runs(connection, "f")
+    await stale_runs(connection, "r", max_retries="5", retry_count="2", task_options=options("WORKER_CRASHED"))
+    await pulse_row(connection)
+    app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://u@db/app")))
+    told: list[TaskFailed | TaskRetried] = []
+    app.on("task_failed", told.append)
+    app.on("task_retried", told.append)
+    events = Events()
+    hooks = Hooks(app.hooks, events, "rescuer")
+    events.observers.append(hooks)
+    rule = StaleRuns(RecoveryConfig(), events)
+    for _ in range(2):  # the second sweep finds nothing more
+        await rule.do(connection)
+    await hooks.close(10)
+    rows = {row["id"]: row for row in await connection.fetch("SELECT * FROM horsies_tasks")}
+    assert {one.task_id for one in told} == {"f", "r"}
+    assert len(told) == 2
+    for one in told:
+        assert (one.error_code, one.worker_id, one.found_by_sweep) == ("WORKER_CRASHED", "rescuer", True)
+        assert (one.task_name, one.queue_name) == (rows[one.task_id]["task_name"], rows[one.task_id]["queue_name"])
+        assert "its worker crashed" in (one.error_message or "")
+    (failed,) = (one for one in told if isinstance(one, TaskFailed))
+    (retried,) = (one for one in told if isinstance(one, TaskRetried))
+    assert (failed.task_id, failed.attempt) == ("f", 1)
+    assert (retried.task_id, retried.attempt) == ("r", 3)
+    assert retried.retry_at == rows["r"]["next_retry_at"]

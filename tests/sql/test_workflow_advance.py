@@ -26,6 +26,21 @@ from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_
 
 if TYPE_CHECKING:
     import asyncpg
+import asyncio
+
+from advance_steps import advancer_alone
+from lifecycle_steps import waits_for_a_lock
+
+from horsies import PostgresConfig
+from horsies.config.contexts import DatabaseChoice
+from horsies.run.worker.advancer import Advancer
+from horsies.store.connect import open_database
+from horsies.store.dedicated_connection import DedicatedConnection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
 
 
 async def test_a_chain_goes_from_node_to_node_and_ends_with_the_result_of_its_last(
@@ -350,3 +365,31 @@ async def test_a_workflow_does_not_end_with_a_node_whose_status_is_none(connecti
     assert await states(connection, flow) == "RUNNING: completed foo"
     done = await complete(connection, flow, 1)
     assert done.finished == ((flow, WorkflowStatus.COMPLETED),)
+
+
+@pytest.fixture
+async def advancer(database: str) -> AsyncIterator[Advancer]:
+    choice = DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")
+    async with open_database(choice) as opened:
+        lane = DedicatedConnection(opened, "worker advance", behind_pooler=False)
+        yield advancer_alone(lane)
+        await lane.close()
+
+
+async def test_a_task_that_ends_again_while_its_end_is_under_way_is_advanced_again(
+    advancer: Advancer, connection: asyncpg.Connection
+) -> None:
+    flow = await grow(connection, node(0), node(1, 0))
+    task_id = await end_task(connection, flow, 0)
+    advancer.ended(task_id)
+    async with connection.transaction():
+        await connection.execute("SELECT FROM horsies_tasks WHERE id = $1 FOR NO KEY UPDATE", task_id)
+        await connection.execute("SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR NO KEY UPDATE", flow)
+        step = await waits_for_a_lock(connection, await advancer.lane.ready(), advancer.step())
+        advancer.ended(task_id)
+        assert not step.done()
+    await asyncio.wait_for(step, 10)
+    assert await states(connection, flow) == "RUNNING: completed enqueued"
+    assert advancer.pending == 1
+    await advancer.step()
+    assert advancer.pending == 0
