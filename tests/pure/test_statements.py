@@ -17,7 +17,7 @@ from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 from horsies.store.callers import _named
-from horsies.store.statements import statement, tokens, without_comments
+from horsies.store.statements import STATES, statement, tokens, without_comments
 
 ENGINE = Path(horsies.__file__).parent
 FILES = [file for file in sorted(ENGINE.rglob("*.sql")) if "schema" not in file.parts]
@@ -68,6 +68,13 @@ def test_only_the_lifecycle_sends_and_verbs_write_tasks_and_only_the_lifecycle_w
         "horsies_tasks": {"operations/tasks.sql", "operations/undo.sql", "testing/claims.sql"},
         "horsies_task_attempts": {"fragments.sql"},
     }
+
+
+def test_lists_of_open_and_of_ended_states_are_named() -> None:
+    texts = {file.name: file.read_text() for file in FILES}
+    assert [
+        (name, listed) for name, text in texts.items() for listed in STATES.values() if f"IN {listed}" in text
+    ] == []
 
 
 @pytest.mark.parametrize("name", statements())

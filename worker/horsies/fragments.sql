@@ -92,7 +92,7 @@ CASE WHEN node.join_type = 'quorum' AND node.min_success IS NULL THEN NULL
                   OR NOT EXISTS (SELECT FROM horsies_workflow_tasks dependency
                                   WHERE dependency.workflow_id = node.workflow_id
                                     AND dependency.task_index = ANY (node.dependencies)
-                                    AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                    AND CASE WHEN dependency.status NOT IN /* ended_nodes */
                                              THEN true END
                                     AND dependency.node_id = ANY (node.workflow_ctx_from))
              THEN verdict END
@@ -126,12 +126,12 @@ CASE WHEN node.join_type = 'quorum' AND node.min_success IS NULL THEN NULL
                         CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
                                            WHERE dependency.workflow_id = node.workflow_id
                                              AND dependency.task_index = ANY (node.dependencies)
-                                             AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING'))
+                                             AND dependency.status IN /* open_nodes */)
                              THEN true
                              ELSE EXISTS (SELECT FROM horsies_workflow_tasks dependency
                                            WHERE dependency.workflow_id = node.workflow_id
                                              AND dependency.task_index = ANY (node.dependencies)
-                                             AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                             AND CASE WHEN dependency.status NOT IN /* ended_nodes */
                                                       THEN true END) END AS open
                  OFFSET 0) dependencies
          OFFSET 0) judged)

@@ -29,7 +29,7 @@ SELECT task.claimed_by_worker_id AS worker_id, task.claimed_at::timestamptz, lon
 -- claims ($1 queue)
 SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_cluster
   FROM horsies_tasks
- WHERE status IN ('CLAIMED', 'RUNNING')
+ WHERE status IN /* tasks_in_flight */
    AND (status = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at
                               AND (claim_expires_at IS NULL OR claim_expires_at >= now()))
 

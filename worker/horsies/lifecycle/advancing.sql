@@ -83,8 +83,8 @@ UPDATE horsies_workflow_tasks node
  WHERE node.task_id = ANY ($1) AND task.id = ANY ($1) AND task.id = node.task_id
        -- Each condition inside a CASE, so that no index is chosen for a state: with statistics from a quiet hour such
        -- an index looks empty.
-   AND CASE WHEN node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
-            THEN task.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+   AND CASE WHEN node.status NOT IN /* ended_nodes */
+            THEN task.status IN /* ended_tasks */
                  AND (SELECT status FROM horsies_workflows WHERE id = node.workflow_id) IN ('RUNNING', 'PAUSED') END
 RETURNING node.workflow_id, node.task_index, node.status
 
@@ -116,7 +116,7 @@ WITH ended AS MATERIALIZED (
                                 workflow_ctx_from
                            FROM horsies_workflow_tasks
                           WHERE workflow_id = ended.workflow_id
-                            AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status = 'PENDING'
+                            AND status IN /* open_nodes */ AND status = 'PENDING'
                             AND (ended.whole OR dependencies && ended.indexes) OFFSET 0) node
 )
 UPDATE horsies_workflow_tasks node
@@ -145,7 +145,7 @@ UPDATE horsies_workflow_tasks node
        sub_workflow_summary = COALESCE(found.summary, node.sub_workflow_summary), completed_at = statement_timestamp()
   FROM found
  WHERE node.id = ANY (ARRAY(SELECT id FROM found)) AND node.id = found.id
-   AND CASE WHEN node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN true END
+   AND CASE WHEN node.status NOT IN /* ended_nodes */ THEN true END
 RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_failures

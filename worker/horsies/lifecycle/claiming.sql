@@ -140,7 +140,7 @@ SELECT task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueue
 -- claiming.large_arguments; the token ($1 task, $2 worker, $3 claimed at)
 SELECT args, kwargs
   FROM horsies_tasks
- WHERE id = $1 AND CASE WHEN status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id = $2 THEN claimed_at = $3 END
+ WHERE id = $1 AND CASE WHEN status IN /* tasks_in_flight */ AND claimed_by_worker_id = $2 THEN claimed_at = $3 END
 
 -- name: release
 -- claiming.release; the token and CLAIMED: user code has not been called ($1 worker, $2 tasks, $3 claimed at)
@@ -162,7 +162,7 @@ SELECT number FROM released WHERE /* queues_notified */
 SELECT id, claimed_at, status = 'CLAIMED' AS is_claimed, task_name, queue_name, priority, task_options, retry_count,
        max_retries, is_workflow_task
   FROM horsies_tasks
- WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id = $1
+ WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id = $1
    AND (id, claimed_at) NOT IN (SELECT id, claimed_at FROM unnest($2::text[], $3::timestamptz[])
                                     AS known (id, claimed_at))
  ORDER BY id
@@ -175,7 +175,7 @@ SELECT id, claimed_at, status = 'CLAIMED' AS is_claimed, task_name, queue_name, 
 WITH lost AS MATERIALIZED (
     SELECT id, claimed_at
       FROM horsies_tasks
-     WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id = $1
+     WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id = $1
        AND (id, claimed_at) NOT IN (SELECT id, claimed_at FROM unnest($2::text[], $3::timestamptz[])
                                         AS known (id, claimed_at))
      ORDER BY id
@@ -186,7 +186,7 @@ WITH lost AS MATERIALIZED (
        SET /* back_in_queue */, updated_at = statement_timestamp()
       FROM lost
      WHERE task.id = ANY (ARRAY(SELECT id FROM lost)) AND task.id = lost.id
-       AND CASE WHEN task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = $1
+       AND CASE WHEN task.status IN /* tasks_in_flight */ AND task.claimed_by_worker_id = $1
                 THEN task.claimed_at = lost.claimed_at END
     RETURNING lost.id, lost.claimed_at, task.queue_name
 ), woken AS (
@@ -196,4 +196,4 @@ SELECT id, claimed_at FROM returned WHERE /* queues_notified */
 
 -- name: in_flight_of_worker
 -- claiming.take_back_unlocked; reads only ($1 worker)
-SELECT id, claimed_at FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id = $1
+SELECT id, claimed_at FROM horsies_tasks WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id = $1

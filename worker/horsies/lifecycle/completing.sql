@@ -10,10 +10,10 @@ SELECT workflow.id, workflow.definition_key, workflow.output_task_index,
             THEN CASE WHEN (SELECT count(*)
                               FROM (SELECT FROM horsies_workflow_tasks
                                      WHERE workflow_id = workflow.id
-                                       AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
+                                       AND status IN /* open_nodes */
                                      LIMIT 1) open) = 0
                       -- A workflow with a node of an unknown status is not complete either.
-                      THEN (SELECT bool_and(CASE WHEN status IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                      THEN (SELECT bool_and(CASE WHEN status IN /* ended_nodes */
                                                  THEN true ELSE false END)
                               FROM horsies_workflow_tasks
                              WHERE workflow_id = workflow.id) IS NOT FALSE END END
@@ -46,7 +46,7 @@ SELECT child.id, child.name, child.definition_key, child.status, child.result, c
                         AND CASE WHEN status IN ('RUNNING', 'PAUSED') THEN true END OFFSET 0) parent
  CROSS JOIN LATERAL (SELECT id FROM horsies_workflow_tasks
                       WHERE workflow_id = child.parent_workflow_id AND task_index = child.parent_task_index
-                        AND CASE WHEN status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                        AND CASE WHEN status NOT IN /* ended_nodes */
                                  THEN sub_workflow_id = child.id END
                      OFFSET 0) node
  CROSS JOIN LATERAL (
@@ -54,7 +54,7 @@ SELECT child.id, child.name, child.definition_key, child.status, child.result, c
               count(*) FILTER (WHERE status = 'FAILED') AS failed, count(*) FILTER (WHERE status = 'SKIPPED') AS skipped
          FROM horsies_workflow_tasks WHERE workflow_id = child.id) nodes
  WHERE child.id = ANY ($1 || ARRAY(SELECT id::text FROM horsies_workflows WHERE parent_workflow_id = ANY ($2)))
-   AND CASE WHEN child.status IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN true END
+   AND CASE WHEN child.status IN /* ended_workflows */ THEN true END
 
 -- name: advance_results
 -- completing; reads only ($1 workflows, $2 indexes)

@@ -43,20 +43,20 @@ SELECT count(pg_notify('horsies_workflow_ready', waiting.workflow_id))
 -- name: control_cancel
 -- controlling.cancel; PENDING, RUNNING or PAUSED, with all that is open below; under the family's lock ($1 workflow)
 WITH RECURSIVE below AS (
-    SELECT id FROM horsies_workflows WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'PAUSED')
+    SELECT id FROM horsies_workflows WHERE id = $1 AND status IN /* open_workflows */
      UNION
     SELECT child.id FROM below JOIN horsies_workflows child ON child.parent_workflow_id = below.id
 )
 UPDATE horsies_workflows
    SET status = 'CANCELLED', completed_at = statement_timestamp(), updated_at = statement_timestamp()
- WHERE id = ANY (ARRAY(SELECT id FROM below)) AND status IN ('PENDING', 'RUNNING', 'PAUSED')
+ WHERE id = ANY (ARRAY(SELECT id FROM below)) AND status IN /* open_workflows */
 RETURNING id
 
 -- name: control_live_tasks
 -- controlling.cancel; reads only: tasks of nodes that have not ended ($1 workflows)
 SELECT task_id
   FROM horsies_workflow_tasks
- WHERE workflow_id = ANY ($1::text[]) AND status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') AND task_id IS NOT NULL
+ WHERE workflow_id = ANY ($1::text[]) AND status NOT IN /* ended_nodes */ AND task_id IS NOT NULL
 
 -- name: control_cancel_nodes
 -- controlling.cancel, after its tasks; not ended; under the family's lock
@@ -72,12 +72,12 @@ UPDATE horsies_workflow_tasks node
        started_at = COALESCE(judged.task_started_at, node.started_at),
        completed_at = statement_timestamp()
   FROM (SELECT mine.id, task.status AS task_status, task.result AS task_result, task.started_at AS task_started_at,
-               task.status IS NULL OR task.status IN ('PENDING', 'CLAIMED', 'RUNNING') OR task.id = ANY ($2::text[])
+               task.status IS NULL OR task.status IN /* open_tasks */ OR task.id = ANY ($2::text[])
                    AS cancelled,
                mine.status = 'RUNNING' OR mine.task_id = ANY ($3::text[]) AS ran
           FROM horsies_workflow_tasks mine
           LEFT JOIN horsies_tasks task ON task.id = mine.task_id
-         WHERE mine.workflow_id = ANY ($1::text[]) AND mine.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')) judged
+         WHERE mine.workflow_id = ANY ($1::text[]) AND mine.status NOT IN /* ended_nodes */) judged
  WHERE node.workflow_id = ANY ($1::text[]) AND node.id = judged.id
 
 -- name: control_end_tasks
@@ -86,7 +86,7 @@ UPDATE horsies_workflow_tasks node
 WITH locked AS MATERIALIZED (
     -- If this waits for a worker that is storing an outcome, it finds the task ended and leaves it.
     SELECT id, status FROM horsies_tasks
-     WHERE id = ANY ($1::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
+     WHERE id = ANY ($1::text[]) AND status IN /* open_tasks */
      ORDER BY id FOR NO KEY UPDATE
 ), ended AS (
     UPDATE horsies_tasks task
@@ -106,8 +106,8 @@ WITH locked AS MATERIALIZED (
       FROM ended
      WHERE before_status = 'RUNNING'
 ), /* history */, taken AS (
-    SELECT claimed_by_worker_id AS worker_id FROM ended WHERE before_status IN ('CLAIMED', 'RUNNING')
+    SELECT claimed_by_worker_id AS worker_id FROM ended WHERE before_status IN /* tasks_in_flight */
 ), woken AS (
-    SELECT queue_name, 'capacity:cancelled' AS notice FROM ended WHERE before_status IN ('CLAIMED', 'RUNNING')
+    SELECT queue_name, 'capacity:cancelled' AS notice FROM ended WHERE before_status IN /* tasks_in_flight */
 )
 SELECT id, before_status FROM ended WHERE /* workers_notified */ AND /* queues_notified */

@@ -16,5 +16,5 @@ SELECT token.number, holders.pid, holders.application_name
        -- If several sessions share the lock, xmax is no transaction id, and no holder is named.
   LEFT JOIN holders ON holders.transactionid = task.xmax
  WHERE task.id = ANY ($2) AND task.id NOT IN (SELECT id FROM free)
-   AND CASE WHEN task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = $1
+   AND CASE WHEN task.status IN /* tasks_in_flight */ AND task.claimed_by_worker_id = $1
             THEN task.claimed_at = token.claimed_at END

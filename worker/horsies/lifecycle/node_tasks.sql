@@ -11,7 +11,7 @@ SELECT node.workflow_id, node.task_index, node.task_name, node.task_kwargs, node
                       WHERE workflow_id::text = asked.workflow_id
                         -- A range, for which an index can be used, unlike for an OR.
                         AND task_index BETWEEN COALESCE(asked.index, -2147483648) AND COALESCE(asked.index, 2147483647)
-                        AND status::text IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status::text = 'READY'
+                        AND status::text IN /* open_nodes */ AND status::text = 'READY'
                         AND task_id IS NULL AND sub_workflow_id IS NULL OFFSET 0) node
  ORDER BY node.workflow_id, node.task_index
 
@@ -54,7 +54,7 @@ SELECT asked.workflow_id, asked.index, source.status,
   FROM unnest($1::text[], $2::integer[]) AS asked (workflow_id, index)
  CROSS JOIN LATERAL (SELECT status, result FROM horsies_workflow_tasks
                       WHERE workflow_id = asked.workflow_id AND task_index = asked.index OFFSET 0) source
- WHERE source.status IN ('COMPLETED', 'FAILED', 'SKIPPED')
+ WHERE source.status IN /* ended_nodes */
 
 -- name: advance_context
 -- node_tasks; reads only: the ended nodes of each node's context
@@ -69,5 +69,5 @@ SELECT asked.workflow_id, asked.index AS reader, source.node_id, source.task_ind
                       WHERE workflow_id = asked.workflow_id AND task_index = asked.index OFFSET 0) reader
  CROSS JOIN LATERAL (SELECT * FROM horsies_workflow_tasks
                       WHERE workflow_id = asked.workflow_id AND task_index = ANY (reader.dependencies) OFFSET 0) source
- WHERE source.node_id = ANY (reader.workflow_ctx_from) AND source.status IN ('COMPLETED', 'FAILED', 'SKIPPED')
+ WHERE source.node_id = ANY (reader.workflow_ctx_from) AND source.status IN /* ended_nodes */
  ORDER BY source.task_index

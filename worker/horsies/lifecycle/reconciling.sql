@@ -13,13 +13,13 @@ SELECT live.id
        SELECT COALESCE(bool_or(CASE
                   WHEN node.task_id IS NOT NULL THEN
                        task.status IS NULL
-                       OR task.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                       OR task.status IN /* ended_tasks */
                           AND task.ended_at <= statement_timestamp() - $1 * interval '1 ms'
                        OR task.status = 'RUNNING' AND node.status <> 'RUNNING'
                           AND COALESCE(task.started_at <= statement_timestamp() - $1 * interval '1 ms', true)
                        OR task.status IN ('PENDING', 'CLAIMED') AND node.status IN ('PENDING', 'READY')
                   WHEN node.is_subworkflow AND (node.status <> 'PENDING' OR child.status IS NOT NULL) THEN
-                       COALESCE(child.status IN ('COMPLETED', 'FAILED', 'CANCELLED') OR node.status <> 'RUNNING', true)
+                       COALESCE(child.status IN /* ended_workflows */ OR node.status <> 'RUNNING', true)
                   WHEN node.status <> 'PENDING' THEN true
                   ELSE /* join_verdict */ IS NOT NULL
                   -- No open node: the workflow should have ended.
@@ -28,7 +28,7 @@ SELECT live.id
          LEFT JOIN LATERAL (SELECT status, started_at, COALESCE(completed_at, failed_at, updated_at) AS ended_at
                               FROM horsies_tasks WHERE id = node.task_id LIMIT 1) task ON true
          LEFT JOIN LATERAL (SELECT status FROM horsies_workflows WHERE id = node.sub_workflow_id LIMIT 1) child ON true
-        WHERE node.workflow_id = live.id AND node.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
+        WHERE node.workflow_id = live.id AND node.status IN /* open_nodes */
        ) stuck
  WHERE stuck.is_so
  ORDER BY live.id
@@ -40,4 +40,4 @@ UPDATE horsies_workflow_tasks node
    SET status = mended.status
   FROM unnest($2::integer[], $3::text[]) AS mended (index, status)
  WHERE node.workflow_id = $1 AND node.task_index = mended.index
-   AND node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+   AND node.status NOT IN /* ended_nodes */

@@ -9,7 +9,7 @@ UPDATE horsies_workflow_tasks node
        sub_workflow_summary = NULL
   FROM unnest($1::text[], $2::integer[], $3::text[], $4::boolean[]) AS reopened (workflow_id, index, status, keep)
  WHERE node.workflow_id = reopened.workflow_id AND node.task_index = reopened.index
-   AND node.status IN ('COMPLETED', 'FAILED', 'SKIPPED')
+   AND node.status IN /* ended_nodes */
 
 -- name: reopen_workflows
 -- reopening.write; FAILED, RUNNING or PAUSED; under the family's lock ($1 workflows)
@@ -34,4 +34,4 @@ SELECT node.workflow_id, node.task_index
   FROM horsies_workflow_tasks node
   JOIN horsies_tasks task ON task.id = node.task_id
  WHERE node.task_id = ANY ($1::text[]) AND node.status IN ('FAILED', 'SKIPPED')
-   AND task.status IN ('PENDING', 'CLAIMED', 'RUNNING')
+   AND task.status IN /* open_tasks */

@@ -81,13 +81,13 @@ SELECT sweep AS id, ran_at AS after, sweep AS after_id, 1 AS rows
 -- `rows`: attempts are deleted with their task.
 SELECT id, COALESCE(completed_at, failed_at) AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 1000) + 2 AS rows
   FROM horsies_tasks task
- WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+ WHERE status IN /* ended_tasks */
    AND COALESCE(completed_at, failed_at) < statement_timestamp() - $1 * interval '1 s'
    AND COALESCE(completed_at, failed_at) >= $2 AND (COALESCE(completed_at, failed_at), id) > ($2, $3)
        -- Not EXISTS, which is planned as a join that reads all nodes of unfinished workflows for each page.
    AND (SELECT workflow.id FROM horsies_workflow_tasks node
           JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
-         WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+         WHERE node.task_id = task.id AND workflow.status NOT IN /* ended_workflows */
          LIMIT 1) IS NULL
  ORDER BY COALESCE(completed_at, failed_at), id
  LIMIT $4
@@ -98,14 +98,14 @@ SELECT id, COALESCE(completed_at, failed_at) AS after, id AS after_id, LEAST(GRE
 -- changed recently.
 SELECT id, created_at AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 1000) + 2 AS rows
   FROM horsies_tasks task
- WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AND COALESCE(completed_at, failed_at) IS NULL
+ WHERE status IN /* ended_tasks */ AND COALESCE(completed_at, failed_at) IS NULL
    AND created_at < statement_timestamp() - $1 * interval '1 s'
    AND updated_at < statement_timestamp() - $1 * interval '1 s'
    AND created_at >= $2 AND (created_at, id) > ($2, $3)
        -- Not EXISTS, which is planned as a join that reads all nodes of unfinished workflows for each page.
    AND (SELECT workflow.id FROM horsies_workflow_tasks node
           JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
-         WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+         WHERE node.task_id = task.id AND workflow.status NOT IN /* ended_workflows */
          LIMIT 1) IS NULL
  ORDER BY created_at, id
  LIMIT $4
@@ -132,14 +132,14 @@ SELECT id, snapshot_at AS after, id AS after_id, 1 AS rows
 SELECT id, COALESCE(completed_at, updated_at, created_at) AS after, id AS after_id,
        1 + (SELECT count(*) FROM horsies_workflow_tasks WHERE workflow_id = workflow.id)::integer AS rows
   FROM horsies_workflows workflow
- WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+ WHERE status IN /* ended_workflows */
    AND COALESCE(completed_at, updated_at, created_at) < statement_timestamp() - $1 * interval '1 s'
    AND COALESCE(completed_at, updated_at, created_at) >= $2
    AND (COALESCE(completed_at, updated_at, created_at), id) > ($2, $3)
    AND NOT EXISTS (SELECT FROM horsies_workflows relative
                     WHERE (relative.root_workflow_id = COALESCE(workflow.root_workflow_id, workflow.id)
                            OR relative.id = COALESCE(workflow.root_workflow_id, workflow.id))
-                      AND (relative.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                      AND (relative.status NOT IN /* ended_workflows */
                            OR COALESCE(relative.completed_at, relative.updated_at, relative.created_at)
                               >= statement_timestamp() - $1 * interval '1 s'))
  ORDER BY COALESCE(completed_at, updated_at, created_at), id
@@ -214,12 +214,12 @@ WITH gone AS (
                SELECT id FROM horsies_tasks task
                 WHERE id = ANY ($2::text[])
                       -- Inside a CASE only the primary key fits, also if the other indexes look empty (see `start`).
-                  AND CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                  AND CASE WHEN status IN /* ended_tasks */
                            THEN COALESCE(completed_at, failed_at, updated_at, created_at)
                                 < statement_timestamp() - $1 * interval '1 s' END
                   AND (SELECT workflow.id FROM horsies_workflow_tasks node
                          JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
-                        WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                        WHERE node.task_id = task.id AND workflow.status NOT IN /* ended_workflows */
                         LIMIT 1) IS NULL
                   FOR UPDATE OF task SKIP LOCKED))
     RETURNING id
@@ -257,7 +257,7 @@ WITH whole AS MATERIALIZED (
       FROM unnest($3::text[]) AS root (id)
      WHERE (SELECT relative.id FROM horsies_workflows relative
              WHERE (relative.root_workflow_id = root.id OR relative.id = root.id)
-               AND CASE WHEN relative.status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+               AND CASE WHEN relative.status IN /* ended_workflows */
                         THEN COALESCE(relative.completed_at, relative.updated_at, relative.created_at)
                              >= statement_timestamp() - $1 * interval '1 s'
                         ELSE true END
@@ -265,7 +265,7 @@ WITH whole AS MATERIALIZED (
 ), finished AS MATERIALIZED (
     SELECT id FROM horsies_workflows
      WHERE id = ANY ($2::text[])
-       AND CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+       AND CASE WHEN status IN /* ended_workflows */
                 THEN id IN (SELECT id FROM whole) OR root_workflow_id IN (SELECT id FROM whole) END
        FOR UPDATE SKIP LOCKED
 ), nodes AS (

@@ -5,5 +5,5 @@ SELECT task.status, task.id, task.claimed_by_worker_id, task.claimed_at, task.re
        task.worker_pid, task.worker_hostname, beat.sent_at AS last_beat, statement_timestamp() AS detected_at
   FROM horsies_tasks task
   LEFT JOIN LATERAL /* run_beat */ beat ON true
- WHERE task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = $1
+ WHERE task.status IN /* tasks_in_flight */ AND task.claimed_by_worker_id = $1
  ORDER BY task.id

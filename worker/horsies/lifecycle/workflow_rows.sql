@@ -12,7 +12,7 @@ SELECT node.workflow_id, node.task_index, COALESCE(node.node_id, node.task_index
        node.status, node.dependencies, node.workflow_ctx_from, node.allow_failed_deps, node.join_type, node.min_success,
        node.is_subworkflow, node.task_id, node.sub_workflow_id, node.completed_at,
        task.status AS task_status, task.started_at AS task_started_at,
-       CASE WHEN task.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+       CASE WHEN task.status IN /* ended_tasks */
             THEN COALESCE(task.completed_at, task.failed_at, task.updated_at) END AS task_ended_at,
        task.result IS NOT NULL AS task_has_result, child.status AS child_status,
        COALESCE(child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index, false)

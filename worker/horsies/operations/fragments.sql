@@ -22,7 +22,7 @@ audit AS (
 -- name: present_state
 -- fragment: why a task that is not as it was seen, or was left, is not changed
 'it is ' || present.status
-|| CASE WHEN present.status IN ('CLAIMED', 'RUNNING')
+|| CASE WHEN present.status IN /* tasks_in_flight */
         THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
 || ' now, try ' || present.retry_count + 1
 
@@ -40,7 +40,7 @@ audit AS (
 (SELECT 'its unique key is held by the live task ' || other.id
    FROM horsies_tasks other
   WHERE other.unique_key = compared.unique_key AND other.task_name = compared.task_name AND other.id <> compared.id
-    AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING'))
+    AND other.status IN /* open_tasks */)
 
 -- name: key_taken
 -- fragment: why a task that has ended cannot live again under its unique key
@@ -55,7 +55,7 @@ CASE WHEN compared.was_final AND compared.unique_key IS NOT NULL THEN
 -- fragment: what a verb's refusal may ask of a task, besides its id, `last_action` and `difference`
 present.task_name, present.status, present.queue_name, present.priority, present.unique_key, present.enqueued_at,
 present.next_retry_at, present.good_until,
-present.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AS was_final
+present.status IN /* ended_tasks */ AS was_final
 
 -- name: judged
 -- fragment: the tasks as they are now, locked, and why each is not changed

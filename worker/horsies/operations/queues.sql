@@ -10,7 +10,7 @@ WITH RECURSIVE used AS (
 )
 SELECT queue_name FROM used
  UNION
-SELECT queue_name FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')
+SELECT queue_name FROM horsies_tasks WHERE status IN /* tasks_in_flight */
  UNION
 SELECT queue_name FROM horsies_queue_state
  UNION
@@ -35,5 +35,5 @@ SELECT asked.queue, state.paused_at, state.paused_by, state.reason, waits.due, w
  CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
                count(*) FILTER (WHERE status = 'RUNNING') AS running
-          FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') AND queue_name = asked.queue) in_flight
+          FROM horsies_tasks WHERE status IN /* tasks_in_flight */ AND queue_name = asked.queue) in_flight
  ORDER BY asked.number

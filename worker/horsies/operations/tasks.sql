@@ -73,14 +73,14 @@ WITH /* operation */, /* judged */, changed AS (
     SELECT judged.claimed_by_worker_id AS worker_id
       FROM changed
       JOIN judged ON judged.number = changed.number
-     WHERE judged.status IN ('CLAIMED', 'RUNNING')
+     WHERE judged.status IN /* tasks_in_flight */
 ), woken AS (
     SELECT changed.queue_name,
            CASE WHEN changed.status <> 'PENDING' THEN 'capacity:operator'
                 WHEN judged.status = 'PENDING' THEN 'retry' ELSE 'requeue' END AS notice
       FROM changed
       JOIN judged ON judged.number = changed.number
-     WHERE changed.status = 'PENDING' OR judged.status IN ('CLAIMED', 'RUNNING')
+     WHERE changed.status = 'PENDING' OR judged.status IN /* tasks_in_flight */
 )
 SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_count
   FROM judged

@@ -120,7 +120,7 @@ done AS MATERIALIZED (
 ), compared AS MATERIALIZED (
     SELECT done.*, done.target_id AS id, present.task_name, present.unique_key, present.next_retry_at AS waits_until,
            GREATEST(present.enqueued_at, present.next_retry_at) AS due_at,
-           CASE WHEN done.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN done.old_status
+           CASE WHEN done.old_status IN /* ended_tasks */ THEN done.old_status
                 ELSE 'PENDING' END AS new_status,
            CASE WHEN done.verb IS NULL THEN 'its audit row is gone'
                 WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
@@ -148,7 +148,7 @@ done AS MATERIALIZED (
                 WHEN present.is_workflow_task AND done.old_status <> present.status
                      AND present.status IN ('FAILED', 'CANCELLED', 'EXPIRED')
                      AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = present.id
-                                    AND status IN ('COMPLETED', 'FAILED', 'SKIPPED'))
+                                    AND status IN /* ended_nodes */)
                 THEN 'its workflow has gone on without it'
            END AS difference
       FROM done

@@ -35,7 +35,7 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS cl
                  WHERE task_id = task.id AND sent_at >= task.claimed_at
                    AND role = CASE task.status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END
                  ORDER BY sent_at DESC LIMIT 1) beat ON true
-         WHERE task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = asked.worker_id) in_flight ON true
+         WHERE task.status IN /* tasks_in_flight */ AND task.claimed_by_worker_id = asked.worker_id) in_flight ON true
   LEFT JOIN horsies_worker_orders given ON given.worker_id = asked.worker_id
  ORDER BY asked.number
 
@@ -53,5 +53,5 @@ WITH RECURSIVE reported AS (
 SELECT worker_id FROM reported
  UNION
 SELECT claimed_by_worker_id FROM horsies_tasks
- WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL
+ WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id IS NOT NULL
  ORDER BY worker_id

@@ -43,7 +43,7 @@ WITH holder AS MATERIALIZED (
       LEFT JOIN LATERAL (SELECT enqueue_sha FROM horsies_tasks WHERE id::text = asked.id LIMIT 1) own ON true
       LEFT JOIN LATERAL (SELECT id, args, kwargs FROM horsies_tasks
                           WHERE unique_key::text = asked.unique_key AND task_name::text = asked.task_name
-                            AND status::text IN ('PENDING', 'CLAIMED', 'RUNNING')
+                            AND status::text IN /* open_tasks */
                           LIMIT 1) live ON own.enqueue_sha IS NULL
 ), counted AS (
     INSERT INTO horsies_duplicate_sends AS stored (task_id, backend, sends, last_at)

@@ -1,7 +1,8 @@
 """Loads the SQL files, each named like the module beside it and holding several named statements.
 
 `/* name */` in a statement is the place of a fragment: of the same file, or of the `fragments.sql` of its package or of
-one above, which have those that several files need. A place without such a fragment is filled by the caller.
+one above, which have those that several files need. `/* open_tasks */` and the others of `STATES` are lists of states.
+A place without such a fragment is filled by the caller.
 
 No comment of a file reaches a driver or the server. Drivers that bind on the client look for placeholders without
 knowing SQL, so they put values into comments, too, and a newline in the value ends the comment: the rest of the value
@@ -16,12 +17,30 @@ from importlib.resources import files
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEAD = re.compile(r"\A-- \w+\n")
 _PLACE = re.compile(r"/\* (\w+) \*/")
+
+
+def _listed(states: Iterable[str]) -> str:
+    return "(" + ", ".join(f"'{state}'" for state in states) + ")"
+
+
+STATES: Final = {
+    "open_tasks": _listed(status for status in TaskStatus if not status.is_terminal),
+    "tasks_in_flight": _listed((TaskStatus.CLAIMED, TaskStatus.RUNNING)),
+    "ended_tasks": _listed(status for status in TaskStatus if status.is_terminal),
+    "open_nodes": _listed(status for status in WorkflowTaskStatus if not status.is_terminal),
+    "ended_nodes": _listed(status for status in WorkflowTaskStatus if status.is_terminal),
+    "open_workflows": _listed(status for status in WorkflowStatus if not status.is_terminal),
+    "ended_workflows": _listed(status for status in WorkflowStatus if status.is_terminal),
+}
+"""What is open and what has ended, for `IN`; in the order of the schema's indexes, which have the same lists."""
 
 # As in PostgreSQL's scan.l. Quantifiers are possessive: a quote that is not closed is an error, not another token.
 _TOKEN: Final = re.compile(
@@ -129,7 +148,7 @@ def _composed(module: str, name: str) -> str:
 
     def fragment(place: re.Match[str]) -> str:
         source = next((one for one in _sources(module) if place[1] in _file(one)), None)
-        return place[0] if source is None else _composed(source, place[1])
+        return STATES.get(place[1], place[0]) if source is None else _composed(source, place[1])
 
     return _PLACE.sub(fragment, without_comments(_file(module)[name])).strip()
 

@@ -1,6 +1,6 @@
 -- name: is_busy
 -- testing/children.py, whether a drain has anything left to wait for; reads only ($1 queues, $2 task names)
-SELECT EXISTS (SELECT FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') AND queue_name = ANY ($1::text[]))
+SELECT EXISTS (SELECT FROM horsies_tasks WHERE status IN /* tasks_in_flight */ AND queue_name = ANY ($1::text[]))
     OR EXISTS (SELECT FROM horsies_tasks
                 WHERE status = 'PENDING' AND queue_name = ANY ($1) AND task_name = ANY ($2::text[])
                   AND horsies_may_run(id, enqueued_at, next_retry_at, good_until, is_workflow_task, workflow_paused_at)

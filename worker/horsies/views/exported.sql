@@ -7,7 +7,7 @@ SELECT to_regclass('horsies_sweep_state') IS NOT NULL AS sweeps,
 -- name: view_live_workflows
 -- views/exported.py; reads only ($1 counted at most): workflows that have not ended, by status, from the index of it
 SELECT status, count(*) AS number
-  FROM (SELECT status FROM horsies_workflows WHERE status IN ('PENDING', 'RUNNING', 'PAUSED') LIMIT $1) AS live
+  FROM (SELECT status FROM horsies_workflows WHERE status IN /* open_workflows */ LIMIT $1) AS live
  GROUP BY status
 
 -- name: view_sweep_ages

@@ -2,7 +2,7 @@
 -- views/flow.py; reads only: since when there is data, by one probe of an index each
 SELECT LEAST((SELECT finished_at::timestamptz FROM horsies_task_attempts ORDER BY finished_at LIMIT 1), COALESCE(
     (SELECT COALESCE(completed_at, failed_at) FROM horsies_tasks
-      WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+      WHERE status IN /* ended_tasks */
         AND COALESCE(completed_at, failed_at) >= '-infinity'
       ORDER BY COALESCE(completed_at, failed_at) LIMIT 1),
     (SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1))::timestamptz) AS since,
@@ -60,7 +60,7 @@ WITH slice AS (
             SELECT status, error_code, COALESCE(completed_at, failed_at) AS ended_at, enqueued_at,
                    CASE WHEN started_at <= COALESCE(completed_at, failed_at) THEN started_at END AS started_at
               FROM horsies_tasks
-             WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+             WHERE status IN /* ended_tasks */
                AND COALESCE(completed_at, failed_at) >= slice.since AND COALESCE(completed_at, failed_at) < slice.until
              ORDER BY COALESCE(completed_at, failed_at)
              LIMIT $4::integer) AS lately
@@ -79,7 +79,7 @@ WITH slice AS (
             SELECT count(*) AS rows, max(at) AS last
               FROM (SELECT COALESCE(completed_at, failed_at) AS at FROM horsies_tasks
                      WHERE part.rows >= $4::integer AND has.yes IS NULL
-                       AND status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                       AND status IN /* ended_tasks */
                        AND COALESCE(completed_at, failed_at) >= part.since AND COALESCE(completed_at, failed_at) < part.until
                      ORDER BY COALESCE(completed_at, failed_at) LIMIT $7::integer) AS each) AS counted
 ), ended AS MATERIALIZED (
@@ -124,7 +124,7 @@ WITH slice AS (
             (SELECT enqueued_at, 1 FROM horsies_tasks WHERE status = 'PENDING'
               ORDER BY queue_name, priority, enqueued_at, id LIMIT $5::integer)
             UNION ALL
-            SELECT enqueued_at, 1 FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')
+            SELECT enqueued_at, 1 FROM horsies_tasks WHERE status IN /* tasks_in_flight */
             UNION ALL
             SELECT started_at, -1 FROM horsies_tasks WHERE status = 'RUNNING' AND started_at IS NOT NULL
            ) AS move (moment, weight)
@@ -168,7 +168,7 @@ WITH RECURSIVE level AS (
              ORDER BY queue_name, priority, enqueued_at DESC LIMIT (SELECT most FROM share)) lately
 ), ended AS MATERIALIZED (
     SELECT queue_name, COALESCE(completed_at, failed_at) AS at, enqueued_at FROM horsies_tasks
-     WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+     WHERE status IN /* ended_tasks */
        AND COALESCE(completed_at, failed_at) > statement_timestamp() - $1::float8 * interval '1 s'
        AND COALESCE(completed_at, failed_at) <= statement_timestamp()
      ORDER BY COALESCE(completed_at, failed_at) DESC LIMIT $2::integer
@@ -202,7 +202,7 @@ WITH RECURSIVE level AS (
 ), moves AS (
     SELECT queue_name, enqueued_at::timestamptz AS at, 1 AS arrives, NULL::integer AS leaves FROM waits
      UNION ALL
-    SELECT queue_name, enqueued_at, 1, NULL FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')
+    SELECT queue_name, enqueued_at, 1, NULL FROM horsies_tasks WHERE status IN /* tasks_in_flight */
      UNION ALL
     SELECT queue_name, enqueued_at, 1, NULL FROM ended
      UNION ALL

@@ -18,7 +18,7 @@ SELECT node.workflow_id, sum(CASE WHEN report.done >= 1e-9 THEN LEAST(report.don
   FROM unnest($1::text[]) AS asked (workflow_id)
  CROSS JOIN LATERAL (SELECT workflow_id, task_id FROM horsies_workflow_tasks
                       WHERE workflow_id = asked.workflow_id
-                        AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status = 'RUNNING' OFFSET 0) node
+                        AND status IN /* open_nodes */ AND status = 'RUNNING' OFFSET 0) node
  CROSS JOIN LATERAL (
        SELECT done, total FROM horsies_progress
         WHERE task_id = node.task_id AND total BETWEEN 1e-9 AND 1e15

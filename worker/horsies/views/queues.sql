@@ -39,7 +39,7 @@ WITH RECURSIVE level AS (
     SELECT queue_name, count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
            count(*) FILTER (WHERE status = 'RUNNING') AS running,
            min(enqueued_at) FILTER (WHERE status = 'CLAIMED') AS oldest_claimed_at
-      FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY queue_name
+      FROM horsies_tasks WHERE status IN /* tasks_in_flight */ GROUP BY queue_name
 )
 -- A claimed task has not begun: it waits as well.
 SELECT statement_timestamp() AS now, queue_name, LEAST(oldest_due_at, oldest_claimed_at) AS oldest_due_at,

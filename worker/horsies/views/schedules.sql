@@ -58,9 +58,9 @@ SELECT named.schedule_name, own.definition, own.registered_at, state.next_run_at
                       task.error_code,
                       CASE WHEN task.status NOT IN ('PENDING', 'CLAIMED') THEN task.started_at
                            ELSE workflow.started_at END AS started_at,
-                      CASE WHEN task.status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
+                      CASE WHEN task.status NOT IN /* open_tasks */
                            THEN COALESCE(task.completed_at, task.failed_at)
-                           WHEN workflow.status NOT IN ('PENDING', 'RUNNING', 'PAUSED')
+                           WHEN workflow.status NOT IN /* open_workflows */
                            -- Upstream stores no time of the end when it cancels.
                            THEN COALESCE(workflow.completed_at, workflow.updated_at) END AS ended_at
                  FROM (/* slots */) used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.store.statements import statement
+from horsies.store.statements import STATES, statement
 from horsies.views.pages import Sort
 from horsies.views.searching import Source, Table
 
@@ -33,7 +33,7 @@ UNSUCCESSFUL: Final = Source(
 # and sorted.
 FINISHED: Final = Source(
     "finished",
-    f"status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AND {_ENDED_AT} <= 'infinity'",
+    f"status IN {STATES['ended_tasks']} AND {_ENDED_AT} <= 'infinity'",
     10_000,
     time=_ENDED_AT,
     statuses=UNSUCCESSFUL_STATUSES | {"COMPLETED"},

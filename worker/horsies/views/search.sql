@@ -13,7 +13,7 @@ SELECT row.*
            created_at, sent_at, enqueued_at, next_retry_at, good_until, claimed_at, claim_expires_at,
            CASE WHEN status NOT IN ('PENDING', 'CLAIMED') THEN started_at END AS started_at,
            finalizing_at,
-           CASE WHEN status NOT IN ('PENDING', 'CLAIMED', 'RUNNING') THEN COALESCE(completed_at, failed_at) END
+           CASE WHEN status NOT IN /* open_tasks */ THEN COALESCE(completed_at, failed_at) END
                AS finished_at,
            retry_count, max_retries, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name, error_code,
            is_workflow_task, unique_key, rerun_of
@@ -37,11 +37,11 @@ SELECT COALESCE(started_at, claimed_at, created_at) AS at, task.* FROM horsies_t
 
 -- name: view_in_flight
 -- views/search.py; reads only: all of them, of which there are as few as slots
-SELECT created_at AS at, task.* FROM horsies_tasks task WHERE status IN ('CLAIMED', 'RUNNING')
+SELECT created_at AS at, task.* FROM horsies_tasks task WHERE status IN /* tasks_in_flight */
 
 -- name: view_live
 -- views/search.py; reads only: those in flight and so many that wait
-(SELECT created_at AS at, task.* FROM horsies_tasks task WHERE status IN ('CLAIMED', 'RUNNING'))
+(SELECT created_at AS at, task.* FROM horsies_tasks task WHERE status IN /* tasks_in_flight */)
 UNION ALL
 (SELECT created_at AS at, task.* FROM horsies_tasks task
   WHERE status = 'PENDING'

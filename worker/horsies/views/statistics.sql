@@ -4,12 +4,12 @@
 -- the table has.
 WITH RECURSIVE known (task_name) AS (
     (SELECT task_name FROM horsies_tasks
-      WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+      WHERE CASE WHEN status IN /* ended_tasks */
                  THEN COALESCE(completed_at, failed_at) IS NOT NULL END
       ORDER BY task_name LIMIT 1)
     UNION ALL
     SELECT (SELECT task_name FROM horsies_tasks
-             WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+             WHERE CASE WHEN status IN /* ended_tasks */
                         THEN COALESCE(completed_at, failed_at) IS NOT NULL END
                AND task_name > known.task_name
              ORDER BY task_name LIMIT 1)
@@ -21,7 +21,7 @@ SELECT statement_timestamp() AS now, window_begins.since,
               WHERE task_name IS NOT NULL AND /* holds */
                 AND EXISTS (
                     SELECT FROM horsies_tasks task
-                     WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                     WHERE CASE WHEN status IN /* ended_tasks */
                                 THEN COALESCE(completed_at, failed_at) IS NOT NULL END
                        AND task.task_name = known.task_name AND COALESCE(completed_at, failed_at) >= window_begins.since)
               LIMIT $3) AS names
@@ -37,7 +37,7 @@ SELECT newest.*
        SELECT ended.*, count(*) OVER () AS number_read, min(at) OVER () AS reached
          FROM (SELECT COALESCE(completed_at, failed_at) AS at, task.*
                  FROM horsies_tasks task
-                WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                WHERE CASE WHEN status IN /* ended_tasks */
                            THEN COALESCE(completed_at, failed_at) IS NOT NULL END
                   AND task_name = one.name AND COALESCE(completed_at, failed_at) >= $2::timestamptz
                 ORDER BY COALESCE(completed_at, failed_at) DESC

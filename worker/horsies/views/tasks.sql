@@ -17,7 +17,7 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
          WHERE task_id = page.id AND role = CASE page.status WHEN 'RUNNING' THEN 'runner' ELSE 'claimer' END
            AND sent_at >= CASE page.status WHEN 'RUNNING' THEN page.started_at ELSE page.claimed_at END
          ORDER BY sent_at DESC
-         LIMIT 1) beat ON page.status IN ('CLAIMED', 'RUNNING')
+         LIMIT 1) beat ON page.status IN /* tasks_in_flight */
   LEFT JOIN LATERAL (
         -- The beginning only: of a message of megabytes no more is read.
         SELECT error_code, left(COALESCE(error_message, failed_reason), 200) AS error_message

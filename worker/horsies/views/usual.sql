@@ -15,7 +15,7 @@ SELECT name, run_s[1] AS p50_s, run_s[2] AS p95_s, runs
               count(*) AS runs
          FROM (SELECT status, started_at, COALESCE(completed_at, failed_at) AS ended_at
                  FROM horsies_tasks
-                WHERE CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                WHERE CASE WHEN status IN /* ended_tasks */
                            THEN COALESCE(completed_at, failed_at) IS NOT NULL END
                   AND task_name = name
                   AND COALESCE(completed_at, failed_at) > statement_timestamp() - $2::interval

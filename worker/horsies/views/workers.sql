@@ -5,7 +5,7 @@ SELECT worker_id, draining_since, ordered_by, reason FROM horsies_worker_orders 
 -- name: view_had_workers
 -- views/workers.py; reads only: whether a worker has ever been here, also one of which only its work is left
 SELECT EXISTS (SELECT FROM horsies_worker_states)
-    OR EXISTS (SELECT FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING'))
+    OR EXISTS (SELECT FROM horsies_tasks WHERE status IN /* tasks_in_flight */)
     OR EXISTS (SELECT FROM horsies_task_attempts)
 
 -- name: view_workers
@@ -26,7 +26,7 @@ WITH RECURSIVE known AS (
            max(GREATEST(claimed_at, started_at)) AS act_at,
            (array_agg(id ORDER BY claimed_at DESC))[:100] AS newest_ids
       FROM horsies_tasks
-     WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL
+     WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id IS NOT NULL
      GROUP BY claimed_by_worker_id
 )
 SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running, COALESCE(claimed, 0) AS claimed, act_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from horsies.store.statements import statement
+from horsies.store.statements import STATES, statement
 from horsies.views.searching import Source, Table
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _SENT: Final = frozenset({"since", "until"})
 CREATED: Final = Source("created", "true", 10_000, time="created_at", serves=_SENT)
 LIVE: Final = Source(
     "live",
-    "status IN ('PENDING', 'RUNNING', 'PAUSED')",
+    f"status IN {STATES['open_workflows']}",
     10_000,
     time="created_at",
     serves=_SENT,
@@ -52,7 +52,7 @@ UNSUCCESSFUL: Final = Source(
 # The index does not contain the id: rows of one moment are read together and sorted.
 ENDED: Final = Source(
     "ended",
-    "status IN ('COMPLETED', 'FAILED', 'CANCELLED')",
+    f"status IN {STATES['ended_workflows']}",
     10_000,
     time="COALESCE(completed_at, updated_at, created_at)",
     statuses=frozenset({"COMPLETED", *UNSUCCESSFUL_STATUSES}),

@@ -43,15 +43,15 @@ SELECT task_index, node_id, node.task_name, node.status, dependencies, join_type
          WHERE task_id = task.id AND role = CASE task.status WHEN 'RUNNING' THEN 'runner' ELSE 'claimer' END
            AND sent_at >= CASE task.status WHEN 'RUNNING' THEN task.started_at ELSE task.claimed_at END
          ORDER BY sent_at DESC
-         LIMIT 1) beat ON task.status IN ('CLAIMED', 'RUNNING')
+         LIMIT 1) beat ON task.status IN /* tasks_in_flight */
   LEFT JOIN LATERAL (
         SELECT error_code FROM horsies_task_attempts
          WHERE task_id = task.id
          ORDER BY attempt DESC
-         LIMIT 1) attempt ON task.status IN ('PENDING', 'CLAIMED', 'RUNNING') AND retry_count > 0
+         LIMIT 1) attempt ON task.status IN /* open_tasks */ AND retry_count > 0
   LEFT JOIN horsies_workflows child ON child.id = node.sub_workflow_id
   LEFT JOIN LATERAL (
-        SELECT count(*) AS total, count(*) FILTER (WHERE status IN ('COMPLETED', 'FAILED', 'SKIPPED')) AS done,
+        SELECT count(*) AS total, count(*) FILTER (WHERE status IN /* ended_nodes */) AS done,
                count(*) FILTER (WHERE status = 'FAILED') AS failed
           FROM horsies_workflow_tasks
          WHERE workflow_id = child.id) inside ON child.id IS NOT NULL

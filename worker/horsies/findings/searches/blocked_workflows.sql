@@ -12,7 +12,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
   FROM live
  CROSS JOIN LATERAL (
        SELECT array_agg(task_index) AS indexes,
-              array_agg(task_index) FILTER (WHERE status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')) AS open,
+              array_agg(task_index) FILTER (WHERE status IN /* open_nodes */) AS open,
               count(*) FILTER (WHERE status IN ('READY', 'ENQUEUED', 'RUNNING')) AS moving
          FROM horsies_workflow_tasks
         WHERE workflow_id = live.id) graph
@@ -30,13 +30,13 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
               -- Its end would reach no node, or the wrong one.
               SELECT child.id
                 FROM horsies_workflows child
-               WHERE child.id = node.sub_workflow_id AND node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+               WHERE child.id = node.sub_workflow_id AND node.status NOT IN /* ended_nodes */
                  AND (child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index)
                LIMIT 1) astray ON true
         WHERE node.workflow_id = live.id
           AND (astray.id IS NOT NULL OR /* join_needs */ IS NULL
                OR jsonb_typeof(args_from) <> 'object' OR NOT dependencies <@ graph.indexes
-               OR node.status NOT IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'SKIPPED'))
+               OR node.status NOT IN /* open_nodes */ AND node.status NOT IN /* ended_nodes */)
         ORDER BY task_index
         LIMIT 1) broken ON true
  CROSS JOIN LATERAL (

@@ -55,7 +55,7 @@ SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
                count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
                max(GREATEST(claimed_at, started_at)) AS last_act
           FROM horsies_tasks
-         WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL
+         WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id IS NOT NULL
          GROUP BY claimed_by_worker_id) held
   LEFT JOIN LATERAL (
         SELECT snapshot_at::timestamptz AS snapshot_at
@@ -71,7 +71,7 @@ SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
                min(GREATEST(task.claimed_at, beat.sent_at)) FILTER (WHERE task.status = 'CLAIMED') AS claim_sign,
                min(GREATEST(task.started_at, beat.sent_at)) FILTER (WHERE task.status = 'RUNNING') AS run_sign
           FROM (SELECT id, status, claimed_at, started_at FROM horsies_tasks
-                 WHERE status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id = held.worker_id
+                 WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id = held.worker_id
                  LIMIT 1000) task
           LEFT JOIN LATERAL (
                 SELECT sent_at FROM horsies_heartbeats

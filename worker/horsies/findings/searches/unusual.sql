@@ -20,7 +20,7 @@ WITH RECURSIVE level AS (
                           ORDER BY queue_name, priority LIMIT 1) next
 ), held AS MATERIALIZED (
     SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING') AS running
-      FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY queue_name
+      FROM horsies_tasks WHERE status IN /* tasks_in_flight */ GROUP BY queue_name
 )
 SELECT DISTINCT level.queue_name::text, COALESCE(held.running, 0) AS running,
        (SELECT COALESCE(sum(running), 0) FROM held) AS running_in_all
@@ -40,7 +40,7 @@ SELECT DISTINCT level.queue_name::text, COALESCE(held.running, 0) AS running,
 SELECT held.worker_id
   FROM (SELECT claimed_by_worker_id AS worker_id, count(*) FILTER (WHERE status = 'RUNNING') AS running,
                COALESCE(bool_or(status = 'CLAIMED' AND claimed_at < now() - $1::float8 * interval '1 s'), false) AS waits
-          FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY claimed_by_worker_id) held
+          FROM horsies_tasks WHERE status IN /* tasks_in_flight */ GROUP BY claimed_by_worker_id) held
   JOIN (SELECT DISTINCT ON (worker_id) worker_id, queues::text[] AS queues, processes
           FROM horsies_worker_states
          WHERE snapshot_at > now() - $2::float8 * interval '1 s'
@@ -98,7 +98,7 @@ SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS
 WITH held AS MATERIALIZED (
     SELECT claimed_by_worker_id AS worker_id, queue_name, count(*) FILTER (WHERE status = 'RUNNING') AS running,
            count(*) FILTER (WHERE status = 'CLAIMED') AS claimed
-      FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY claimed_by_worker_id, queue_name
+      FROM horsies_tasks WHERE status IN /* tasks_in_flight */ GROUP BY claimed_by_worker_id, queue_name
 ), load AS (
     SELECT worker_id, sum(running) AS running, sum(claimed) AS claimed FROM held GROUP BY worker_id
 ), fleet AS (
