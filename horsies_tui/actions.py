@@ -137,7 +137,7 @@ def _keys_of(scope: Scope, verbs: Iterable[Verb]) -> tuple[Action, ...]:
 
 ACTIONS: Final[tuple[Action, ...]] = (
     # The footer and the help keep this order: a replay, the row, what can be done with it, the screen, the frame.
-    Action("replay.pause", ("p",), "pause", "Pause the recording, or let it go on.", footer=True),
+    Action("replay.pause", ("p",), "pause", "Pause or continue the recording.", footer=True),
     Action(
         "replay.back",
         ("less_than_sign",),
@@ -290,7 +290,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("menu.up", ("up", "k"), "up", "The line before.", palette=False),
     # No letters: the reason field has the focus, and letters are typed into it.
     Action("preview.confirm", ("ctrl+y",), "do it", "Do it; or go where its confirmation is typed.", palette=False),
-    Action("preview.fresh", ("ctrl+n",), "reset retries", "With all the retries of its policy anew.", palette=False),
+    Action("preview.fresh", ("ctrl+n",), "reset retries", "Grant all retries of its policy again.", palette=False),
     Action("preview.rows", ("ctrl+l",), "list rows", "Each row: what would happen to it, and why not.", palette=False),
     Action("preview.copy", ("y",), "copy", "Copy the command that does the same, whole.", palette=False),
     Action("arguments.send", ("ctrl+s",), "check", "Check the arguments, and see what would be sent.", palette=False),
@@ -317,7 +317,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "End the database session whose lock is in the way.",
         writes=True,
     ),
-    Action("app.freeze", ("p",), "freeze", "Freeze this view, or let it go on."),
+    Action("app.freeze", ("p",), "freeze", "Freeze this view, or make it live again."),
     Action("app.contexts", ("at",), "context", "All databases, with their verdicts; go to one."),
     Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),
     Action("app.utc", ("u",), "UTC/local", "Show times in UTC, or in this machine's zone."),

@@ -245,7 +245,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
             elif change.kind == "workflow":
                 self.console.show_workflow(change.target_id)
             elif change.kind != "task":
-                self.console.say(f"a {change.kind} has no page of its own")
+                self.console.say(f"a {change.kind} has no screen")
             elif change.count == 1:
                 self.console.open_task(change.target_id)
             else:
@@ -268,7 +268,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         elif kind == "worker":
             self._show_worker(target_id)
         else:
-            self.console.say(f"a {kind} has no page of its own")
+            self.console.say(f"a {kind} has no screen")
 
     def _show_worker(self, worker_id: str) -> None:
         self.console.show_workers(WorkerFilter((Term("id", (Glob.literal(worker_id),)),)).text)

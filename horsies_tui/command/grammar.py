@@ -198,7 +198,7 @@ SYNTAX: Final = (
     Syntax("help", "", "Every key of this screen."),
     Syntax("errors", "", "The last errors."),
     Syntax("refresh", "", "Read again now."),
-    Syntax("freeze", "", "Freeze this view, or let it go on."),
+    Syntax("freeze", "", "Freeze this view, or make it live again."),
     Syntax("utc", "", "Show times in UTC, or in this machine's zone."),
     Syntax("quit", "", "Leave the console."),
 )

@@ -379,7 +379,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         if self.stage.top is None:
             return
         if self.stage.top.frozen_at is not None:
-            self.say(f"this view is frozen: {key_for('app.freeze', self.screen, self._glyphs)} lets it go on")
+            self.say(f"this view is frozen: {key_for('app.freeze', self.screen, self._glyphs)} makes it live again")
         self.stage.top.refresh_now()
 
     def action_end_blocker(self) -> None:
@@ -392,7 +392,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         on = view.frozen_at is None
         view.freeze(on)
         key = key_for("app.freeze", self.screen, self._glyphs)
-        self.say(f"frozen: {key} lets this view go on" if on else "this view goes on")
+        self.say(f"frozen: {key} makes this view live again" if on else "live again")
         if not on:
             self.post_message(DatabaseSession.RecoveryRead(self._session, self.recovery.snapshot))
         self._draw_frame()

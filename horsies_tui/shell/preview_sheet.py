@@ -380,7 +380,7 @@ class PreviewSheet(Sheet[Done]):
             return ""
         offers = {"preview.rows": "list rows"}
         if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
-            offers["preview.fresh"] = "one more run each" if self._fresh_budget else "reset retries"
+            offers["preview.fresh"] = "runs once more" if self._fresh_budget else "reset retries"
         keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
 

@@ -149,9 +149,9 @@ async def test_undo_takes_back_the_operation_under_the_cursor_and_says_so_in_its
     async with console(database, **ACTIVITY) as screen:
         await screen.sees("too early", "another one", "z undo", "0 changes")
         await screen.press("down", "z")
-        await screen.sees("Undo 2 tasks", "2 will be taken back")
+        await screen.sees("Undo 2 tasks", "2 will be undone")
         await screen.press(*"oops", "ctrl+y")
-        text = await screen.sees("2 taken back", "oops", "3 operations")
+        text = await screen.sees("2 undone", "oops", "3 operations")
         assert "undo" in line_with(text, "oops")
         await until(screen.pilot, lambda: "undone" in line_with(screen.text, "too early"), "it is undone")
         states = await connection.fetch("SELECT status FROM horsies_tasks WHERE id LIKE 'f%'")
@@ -167,9 +167,9 @@ async def test_the_undo_of_a_pause_by_another_person_lets_the_queue_go_on(
     async with console(database, **ACTIVITY) as screen:
         await screen.sees("another one", "z undo")
         await screen.press("z")
-        await screen.sees("Undo 1 queue", "1 will be taken back", "ctrl+y")
+        await screen.sees("Undo 1 queue", "1 will be undone", "ctrl+y")
         await screen.press("ctrl+y")
-        await screen.sees("1 taken back", "undone")
+        await screen.sees("1 undone", "undone")
         assert await connection.fetchval("SELECT paused_at FROM horsies_queue_state") is None
 
 

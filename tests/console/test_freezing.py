@@ -58,7 +58,7 @@ async def test_a_frozen_view_is_found_frozen_again_and_no_other_one_is(
         await screen.sees(since)
         assert "019a0002" not in screen.text
         await screen.press("ctrl+r")
-        await screen.sees("this view is frozen: p lets it go on")
+        await screen.sees("this view is frozen: p makes it live again")
         assert "019a0002" not in screen.text
         await screen.press("enter")
         await screen.sees("timeline", "LIVE")

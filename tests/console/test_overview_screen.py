@@ -192,7 +192,7 @@ async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused
         assert f"by {Actor.current().os_user}@" in row
         assert await paused(connection) == ["mail"]
         await screen.press("escape", "U")
-        await screen.sees("Resume 1 queue", "1 will go on")
+        await screen.sees("Resume 1 queue", "1 will continue")
         await screen.press("ctrl+y")
         await screen.sees("1 resumed")
         await screen.loses("queue mail is paused")

@@ -42,7 +42,7 @@ async def test_it_says_what_will_change_what_not_and_why() -> None:
             "FAILED: 45 RATE_LIMITED",
             "4 will be refused",
             "it is COMPLETED already",
-            "one more run each",
+            "runs once more",
             "status:failed since:1h",
             "horsies tasks requeue 019a",
             "Reason (audit log)",

@@ -90,7 +90,7 @@ async def test_fail_accepts_what_was_interrupted_and_z_takes_it_back(
         assert any("1 failed" in said and "z undo" in said for said in app.said)
 
         await pilot.press("z")
-        await ready(pilot, "Undo 1 task", "1 will be taken back", "horsies audit undo", "ctrl+y")
+        await ready(pilot, "Undo 1 task", "1 will be undone", "horsies audit undo", "ctrl+y")
         await pilot.press("ctrl+y")
         await ready(pilot, "stopped past its grace")
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
@@ -138,7 +138,7 @@ async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connectio
         await pilot.press("C", "z", "o")
         assert app.said == [
             "cancel does not apply to interrupted shop.build_report; R requeue, F fail, E rerun",
-            "nothing was done from here that could be taken back; horsies audit undo takes any operation back",
+            "nothing to undo; horsies audit undo takes any operation back",
             "nothing has been done from here yet",
         ]
 

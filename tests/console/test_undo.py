@@ -92,7 +92,7 @@ async def test_an_undo_takes_back_what_had_not_started_when_its_key_was_pressed(
             await until(pilot, lambda: drain.idle > 20, "nothing is claimed any more")
             held = 1500 - drain.claimed
             assert f"{held:,} held" in text
-            assert f"{held:,} will be taken back" in text
+            assert f"{held:,} will be undone" in text
             await pilot.press("ctrl+y")
             await until(pilot, lambda: isinstance(app.screen, RowsSheet), "what was not taken back is listed")
             assert await counts(connection) == {"CLAIMED": 1500 - held, "FAILED": held}
@@ -134,5 +134,5 @@ async def test_a_production_database_still_wants_its_name(database: str, connect
         await ready(pilot, "type shop-eu to confirm", "30 held")
         await until(pilot, lambda: app.screen.has_class("-ready"))
         await pilot.press("ctrl+y", *"shop-eu", "ctrl+y")
-        await until(pilot, lambda: any("30 taken back" in said for said in app.said))
+        await until(pilot, lambda: any("30 undone" in said for said in app.said))
     assert await counts(connection) == {"FAILED": 30}

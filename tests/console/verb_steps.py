@@ -55,7 +55,7 @@ def a_preview(eligible: int = 2, refused: int = 0, **fields: Any) -> Preview:
         "refused": tuple(
             Refusal(a_task(1000 + number, "COMPLETED"), "it is COMPLETED already") for number in range(refused)
         ),
-        "consequences": ("one more run each",),
+        "consequences": ("runs once more",),
         "filter": None,
         "command": "horsies tasks requeue 019a",
         "taken_at": NOON,

@@ -34,7 +34,7 @@ def environ(database: str, tmp_path: Path) -> dict[str, str]:
 def asked(environ: dict[str, str], answer: str, *words: str) -> tuple[int, Terminal]:
     """Answer the only question of a command; returns its exit code."""
     with Terminal(environ, *words) as terminal:
-        terminal.until("to go on: ")
+        terminal.until("to continue: ")
         terminal.type(answer)
         return terminal.end(), terminal
 
@@ -61,7 +61,7 @@ async def test_more_than_twenty_are_confirmed_by_their_number(
 ) -> None:
     await failed(connection, *(f"f{number}" for number in range(21)))
     ended, terminal = await in_thread(environ, answer, "tasks", "requeue", "--filter", "status:failed")
-    assert "Type 21 to go on: " in terminal.text
+    assert "Type 21 to continue: " in terminal.text
     assert ended == code, terminal.text
     assert set((await statuses(connection)).values()) == {"PENDING" if code == 0 else "FAILED"}
 
@@ -74,7 +74,7 @@ async def test_production_is_confirmed_by_its_name(
     (tmp_path / "horsies" / "config.toml").write_text(f'[contexts.prod]\nurl = "{database}"\nproduction = true\n')
     await failed(connection, "t")
     ended, terminal = await in_thread(environ, answer, "tasks", "requeue", "t", "--context", "prod")
-    assert "prod is a production database. Type its name to go on: " in terminal.text
+    assert "prod is a production database. Type its name to continue: " in terminal.text
     assert ended == code, terminal.text
     assert await statuses(connection) == {"t": "PENDING" if code == 0 else "FAILED"}
 
@@ -84,7 +84,7 @@ async def test_one_interrupt_ends_the_question(environ: dict[str, str], connecti
 
     def interrupted() -> int:
         with Terminal(environ, "tasks", "requeue", "t") as terminal:
-            terminal.until("to go on: ")
+            terminal.until("to continue: ")
             terminal.interrupt()
             return terminal.end()
 
@@ -102,7 +102,7 @@ async def test_an_undo_holds_its_tasks_while_it_asks_and_takes_no_number(
     claimed = "SELECT cardinality(found_at) FROM horsies_claimable('default', NULL, 50)"
     way_back = requeued.json["undo"].split()[1:4]
     with Terminal(environ, *way_back) as terminal:
-        await asyncio.to_thread(terminal.until, "Type y to go on: ")
+        await asyncio.to_thread(terminal.until, "Type y to continue: ")
         assert await connection.fetchval(claimed) is None
         terminal.interrupt()
         assert await asyncio.to_thread(terminal.end) == 130
@@ -119,7 +119,7 @@ async def test_what_moved_on_before_the_answer_is_refused(
     """The preview is frozen, and so is the guard: a later task is not touched, and a changed one is reported."""
     await failed(connection, "f1", "f2")
     with Terminal(environ, "tasks", "requeue", "--filter", "status:failed") as terminal:
-        await asyncio.to_thread(terminal.until, "to go on: ")
+        await asyncio.to_thread(terminal.until, "to continue: ")
         await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED' WHERE id = 'f2'")
         await failed(connection, "f3")
         terminal.type("y\n")
@@ -298,7 +298,7 @@ async def test_a_second_interrupt_breaks_off_though_the_database_no_longer_answe
             await waits_for_a_lock(connection)
             proxy.silence()
             terminal.interrupt()
-            await asyncio.to_thread(terminal.until, "ctrl+c once more breaks off")
+            await asyncio.to_thread(terminal.until, "ctrl+c again aborts")
             if not at_once:
                 terminal.interrupt()
             assert await asyncio.to_thread(terminal.end) == 130

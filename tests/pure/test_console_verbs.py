@@ -43,7 +43,7 @@ def preview(eligible: list[Target], refused: dict[int, str] | None = None, **fie
         "options": {},
         "eligible": tuple(eligible),
         "refused": tuple(Refusal(target(number), reason) for number, reason in (refused or {}).items()),
-        "consequences": ("one more run each", "the deadline is dropped"),
+        "consequences": ("runs once more", "the deadline is dropped"),
         "filter": None,
         "command": "horsies tasks requeue t-1",
         "taken_at": NOON,
@@ -71,7 +71,7 @@ def test_the_facts_count_states_reasons_and_consequences() -> None:
         ("  shop.mail", "t-2  FAILED TIMEOUT"),
         ("  shop.mail", "t-3  FAILED RATE_LIMITED"),
         ("2 will be refused", "it is COMPLETED"),
-        ("effect", "one more run each"),
+        ("effect", "runs once more"),
         ("", "the deadline is dropped"),
         ("command", "horsies tasks requeue t-1"),
     ]
@@ -142,7 +142,7 @@ def test_an_undo_counts_a_row_once_that_the_preview_and_the_database_refuse_and_
     seen = preview([target(1)], {2: "it is RUNNING now"}, verb=UNDO)
     rows = (RowOutcome(target(1), True, ""), RowOutcome(target(2), False, "it is RUNNING on web-1 now"))
     account = done(seen, rows, Intent(UNDO, undoes="task"))
-    assert account.line() == "1 taken back, 1 skipped"
+    assert account.line() == "1 undone, 1 skipped"
     assert not account.can_be_undone
 
 

@@ -157,10 +157,10 @@ def failed(**changes: Any) -> TaskSendError:
 @pytest.mark.parametrize(
     ("error", "method", "text"),
     [
-        (failed(code=TaskSendErrorCode.VALIDATION_FAILED), "retry_send", "call send() anew"),
-        (failed(code=TaskSendErrorCode.PAYLOAD_MISMATCH), "retry_send", "call send() anew"),
-        (failed(payload=None), "retry_send", "call send() anew"),
-        (failed(task_id=None), "retry_send", "call send() anew"),
+        (failed(code=TaskSendErrorCode.VALIDATION_FAILED), "retry_send", "call send() again"),
+        (failed(code=TaskSendErrorCode.PAYLOAD_MISMATCH), "retry_send", "call send() again"),
+        (failed(payload=None), "retry_send", "call send() again"),
+        (failed(task_id=None), "retry_send", "call send() again"),
         (failed(payload=DELAYED), "retry_send", "use retry_schedule()"),
         (failed(), "retry_schedule", "use retry_send()"),
     ],

@@ -81,7 +81,7 @@ def test_004_a_node_cannot_stand_in_the_list_twice() -> None:
     (error,) = refusal(node, node)
     assert (error.code, error.notes) == ("HRS-004", ["they are tasks[0], tasks[1]"])
     named = root(node_id="a")
-    assert only(named, named) == ("HRS-004", "<TaskNode 'a'> stands in the list 2 times")
+    assert only(named, named) == ("HRS-004", "<TaskNode 'a'> is in the list 2 times")
 
 
 def test_ids_are_judged_alone_because_other_messages_use_them() -> None:

@@ -103,7 +103,7 @@ async def test_its_workflow_is_paused(connection: asyncpg.Connection) -> None:
     await controlling.pause(connection, "w1")
     reason = await the_reason(connection, task_id)
     assert reason.kind is ReasonKind.WORKFLOW_PAUSED
-    assert reason.text == "its workflow demo is PAUSED: `horsies workflows resume w1` lets it go on"
+    assert reason.text == "its workflow demo is PAUSED: `horsies workflows resume w1` continues it"
     await controlling.resume(connection, "w1")
     assert (await the_reason(connection, task_id)).kind is ReasonKind.NEXT
 

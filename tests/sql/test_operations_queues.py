@@ -73,7 +73,7 @@ async def test_a_preview_says_what_waits_and_what_goes_on(connection: asyncpg.Co
     assert found.command == "horsies queues pause mail"
     (consequence,) = found.consequences
     assert consequence.startswith("mail: 2 tasks wait")
-    assert "1 claimed or running goes on" in consequence
+    assert "1 claimed or running continues" in consequence
     await act(connection, VERBS["queue", "pause"], "mail")
     found = await preview(connection, VERBS["queue", "resume"], Selection.of_ids(["mail"]))
     assert found.consequences == ("mail: 2 tasks wait, 1 of them due; served by 1 living worker",)

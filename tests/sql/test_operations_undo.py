@@ -155,7 +155,7 @@ async def test_a_run_that_was_taken_away_does_not_come_back(connection: asyncpg.
 async def test_a_claim_that_was_released_does_not_come_back(connection: asyncpg.Connection, verb: TaskVerb) -> None:
     await in_state(connection, "CLAIMED", "t")
     outcome = await done(connection, verb, "t")
-    assert await refusals(connection, outcome.operation_id) == ["a claim cannot be given back to a worker"]
+    assert await refusals(connection, outcome.operation_id) == ["a claim cannot be returned to a worker"]
 
 
 async def test_a_rerun_and_an_expiry_name_the_other_way_out(connection: asyncpg.Connection) -> None:
@@ -163,7 +163,7 @@ async def test_a_rerun_and_an_expiry_name_the_other_way_out(connection: asyncpg.
     rerun = await done(connection, V.RERUN, "t")
     (copy,) = rerun.applied
     assert await refusals(connection, rerun.operation_id) == [
-        f"the copy is a task of its own: cancel {copy.new_id} instead"
+        f"the copy is a separate task: cancel {copy.new_id} instead"
     ]
     await enqueue(connection, "late", good_until="now() - interval '1 s'")
     expired = await done(connection, V.EXPIRE, "late")

@@ -326,7 +326,7 @@ async def test_a_preview_changes_nothing_and_tells_states_and_consequences(conne
     text = "\n".join(seen.consequences)
     assert "1 RUNNING: taken from the worker" in text
     assert "1 COMPLETED: what has succeeded runs again" in text
-    assert "one more run each" in text
+    assert "runs once more" in text
     assert seen.command == "horsies tasks requeue r c f"
     assert abs(seen.taken_at - await connection.fetchval("SELECT now()")) < timedelta(minutes=1)
     assert await audit(connection) == []

@@ -155,7 +155,7 @@ async def test_what_can_be_made_anew_is_by_the_way_out_that_is_named(connection:
             connection,
             SchemaKind.DAMAGED,
             f"schema public has version {LATEST}, but {lost}; restore a backup, or TRUNCATE horsies_console_schema"
-            " and run `horsies db upgrade`, which makes it anew and empty",
+            " and run `horsies db upgrade`, which recreates it, empty",
         )
         await connection.execute("TRUNCATE horsies_console_schema")
         assert await upgrade(connection) == list(MIGRATIONS)
@@ -184,7 +184,7 @@ async def test_a_lost_trigger_or_index_is_made_anew_by_the_way_out_that_is_named
         again = "TRUNCATE horsies_console_schema"
         sentence = (
             f"schema public has version {LATEST}, but the {what}; {drop + ', ' if 'index' in what else ''}{again}"
-            " and run `horsies db upgrade`, which makes it anew and keeps every row"
+            " and run `horsies db upgrade`, which recreates it and keeps every row"
         )
         await refused_by_all(connection, SchemaKind.DAMAGED, sentence)
         if "index" in what:
@@ -201,7 +201,7 @@ async def test_a_lost_column_of_values_needs_a_backup(connection: asyncpg.Connec
         connection,
         SchemaKind.DAMAGED,
         f"schema public has version {LATEST}, but horsies_tasks has no column kwargs;"
-        " restore a backup: no migration can make it anew",
+        " restore a backup: no migration can recreate it",
     )
 
 

@@ -186,7 +186,7 @@ async def test_there_is_a_plain_no_for_what_has_no_way_back(connection: asyncpg.
     await runs(connection, "w1", 0)
     cancelled = await act(connection, V.CANCEL, "w1")
     assert not cancelled.can_be_undone
-    no = "what was cancelled has ended: rerun starts it anew"
+    no = "what was cancelled has ended: rerun starts it again"
     looked = await look_back(connection, cancelled.operation_id)
     assert [refusal.reason for refusal in looked.refused] == [no]
     undone = await undo(connection, cancelled.operation_id, OPS, None)
@@ -205,7 +205,7 @@ async def test_cancel_says_what_becomes_of_nodes_children_and_the_parent(connect
         "middle: 2 running nodes fail with TASK_CANCELLED, their workers are told to stop, and what user code has done"
         " is not undone; 3 waiting nodes are skipped",
         "middle: 1 child workflow below is cancelled as well",
-        "middle: its parent demo goes on with this node as failed",
+        "middle: its parent demo continues with this node as failed",
     )
     assert looked.command == "horsies workflows cancel child"
 
@@ -229,7 +229,7 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
 
 KEPT = (
     "demo: these ran with the failure as their input, or without it, and do not run again: n1; only a rerun of the"
-    " whole workflow computes them anew"
+    " whole workflow computes them again"
 )
 
 
@@ -256,7 +256,7 @@ async def test_what_completed_with_a_failed_input_is_not_told_to_go_on_with_a_va
     await ends(connection, "w1", 1)
     looked = await look_at_node(connection, V.COMPLETE, 0, value="1", types=Types())
     assert looked.consequences == (
-        "n2: may go on with this value",
+        "n2: may continue with this value",
         KEPT,
         "demo is FAILED and RUNNING again, with what was skipped after this node",
     )
@@ -417,7 +417,7 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
     await ends(connection, "w1", 0, status="FAILED")
     looked = await look_at_node(connection, V.COMPLETE, 0, value='{ "n": 1 }')
     assert looked.consequences == (
-        "n1: may go on with this value",
+        "n1: may continue with this value",
         "demo is FAILED and RUNNING again, with what was skipped after this node",
         "the type that its task returns is not known here, so the value is stored as it is written; "
         "`horsies workflows complete --module APP` checks and converts it",
@@ -439,7 +439,7 @@ async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(con
     fitting = {"value": "1", "types": Types()}
     for verb, index, options, detail in ((V.COMPLETE, 0, fitting, "COMPLETED"), (V.SKIP, 1, {}, "SKIPPED")):
         looked = await look_at_node(connection, verb, index, **options)
-        assert looked.consequences[-1] == "demo stays PAUSED: nothing goes on before it is resumed"
+        assert looked.consequences[-1] == "demo stays PAUSED: nothing continues before it is resumed"
         outcome = await apply(connection, looked, OPS, None)
         assert outcome.rows[0].detail == f"{detail}; its workflow stays PAUSED until it is resumed"
     assert await states(connection) == "PAUSED: COMPLETED SKIPPED PENDING"

@@ -115,11 +115,11 @@ def confirm(asked: Asked, count: int) -> None:
     """Ask for confirmation: y; above twenty rows their number; in a production context its name."""
     context = asked.choice.context
     if context is not None and context.production:
-        wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to go on:"
+        wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to continue:"
     elif count > _MOST_BY_Y:
-        wanted, prompt = str(count), f"Type {number(count)} to go on:"
+        wanted, prompt = str(count), f"Type {number(count)} to continue:"
     else:
-        wanted, prompt = "y", "Type y to go on:"
+        wanted, prompt = "y", "Type y to continue:"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise _unchanged(
             "there is no terminal to confirm it in",

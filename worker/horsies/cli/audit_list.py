@@ -120,7 +120,7 @@ def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> lis
     what = counted(row.targets, row.kinds[0] if len(row.kinds) == 1 else "target")
     parts = [f"{number(row.applied)} applied"]
     parts += [f"{number(row.refused)} refused"] if row.refused else []
-    parts += [f"{number(row.undone)} taken back"] if row.undone else []
+    parts += [f"{number(row.undone)} undone"] if row.undone else []
     return [
         f"{row.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
         ago(row.acted_at, now),
@@ -143,7 +143,7 @@ def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[Cell | s
         f"{row.os_user}@{row.os_host}",
         row.verb,
         _target(row.target_kind, row.target_id, screen),
-        Cell(f"{words}, taken back" if row.undone_by else words, "" if applied else "red"),
+        Cell(f"{words}, undone" if row.undone_by else words, "" if applied else "red"),
         row.reason or "",
         row.db_role,
         short(str(row.operation_id), screen),

@@ -53,7 +53,7 @@ def confirm_service(choice: DatabaseChoice) -> None:
 
 def _ask_for_the_name(context: Context, help_text: str) -> None:
     name, label = context.shown_name, context.url.label
-    typed = ask(f"{name} is a production database ({label}). Type its name to go on:")
+    typed = ask(f"{name} is a production database ({label}). Type its name to continue:")
     if typed.strip() != context.name:
         why = "that is not the name" if typed else "there is no terminal to type the name in"
         raise ConfigurationError(f"nothing was changed: {why}", code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)

@@ -60,9 +60,9 @@ def _require_valid(name: str) -> None:
             f"{name!r} cannot be the name of a module", "take lower-case letters, digits and _: for example web_shop"
         )
     if keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        raise _refused(f"{name!r} is a word of Python's own", f"take another one: {name}_tasks")
+        raise _refused(f"{name!r} is a word of Python's own", f"choose another: {name}_tasks")
     if name in _TAKEN or name.startswith("test_") or importlib.util.find_spec(name) is not None:
-        raise _refused(f"{name!r} is the name of another module", f"take another one: my_{name}")
+        raise _refused(f"{name!r} is the name of another module", f"choose another: my_{name}")
 
 
 def _contents(name: str) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _write(directory: Path, name: str) -> None:
     try:
         directory.mkdir(exist_ok=True)
         if any(directory.iterdir()):
-            raise _refused(f"{directory.absolute()} is not empty", "name another one, or move it away")
+            raise _refused(f"{directory.absolute()} is not empty", "name another directory, or move it away")
         for path, text in _contents(name).items():
             with (directory / path).open("x", encoding="utf-8") as file:
                 file.write(text)

@@ -81,7 +81,7 @@ DatabaseUrlOption = Annotated[
         "--database-url",
         metavar="URL",
         help="The database to use, before all other sources: `postgresql://user@host/database`, or "
-        "`embedded:///directory` for a server of its own in that directory.",
+        "`embedded:///directory` for a separate server in that directory.",
         show_default=False,
         rich_help_panel="Which database",
     ),

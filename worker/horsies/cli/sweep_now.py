@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from horsies.store.connect import Connection, Database
     from horsies.store.isolate_bad_rows import Refused
 
-_BROKEN_OFF = "broken off: what was swept until then stays so, and the next sweep goes on"
+_BROKEN_OFF = "aborted: rows swept so far stay as they are; the next sweep handles the others"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def _stored(stored: Stored | None, masks: Masks, *, hide: bool = False) -> list[
 def action(row: AuditRow, now: datetime) -> str:
     why = f' "{clean(row.reason)}"' if row.reason else ""
     what = "" if row.outcome == "applied" else f" {row.outcome}: {clean(row.detail or '')}"
-    undone = ", taken back since" if row.undone_by else ""
+    undone = ", undone since" if row.undone_by else ""
     who = clean(f"{row.os_user}@{row.os_host} as {row.db_role}")
     return f"{at(row.acted_at, now)}  {row.verb} by {who}{why}{what}{undone}  operation {row.operation_id}"
 

@@ -25,7 +25,7 @@ SOME_REFUSED: Final = 3
 NOTHING_MATCHED: Final = 4
 INTERRUPTED: Final = 130
 
-STOPPING: Final = "stopping after the rows at hand; ctrl+c once more breaks off"
+STOPPING: Final = "stopping after the rows at hand; ctrl+c again aborts"
 BROKEN_OFF: Final = "broken off: `horsies audit ls` shows what was done until then"
 
 _MOST_LISTED: Final = 20

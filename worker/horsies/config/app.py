@@ -142,7 +142,7 @@ class AppConfig(CheckedModel):
             yield ConfigurationError(
                 f"custom_queues has more than one queue named {', '.join(twice)}",
                 code=code,
-                help_text="give every queue a name of its own",
+                help_text="give every queue its own name",
             )
 
     def _cap_rules(self) -> Iterable[ConfigurationError]:

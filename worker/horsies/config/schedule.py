@@ -293,9 +293,7 @@ def config_hash(schedule: Schedule) -> str:
 
 def _zone_in_time(time: dt.time) -> Iterable[ConfigurationError]:
     if time.tzinfo is not None:
-        yield _invalid(
-            f"the time {time} has a time zone of its own", "give a plain time; TaskSchedule.timezone places it"
-        )
+        yield _invalid(f"the time {time} has its own time zone", "give a plain time; TaskSchedule.timezone places it")
 
 
 def _short(time: dt.time) -> str:

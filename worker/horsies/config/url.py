@@ -153,7 +153,7 @@ def _addresses(text: str, address: str, ports: str) -> tuple[tuple[str, int], ..
             continue
         host, _, port = part.rpartition(":") if re.search(r":\d*$|:[^\]:]*$", part) else (part, "", "")
         if ":" in host and not host.startswith("["):
-            raise _refused(text, "a host holds a ':'; an IPv6 address stands in brackets, as in [::1]:5432")
+            raise _refused(text, "a host holds a ':'; an IPv6 address is written in brackets, as in [::1]:5432")
         port = port or given[min(index, len(given) - 1)]
         if not port.isdecimal():  # not quoted: without an '@' the password is here
             raise _refused(text, "its port is not a number; if that was the password, add @host behind it")

@@ -73,7 +73,7 @@ class Crew:
         code = await member.process.wait()
         if member.dismissed or self._closing:
             return
-        self._say(f"{member.name} ended with {code}, which is no part of the play; another one takes its place")
+        self._say(f"{member.name} ended with {code}, unexpectedly; another takes its place")
         await asyncio.sleep(_AGAIN_AFTER_S)
         if not self._closing:
             await self.start(member.name, member.processes)

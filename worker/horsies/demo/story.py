@@ -122,7 +122,7 @@ class Story:
         sent = await keyed.send_async("s3://shop/stock/2026-11-17.csv")
         if isinstance(sent, Ok) and sent.ok_value.task_id != self._hung:
             self._hung = sent.ok_value.task_id
-            self._say("nightly_import waits for a lock that is not given back: it runs, and will not end")
+            self._say("nightly_import waits for a lock that is never released: it runs, and will not end")
 
     async def send_ahead(self) -> None:
         today = datetime.now(UTC).date().isoformat()

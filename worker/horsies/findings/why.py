@@ -131,7 +131,7 @@ def _workflow(task: _Waiting) -> Iterable[Reason]:
     """No worker claims a task of a PAUSED workflow, even if it has room."""
     if task.workflow_id is not None:
         failed = ", for a node of it has failed" if task.workflow_failed else ""
-        way_out = f"`horsies workflows resume {task.workflow_id}` lets it go on"
+        way_out = f"`horsies workflows resume {task.workflow_id}` continues it"
         text = f"its workflow {task.workflow_name} is PAUSED{failed}: {way_out}"
         yield Reason(ReasonKind.WORKFLOW_PAUSED, text)
 

@@ -156,7 +156,7 @@ class SilentRows:
         silent = f"{self.count} {self.status} without a heartbeat for {self.threshold_ms / 1000:g} s"
         if self.until is None:
             return (
-                f"left {silent}: their worker has a longer threshold of its own, or another session has locked them;"
+                f"left {silent}: their worker has its own longer threshold, or another session has locked them;"
                 " spare=False goes by the given threshold alone"
             )
         return (

@@ -88,7 +88,7 @@ class WorkflowFacts:
 
     def still_paused(self) -> Iterator[str]:
         if self.flow.status == WorkflowStatus.PAUSED:
-            yield f"{self.flow.name} stays PAUSED: nothing goes on before it is resumed"
+            yield f"{self.flow.name} stays PAUSED: nothing continues before it is resumed"
 
     def family(self, what: str) -> Iterator[str]:
         """Yield that its living children are changed as well."""
@@ -108,7 +108,7 @@ class WorkflowFacts:
         if kept:
             yield (
                 f"{self.flow.name}: these ran with the failure as their input, or without it, and do not run again:"
-                f" {names(kept)}; only a rerun of the whole workflow computes them anew"
+                f" {names(kept)}; only a rerun of the whole workflow computes them again"
             )
 
 

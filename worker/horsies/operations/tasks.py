@@ -184,7 +184,7 @@ def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:
     if finalizing:
         yield f"{finalizing} of them ended and wait for the outcome to be stored, which will be thrown away"
     if claimed := facts.count("CLAIMED"):
-        yield f"{claimed} CLAIMED: taken back from the worker before user code began"
+        yield f"{claimed} CLAIMED: taken from the worker before user code began"
 
 
 async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> list[str]:

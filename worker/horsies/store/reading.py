@@ -31,7 +31,7 @@ _CODE_WITHOUT_RESULT: dict[str, BuiltInTaskCode] = {
 }
 _WORDS_WITHOUT_RESULT = {
     "COMPLETED": "the task completed, but its row holds no result",
-    "FAILED": "the task failed without a result of its own",
+    "FAILED": "the task failed without a result",
     "EXPIRED": "the task was not started before its good_until",
     "CANCELLED": "the task was cancelled",
 }

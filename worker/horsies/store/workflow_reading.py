@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _FINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "PAUSED"})
 _WITHOUT_ERROR: Final[dict[str, tuple[BuiltInTaskCode, str]]] = {
     "COMPLETED": (RetrievalCode.RESULT_NOT_AVAILABLE, "the workflow completed, but its row holds no result"),
-    "FAILED": (OutcomeCode.WORKFLOW_FAILED, "the workflow failed without an error of its own"),
+    "FAILED": (OutcomeCode.WORKFLOW_FAILED, "the workflow failed without an error"),
     "CANCELLED": (OutcomeCode.WORKFLOW_CANCELLED, "the workflow was cancelled"),
-    "PAUSED": (OutcomeCode.WORKFLOW_PAUSED, "the workflow is paused, and goes on when it is resumed"),
+    "PAUSED": (OutcomeCode.WORKFLOW_PAUSED, "the workflow is paused, and continues when it is resumed"),
 }
 
 

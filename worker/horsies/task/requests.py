@@ -122,7 +122,7 @@ class TaskRequests:
             return self._suppressed()
         payload = error.payload
         if error.code is not TaskSendErrorCode.ENQUEUE_FAILED or payload is None or error.task_id is None:
-            return invalid(f"an error with code {error.code} cannot be sent again; call send() anew")
+            return invalid(f"an error with code {error.code} cannot be sent again; call send() again")
         if payload.task_name != self.task_name:
             return invalid(f"the error is of task {payload.task_name!r}, this is {self.task_name!r}")
         if delayed != (payload.enqueue_delay_seconds is not None):

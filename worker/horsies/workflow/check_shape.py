@@ -21,7 +21,7 @@ JOINS: Final = ("all", "any", "quorum")
 def shape_problems(graph: Graph, location: SourceLocation | None) -> Iterator[WorkflowValidationError]:
     if all(any(source in graph for source in node.waits_for) for node in graph.nodes):
         yield WorkflowValidationError(
-            "every node waits for another one, so none can begin",
+            "every node waits for another, so none can begin",
             code=ErrorCode.WORKFLOW_NO_ROOT_TASKS,
             location=location,
             help_text="at least one node must have an empty waits_for",
@@ -47,7 +47,7 @@ def _dependency_problems(node: AnyNode, graph: Graph) -> Iterator[WorkflowValida
                 node,
                 ErrorCode.WORKFLOW_INVALID_DEPENDENCY,
                 f"waits for {what}",
-                "put every node that another one waits for into the list of tasks",
+                "put every node that another waits for into the list of tasks",
             )
 
 

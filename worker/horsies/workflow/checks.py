@@ -140,7 +140,7 @@ def id_problems(graph: Graph) -> Iterator[WorkflowValidationError]:
         by_original[id(original)].append(node)
     for nodes in by_original.values():
         if len(nodes) > 1:
-            yield _duplicate(nodes, f"{nodes[0]!r} stands in the list {len(nodes)} times")
+            yield _duplicate(nodes, f"{nodes[0]!r} is in the list {len(nodes)} times")
     for node_id, nodes in by_id.items():
         if len(nodes) > 1 and nodes not in by_original.values():
             yield _duplicate(nodes, f"{len(nodes)} nodes have the node_id {node_id!r}")
@@ -152,7 +152,7 @@ def _duplicate(nodes: list[AnyNode], message: str) -> WorkflowValidationError:
         code=ErrorCode.WORKFLOW_DUPLICATE_NODE_ID,
         location=nodes[-1].location,
         notes=["they are " + ", ".join(f"tasks[{node.index}]" for node in nodes)],
-        help_text="a node may stand in the list once, and each needs an id of its own",
+        help_text="a node may be in the list once, and each needs its own id",
     )
 
 

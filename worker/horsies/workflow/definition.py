@@ -155,5 +155,5 @@ def _register(definition: type[WorkflowDefinition[Any]]) -> None:
         code=ErrorCode.WORKFLOW_DUPLICATE_DEFINITION_KEY,
         location=definition.defined_at(),
         notes=[f"it belongs to {other}"],
-        help_text="give it another one: workers find the definition of a stored workflow by its key",
+        help_text="give it another key: workers find the definition of a stored workflow by its key",
     )

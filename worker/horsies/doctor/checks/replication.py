@@ -29,7 +29,7 @@ async def _slots(patient: Patient) -> Iterable[Line]:
 def _slot(row: asyncpg.Record) -> Line | None:
     name, drop = row["slot_name"], f"SELECT pg_drop_replication_slot({row['literal']})"
     if row["wal_status"] == "lost":
-        return Line(Verdict.FAIL, f"{name} has lost WAL that its consumer needs: it can never go on", drop)
+        return Line(Verdict.FAIL, f"{name} has lost WAL that its consumer needs: it can never continue", drop)
     if row["active"]:
         return None
     keeps = f"keeps {size(row['kept'])} of WAL" if row["kept"] is not None else "keeps no WAL yet"

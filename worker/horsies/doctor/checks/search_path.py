@@ -28,7 +28,7 @@ async def _search_path(patient: Patient) -> Iterable[Line]:
         Line(
             Verdict.FAIL,
             f"function {row['name']} resolves names by the search path of each session",
-            f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row",
+            f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it and keeps every row",
         )
         for row in await patient.fetch(statement(__name__, "doctor_unbound_functions"), name, schema["path"])
     ]
@@ -36,7 +36,7 @@ async def _search_path(patient: Patient) -> Iterable[Line]:
         Line(
             Verdict.FAIL,
             f"{row['kind'].lower()} {row['name']} of role {row['owner']} can run in place of PostgreSQL's or ours, with"
-            " the rights of whoever sends a task",
+            " the rights of the sender of a task",
             f"DROP {row['kind']} {row['name']}",
         )
         for row in await patient.fetch(statement(__name__, "doctor_objects_of_others"), name, _MOST)

@@ -187,7 +187,7 @@ def why_not_storable(cls: type) -> str | None:
     if _loaded_class(**address_of(cls)) is cls:
         return None
     name = f"{cls.__module__}.{cls.__qualname__}"
-    return f"the name {name} does not lead back to this class; give it a name of its own at the top level of a module"
+    return f"the name {name} does not lead back to this class; give it its own name at the top level of a module"
 
 
 def _loaded_class(module: str, qualname: str) -> type | None:

@@ -45,7 +45,7 @@ def _paused(row: Mapping[str, Any]) -> Finding:
         ("retry", "resume", "cancel"),
         (
             "Its on_error is pause: nothing that follows starts until an operator has decided.",
-            "Retry runs what failed again; resumed as it is, it goes on without that and ends FAILED.",
+            "Retry runs failed nodes again; resumed as it is, it continues without them and ends FAILED.",
         ),
     )
 
@@ -64,7 +64,7 @@ def _decided(row: Mapping[str, Any]) -> Finding:
         row,
         f"{done}, and nothing in it is failed any more",
         ("resume", "cancel"),
-        ("Completing a node by hand does not resume its workflow: resume lets it go on with that value.",),
+        ("Completing a node by hand does not resume its workflow: resume continues it with that value.",),
     )
 
 
@@ -92,7 +92,7 @@ def _damaged(row: Mapping[str, Any]) -> Finding:
         count=1,
         since=row["since"],
         evidence=row["what"],
-        prediction=PredictedAction("nothing: it is stepped over", Severity.NEEDS_ACTION),
+        prediction=PredictedAction("nothing: it is skipped", Severity.NEEDS_ACTION),
         remedies=remedies("workflow", (row["id"],), "cancel"),
         why=("The row was changed by something other than horsies; mend it in SQL, or cancel it.",),
     )

@@ -175,7 +175,7 @@ def _refused(address: Address, error: OSError) -> ConfigurationError:
     else:
         # asyncio puts its own words around those of the system.
         problem = os.strerror(error.errno) if error.errno else reason
-        help_text = "choose another port, or stop what listens there; every worker needs a port of its own"
+        help_text = "choose another port, or stop what listens there; every worker needs its own port"
     return ConfigurationError(
         f"cannot listen at {address.host}:{address.port}, as {address.option} asks: {problem}",
         code=ErrorCode.CLI_INVALID_ARGS,

@@ -144,7 +144,7 @@ def _missing_objects(found: Mapping[str, Found]) -> Iterator[str]:
 
 def _broken_objects(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
     """Required triggers and indexes that are missing or invalid, while the tables are complete: problem and remedy."""
-    again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row"
+    again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it and keeps every row"
     for name, table in TABLES.items():
         for trigger in sorted(table.triggers - found[name].triggers):
             yield f"the trigger {trigger} of {name} is missing or disabled", again
@@ -176,8 +176,8 @@ def _missing_privilege(session: Session, found: Mapping[str, Found]) -> tuple[st
 def _repair(found: Mapping[str, Found]) -> str:
     """The migrations recreate whole tables and our own columns, but no documented column."""
     if all(_core(name) <= thing.columns for name, thing in found.items()):
-        return f"restore a backup, or TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and empty"
-    return "restore a backup: no migration can make it anew"
+        return f"restore a backup, or TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it, empty"
+    return "restore a backup: no migration can recreate it"
 
 
 def _core(name: str) -> frozenset[str]:

@@ -77,5 +77,5 @@ def require_server(version: int) -> None:
     if version < _OLDEST_SERVER:
         raise SchemaError(
             f"the server is PostgreSQL {version // 10000}, the schema needs {_OLDEST_SERVER // 10000} or later",
-            help_text="upgrade the server, or use another one",
+            help_text="upgrade the server, or use another",
         )

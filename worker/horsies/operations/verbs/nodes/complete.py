@@ -89,7 +89,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     after = [one for one in seen.nodes[seen.flow.id] if seen.index in one.dependencies]
     waiting = [one for one in after if one.status in _WAITS or (one.workflow_id, one.index) in opened]
     if waiting:
-        yield f"{names(waiting)}: may go on with this value"
+        yield f"{names(waiting)}: may continue with this value"
     yield from seen.kept(opened)
     if seen.flow.status in WORKFLOW_TERMINAL_STATES:
         yield f"{seen.flow.name} is {seen.flow.status} and RUNNING again, with what was skipped after this node"

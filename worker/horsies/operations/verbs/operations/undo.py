@@ -21,12 +21,12 @@ VERB = Verb(
     name="undo",
     place=1,
     title="Undo",
-    will="will be taken back",
-    done="taken back",
+    will="will be undone",
+    done="undone",
     help="Take an operation back, row by row, where there is a way back and nothing has happened since.\n\n"
     "Until you decide, no worker starts a task of it that still waits; `--dry-run` holds none. "
     f"There is one from {_undoable()}: not from what took a RUNNING task away.",
     example="horsies audit undo 01a1ee91-cf2f-7da6-9c68-28b49332a921",
     key="z",
-    hint="Take back the last operation, where that can be.",
+    hint="Undo the last operation, if it can be undone.",
 )

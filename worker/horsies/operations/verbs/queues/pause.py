@@ -15,7 +15,7 @@ def _effect(queue: QueueFacts) -> str:
     goes_on = queue.claimed + queue.running
     return (
         f"{queue.name}: {queue.waiting} and nothing of it starts, until it is resumed or a good_until passes;"
-        f" {counted(goes_on, 'claimed or running goes on', 'claimed or running go on')}"
+        f" {counted(goes_on, 'claimed or running continues', 'claimed or running continue')}"
     )
 
 
@@ -25,10 +25,10 @@ VERB = QueueVerb(
     title="Pause",
     will="will be paused",
     done="paused",
-    help="Stop claims from queues until they are resumed; what runs goes on.",
+    help="Stop claims from queues until they are resumed; running tasks continue.",
     example="horsies queues pause mail --reason 'the provider moves house'",
     key="P",
-    hint="Stop claims from the queue; what runs goes on.",
+    hint="Stop claims from the queue; running tasks continue.",
     footer=True,
     for_paused=False,
     effect=_effect,

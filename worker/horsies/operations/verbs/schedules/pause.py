@@ -38,7 +38,7 @@ VERB = ScheduleVerb(
     title="Pause",
     will="will be paused",
     done="paused",
-    help="Let schedules send nothing until they are resumed; what they have sent goes on.\n\n"
+    help="Send nothing for schedules until they are resumed; what they have sent continues.\n\n"
     "Slots that pass meanwhile are not sent afterwards, also where `catch_up_missed` is set.",
     example="horsies schedules pause nightly --reason 'the warehouse is being moved'",
     key="P",

@@ -29,7 +29,7 @@ def _refusal(schedule: ScheduleFacts) -> str | None:
 
 def _effect(schedule: ScheduleFacts) -> str:
     next_run_at = schedule.following
-    goes_on = "goes on as soon as a scheduler plans it" if next_run_at is None else f"next run {clock(next_run_at)}"
+    goes_on = "continues as soon as a scheduler plans it" if next_run_at is None else f"next run {clock(next_run_at)}"
     passed = len(schedule.passed(_COUNTED))
     more = "at least " if passed == _COUNTED else ""
     missed = f"; {more}{counted(passed, 'slot')} passed and will not be sent" if passed else "; no slot has passed"
@@ -49,12 +49,12 @@ VERB = ScheduleVerb(
     name="resume",
     place=3,
     title="Resume",
-    will="will go on",
+    will="will continue",
     done="resumed",
-    help="Let paused schedules go on with their next slot; those that have passed are not sent.",
+    help="Resume paused schedules with their next slot; slots that have passed are not sent.",
     example="horsies schedules resume nightly",
     key="U",
-    hint="Let it go on with its next slot.",
+    hint="Resume it with its next slot.",
     for_paused=True,
     footer=True,
     refusal=_refusal,

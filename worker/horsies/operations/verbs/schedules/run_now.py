@@ -54,12 +54,12 @@ VERB = ScheduleVerb(
     title="Run now",
     will="will be sent now",
     done="sent now",
-    help="Send what schedules send, once more and now; their plans stay as they are.\n\n"
+    help="Send what schedules send now, in addition to their plans.\n\n"
     "A task is sent without a scheduler, also while the schedule is paused; a workflow is started by a scheduler that "
     "has its application. `horsies tasks cancel ID`, or `horsies workflows cancel ID`, stops it.",
     example="horsies schedules run-now nightly --reason 'yesterday was lost'",
     key="R",
-    hint="Send it once more, now; its plan stays.",
+    hint="Send it now, in addition to its plan.",
     footer=True,
     refusal=_refusal,
     effect=_effect,

@@ -35,6 +35,6 @@ VERB = TaskVerb(
     ends=Ending(TaskStatus.CANCELLED, OutcomeCode.TASK_CANCELLED),
     attempt_code="OPERATOR_CANCELLED",
     past="cancelled",
-    in_workflows="the node fails with TASK_CANCELLED, and its workflow goes on from there",
+    in_workflows="the node fails with TASK_CANCELLED, and its workflow continues from there",
     effects=_effects,
 )

@@ -21,6 +21,6 @@ VERB = TaskVerb(
     wrong_state=lambda status: f"it is {status}; only what is PENDING can expire",
     refuses=(__name__, "expire_refusal"),
     ends=Ending(TaskStatus.EXPIRED, OutcomeCode.TASK_EXPIRED, EXPIRED_MESSAGE),
-    in_workflows="the node fails with TASK_EXPIRED, and its workflow goes on from there",
+    in_workflows="the node fails with TASK_EXPIRED, and its workflow continues from there",
     no_way_back=lambda _: "its good_until has passed: requeue it to run it all the same",
 )

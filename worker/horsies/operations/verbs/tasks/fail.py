@@ -36,6 +36,6 @@ VERB = TaskVerb(
     ends=Ending(TaskStatus.FAILED, "OPERATOR_FAILED"),
     attempt_code="OPERATOR_FAILED",
     past="failed",
-    in_workflows="the node fails with OPERATOR_FAILED, and its workflow goes on from there",
+    in_workflows="the node fails with OPERATOR_FAILED, and its workflow continues from there",
     effects=_effects,
 )

@@ -25,5 +25,5 @@ VERB = TaskVerb(
     wrong_state=_wrong_state,
     sets=(__name__, "release_sets"),
     past="released",
-    no_way_back=lambda _: "a claim cannot be given back to a worker",
+    no_way_back=lambda _: "a claim cannot be returned to a worker",
 )

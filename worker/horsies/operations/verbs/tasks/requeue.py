@@ -33,9 +33,9 @@ async def _budgets(
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
     if facts.options.get("fresh_budget"):
-        yield "the retries of their policy are granted anew"
+        yield "they get all retries of their policy again"
     elif facts.count("RUNNING", *TERMINAL):
-        yield "one more run each; what had not begun to run keeps its retries"
+        yield "runs once more; tasks that never started keep their retries"
     if completed := facts.count("COMPLETED"):
         yield f"{completed} COMPLETED: what has succeeded runs again, and its result is deleted"
     overdue = sum(
@@ -48,7 +48,7 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
 def _no_way_back(action: AuditedAction) -> str | None:
     if action.status == "RUNNING":
         return "its run was taken away, and that attempt is history"
-    return "a claim cannot be given back to a worker" if action.status == "CLAIMED" else None
+    return "a claim cannot be returned to a worker" if action.status == "CLAIMED" else None
 
 
 VERB = TaskVerb(
@@ -57,13 +57,13 @@ VERB = TaskVerb(
     title="Requeue",
     will="will be requeued",
     done="requeued",
-    help="Run tasks once more: what has ended, and what is claimed or runs.\n\n"
+    help="Run tasks again: ended, claimed or running ones.\n\n"
     "A RUNNING task is taken from its worker, which is told to stop it; until it has, user code may run twice at once.",
     example="horsies tasks requeue --filter 'error:RATE_LIMITED since:1h' --reason 'the limit was raised'",
     key="R",
-    hint="Run it again: one more run each.",
+    hint="Run it once more.",
     footer=True,
-    options=(Option("fresh_budget", "Grant all retries of its policy anew, not one run."),),
+    options=(Option("fresh_budget", "Grant all retries of its policy again, not one run."),),
     sources=sources("requeue"),
     wrong_state=lambda status: f"it is {status} already; retry-now makes it due",
     refuses=(__name__, "requeue_refusal"),
@@ -71,7 +71,7 @@ VERB = TaskVerb(
     values=_budgets,
     attempt_code="OPERATOR_REQUEUED",
     past="requeued",
-    takes="user code starts again from the beginning, and until the first run has stopped, both go on",
+    takes="user code starts again from the beginning, and until the first run has stopped, both run",
     in_workflows="a node that failed or was skipped waits for it again, and so do those that were skipped because of "
     "it; one that has completed keeps its outcome",
     effects=_effects,

@@ -71,7 +71,7 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
 
 
 def _no_way_back(action: AuditedAction) -> str:
-    return f"the copy is a task of its own: cancel {action.new_id or 'it'} instead"
+    return f"the copy is a separate task: cancel {action.new_id or 'it'} instead"
 
 
 VERB = TaskVerb(

@@ -35,7 +35,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.family("cancelled")
     parent = seen.flows.get(seen.flow.parent_workflow_id or "")
     if parent is not None and parent.status not in WORKFLOW_TERMINAL_STATES:
-        yield f"{seen.flow.name}: its parent {parent.name} goes on with this node as failed"
+        yield f"{seen.flow.name}: its parent {parent.name} continues with this node as failed"
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
@@ -61,5 +61,5 @@ VERB = WorkflowVerb(
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what was cancelled has ended: rerun starts it anew",
+    no_way_back=lambda _: "what was cancelled has ended: rerun starts it again",
 )

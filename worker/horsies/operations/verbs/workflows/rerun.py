@@ -32,7 +32,7 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
     yield (
-        f"{seen.flow.name}: starts from the beginning as a workflow of its own, with the arguments it had;"
+        f"{seen.flow.name}: starts from the beginning as a separate workflow, with the arguments it had;"
         " this one stays as it is, and what waits for it does not get the new result"
     )
 
@@ -53,7 +53,7 @@ VERB = WorkflowVerb(
     title="Rerun",
     will="will be started again",
     done="started again as new workflows",
-    help="Start workflows that have ended once more from the beginning, as new ones.",
+    help="Start ended workflows again from the beginning, as new ones.",
     example="horsies workflows rerun 57b650e8",
     key="E",
     hint="Send a copy of the whole workflow.",
@@ -62,5 +62,5 @@ VERB = WorkflowVerb(
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "the copy is a workflow of its own: cancel it instead",
+    no_way_back=lambda _: "the copy is a separate workflow: cancel it instead",
 )

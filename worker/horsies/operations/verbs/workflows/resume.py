@@ -24,7 +24,7 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
     waiting = sum(not node.has_ended for node in seen.nodes_below())
-    yield f"{seen.flow.name}: {counted(waiting, 'node goes on', 'nodes go on')}"
+    yield f"{seen.flow.name}: {counted(waiting, 'node continues', 'nodes continue')}"
     if seen.flow.has_error:
         yield f"{seen.flow.name}: a node of it has failed, so that it will end FAILED; retry runs that node again"
     yield from seen.family("resumed")
@@ -41,12 +41,12 @@ VERB = WorkflowVerb(
     name="resume",
     place=3,
     title="Resume",
-    will="will go on",
+    will="will continue",
     done="resumed",
     help="Go on with paused workflows, also with those below. What has failed stays failed.",
     example="horsies workflows resume 57b650e8",
     key="U",
-    hint="Let what was paused go on.",
+    hint="Resume what is paused.",
     footer=True,
     sources=frozenset({WorkflowStatus.PAUSED}),
     refusal=_refusal,

@@ -48,7 +48,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
         if flow.id in seen.reopening.workflows and flow.depth < seen.flow.depth
     ]
     if parents:
-        yield f"{seen.flow.name}: goes on for its parents as well: {', '.join(parents)}"
+        yield f"{seen.flow.name}: continues for its parents as well: {', '.join(parents)}"
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
@@ -66,7 +66,7 @@ VERB = WorkflowVerb(
     name="retry",
     place=1,
     title="Retry from what failed",
-    will="will go on",
+    will="will continue",
     done="retried from what had failed",
     help="Run again what failed in a workflow, and what was skipped because of it; what has completed is kept.",
     example="horsies workflows retry --filter 'status:failed name:order_* since:1h'",

@@ -1,7 +1,7 @@
 -- what names in our functions mean, for every session; a part of the schema, run by upgrade.py
 
 -- Where other roles may create functions and operators in this schema, one that fits the types of a call better than
--- PostgreSQL's own would run in its place, with the rights of whoever sends a task: pg_notify(text, varchar), or = of two
+-- PostgreSQL's own would run in its place, with the rights of the sender of a task: pg_notify(text, varchar), or = of two
 -- varchars. So calls with arguments are qualified, and texts are compared as text, for which PostgreSQL has the operator.
 -- The path keeps out what else the session's own may name. Two kinds have none: those that the planner inlines, whose
 -- bodies were bound when they were created, and the triggers of every write of a task, which name all with its schema.
