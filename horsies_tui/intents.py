@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from horsies.display.payload import Masks
     from horsies.domain.states import TargetKind
     from horsies.operations.edited import TypedValues
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
     from horsies.operations.target import Target
     from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
@@ -67,7 +67,7 @@ class Done:
 
     intent: Intent
     preview: Preview
-    outcome: Outcome
+    outcome: OperationOutcome
 
     @property
     def can_be_undone(self) -> bool:
@@ -143,7 +143,7 @@ class Operation:
 
         from horsies.operations.pipeline import apply
 
-        async def change(conn: Connection) -> Outcome:
+        async def change(conn: Connection) -> OperationOutcome:
             if self._hold is not None:
                 await self._hold.renew(conn)
             return await apply(conn, seen, self._link.actor, reason, on_progress=on_progress)

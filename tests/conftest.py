@@ -26,7 +26,7 @@ from database_server import DatabaseServer, know_array_types, new_role
 from dealing import FileByFile, places
 from forked_commands import SharedServers
 
-from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.embedded.binaries import find_programs
 from horsies.store.embedded.keeper import make_cluster
 from horsies.store.embedded.locks import FileLock
@@ -149,7 +149,7 @@ def embedded_server() -> Iterator[EmbeddedServer]:
     The files of runs that were killed are removed, and those of runs whose locks are held stay.
     """
     directory = make_directory(fast_place(), "hc-tests-")
-    place = Place(directory)
+    place = EmbeddedPlace(directory)
     place.prepare()
     make_cluster(find_programs(place), place)
     with (place.data / "postgresql.conf").open("a") as settings:

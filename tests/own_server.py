@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncpg
 
 from horsies.store.embedded.binaries import Programs, find_programs
-from horsies.store.embedded.place import Place
+from horsies.store.embedded.place import EmbeddedPlace
 from horsies.store.schema import create
 
 _SETTINGS = {"fsync": "off", "max_connections": "200", "listen_addresses": "", "autovacuum_naptime": "5s"}
@@ -63,7 +63,7 @@ def _made(settings: Mapping[str, str]) -> OwnServer:
     memory = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(prefix="hc-chaos-", dir=memory if memory.is_dir() else None))
     root.chmod(0o755)
-    programs = find_programs(Place(root))
+    programs = find_programs(EmbeddedPlace(root))
     programs.own(root)
     made = programs.run("initdb", "-D", str(root / "data"), "-U", "horsies", "--auth=trust", "--locale=C", "-E", "UTF8")
     assert made.returncode == 0, made.stdout

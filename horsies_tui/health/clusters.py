@@ -10,7 +10,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.domain.masking import mask
 from horsies.findings.diagnose import diagnose
 from horsies.store.connect import open_database, with_settings
-from horsies.store.embedded import Place
+from horsies.store.embedded import EmbeddedPlace
 from horsies.store.schema.look import inspect_schema
 from horsies.views import READER_SETTINGS
 from horsies.views.tables import tables
@@ -154,4 +154,4 @@ async def _without_tables(connection: Connection, error: Exception) -> str:
 def _is_down(context: Context) -> bool:
     """A list must not start servers: an embedded one is read only while something else has it run."""
     directory = context.url.embedded_directory
-    return directory is not None and not (Place(directory).data / "postmaster.pid").exists()
+    return directory is not None and not (EmbeddedPlace(directory).data / "postmaster.pid").exists()

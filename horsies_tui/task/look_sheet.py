@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from horsies.display.payload import Masks
     from horsies.display.stack_lines import StackLine
-    from horsies.operations.looking import Answer, Look
+    from horsies.operations.looking import Answer, StackRequest
     from horsies_tui.feed.link import Link
     from horsies_tui.look.glyphs import Glyphs
 
@@ -116,7 +116,7 @@ class LookSheet(Sheet[None]):
         self.run_worker(self._watch(), exclusive=True)
 
     async def _watch(self) -> None:
-        look: Look | None = None
+        look: StackRequest | None = None
         try:
             actor = self._link.actor
             look = await self._link.act(lambda conn: look_at(conn, actor, self._task_id, self._kind))
@@ -139,25 +139,25 @@ class LookSheet(Sheet[None]):
             if look is not None:
                 await asyncio.shield(self._close(look))
 
-    def _entitle(self, look: Look) -> None:
+    def _entitle(self, look: StackRequest) -> None:
         """Name the task whose stack it is, if it is not the requested one."""
         if look.starved is not None:
             title = f"{look.task_name} {look.task_id}, which has the place of {look.starved}"
             entitle(self.query_one("#sheet"), self._glyphs, f"{self._kind} of {title}")
 
-    async def _behind(self, look: Look, answer: Answer) -> Look | None:
+    async def _behind(self, look: StackRequest, answer: Answer) -> StackRequest | None:
         if answer.found is None or "behind" not in answer.found:
             return None
         return await self._link.act(lambda conn: look_behind(conn, self._link.actor, look, answer))
 
-    async def _ask(self, look: Look) -> Answer:
+    async def _ask(self, look: StackRequest) -> Answer:
         return await self._link.act(lambda conn: answer_to(conn, look))
 
-    async def _close(self, look: Look) -> None:
+    async def _close(self, look: StackRequest) -> None:
         with suppress(HorsiesError):  # without a connection: the worker deletes it within an hour
             await self._link.act(lambda conn: close(conn, look))
 
-    def _show(self, look: Look, answer: Answer) -> None:
+    def _show(self, look: StackRequest, answer: Answer) -> None:
         found = self._masks.on(answer.found)
         if found is not None and self._kind == "output":
             self._take_output(found, answer.now)
@@ -189,7 +189,7 @@ class LookSheet(Sheet[None]):
         rows = (self._frame(number, line) for number, line in enumerate(lines_of(stack, before)))
         self._put(tuple(rows), answer.now)
 
-    def _about(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> str:
+    def _about(self, look: StackRequest, answer: Answer, stack: Mapping[str, Any]) -> str:
         line = innermost(stack)
         now = self._link.clock.now()
         ran = "" if look.started_at is None else f" for {lasting(now - look.started_at)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.query import values
-from horsies.query.problems import Unreadable
+from horsies.query.problems import UnreadableValue
 from horsies.query.values import Present
 from horsies.views import Sort, StatisticsSort
 from horsies_tui.look.units import date_and_time
@@ -115,6 +115,6 @@ def read_moment(text: str, now: datetime, zone: tzinfo | None = UTC) -> datetime
     is_time = re.match("[0-9]+[:-]", text)
     try:
         moment = values.read_moment(text if is_time else text.replace(" ", ""), Present(now, zone))
-    except Unreadable as error:
+    except UnreadableValue as error:
         raise NoMoment(error.message if is_time else "write 14:05, 2h30m, or 2026-11-17 14:05") from error
     return moment.at or now - (moment.ago or timedelta())

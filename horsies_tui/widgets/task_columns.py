@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.quantities import counted
-from horsies.domain.states import USUAL_CLAIM, USUAL_RUN, Beats
+from horsies.domain.states import USUAL_CLAIM, USUAL_RUN, BeatPolicy
 from horsies.views.workers import place_of
 from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
 from horsies_tui.look.progress import share_bar, steady_words
@@ -139,9 +139,9 @@ def _silence_tone(row: TaskRow, silence: timedelta, look: Look) -> Tone:
     if recovery is None:
         beats = USUAL_RUN if runs else USUAL_CLAIM
     elif runs:
-        beats = Beats(recovery.runner_heartbeat_interval_ms, recovery.running_stale_threshold_ms)
+        beats = BeatPolicy(recovery.runner_heartbeat_interval_ms, recovery.running_stale_threshold_ms)
     else:
-        beats = Beats(recovery.claimer_heartbeat_interval_ms, recovery.claimed_stale_threshold_ms)
+        beats = BeatPolicy(recovery.claimer_heartbeat_interval_ms, recovery.claimed_stale_threshold_ms)
     silence_ms = silence.total_seconds() * 1000
     if silence_ms > beats.stale_ms:
         return Tone.BAD

@@ -21,7 +21,7 @@ from statements import statement
 from horsies.broker import PostgresBroker
 from horsies.config.broker import PostgresConfig
 from horsies.domain.ids import new_task_id
-from horsies.store.embedded import Place, acquire
+from horsies.store.embedded import EmbeddedPlace, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.enqueue import EnqueueRequest
 
@@ -55,7 +55,7 @@ def request() -> EnqueueRequest:
 def database() -> Iterator[str]:
     directory = Path(tempfile.mkdtemp(prefix="hc-bench-"))
     directory.chmod(0o755)
-    with acquire(Place(directory)) as server:
+    with acquire(EmbeddedPlace(directory)) as server:
         yield server.url
     with FileLock(directory / "keeper.lock") as keeper:
         assert keeper.exclusive_within(30)

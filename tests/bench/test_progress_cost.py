@@ -16,7 +16,7 @@ from horsies.domain.progress import Reading
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.leases import beat
-from horsies.lifecycle.progress import Report, store_progress
+from horsies.lifecycle.progress import ProgressReport, store_progress
 from horsies.lifecycle.starting import Start, start
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.task import current as reports
@@ -100,7 +100,7 @@ async def test_what_is_stored_for_a_thousand_tasks(database: str, connection: as
         for name, some in (("1 report", tokens[:1]), ("1 000 reports", tokens)):
             begin = time.perf_counter()
             await store_progress(
-                worker, "w", [Report(token, Reading(done, 100, "rows"), 1.0, 1.0, False) for token in some]
+                worker, "w", [ProgressReport(token, Reading(done, 100, "rows"), 1.0, 1.0, False) for token in some]
             )
             taken[name] = min(taken.get(name, 9.0), time.perf_counter() - begin)
         begin = time.perf_counter()

@@ -12,7 +12,7 @@ from feed_steps import send
 from frame_steps import console, frame, lines, live, options, until
 
 from horsies.store.connect import Database
-from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.schema import create
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.views import TABS
@@ -137,7 +137,7 @@ async def test_a_server_whose_configuration_makes_transactions_read_only_is_show
 ) -> None:
     """No role may read postgresql.conf, and the console's own sessions are always read-only."""
     monkeypatch.setattr(Database, "probe_interval_s", 0.5)  # the server reports it with its answer to the next probe
-    held = acquire(Place(short_directory))
+    held = acquire(EmbeddedPlace(short_directory))
     prepared = await asyncpg.connect(held.url)
     await create(prepared)
     await prepared.execute("ALTER SYSTEM SET default_transaction_read_only = on")

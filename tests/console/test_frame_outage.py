@@ -12,7 +12,7 @@ from database_server import url_with
 from frame_steps import console, frame, lines, live, options, until
 from textual.pilot import Pilot
 
-from horsies.store.embedded import Place, acquire
+from horsies.store.embedded import EmbeddedPlace, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import create
 from horsies_tui.feed import link
@@ -120,7 +120,7 @@ async def test_a_right_that_is_taken_away_under_the_overview_is_named(
 
 
 async def test_an_outage_names_its_reason_and_its_figures_look_old(short_directory: Path) -> None:
-    place = Place(short_directory)
+    place = EmbeddedPlace(short_directory)
     held = acquire(place)
     prepared = await asyncpg.connect(held.url)
     await create(prepared)
@@ -143,7 +143,7 @@ async def test_an_outage_names_its_reason_and_its_figures_look_old(short_directo
         again.release()
 
 
-async def stopped(place: Place) -> None:
+async def stopped(place: EmbeddedPlace) -> None:
     def wait() -> None:
         with FileLock(place.keeper_lock) as keeper:
             assert keeper.exclusive_within(30)

@@ -16,7 +16,7 @@ from textual.app import App
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
-from horsies.operations.preview import Outcome, Preview, Refusal
+from horsies.operations.preview import OperationOutcome, Preview, Refusal
 from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
@@ -63,10 +63,10 @@ def a_preview(eligible: int = 2, refused: int = 0, **fields: Any) -> Preview:
     return Preview(**{**usual, **fields})
 
 
-def an_outcome(preview: Preview, **fields: Any) -> Outcome:
+def an_outcome(preview: Preview, **fields: Any) -> OperationOutcome:
     """An outcome in which everything eligible was done."""
     usual = {"rows": tuple(RowOutcome(target, True, "PENDING, try 2") for target in preview.eligible)}
-    return Outcome(UUID(int=1), preview.verb, **{**usual, **fields})
+    return OperationOutcome(UUID(int=1), preview.verb, **{**usual, **fields})
 
 
 @dataclass

@@ -27,7 +27,7 @@ from horsies.domain.result import Ok
 from horsies.domain.task_result import TaskResult
 from horsies.handle import BrokerErrorCode
 from horsies.store import loop_thread
-from horsies.store.embedded import Place
+from horsies.store.embedded import EmbeddedPlace
 from horsies.store.embedded.locks import FileLock
 
 FORTY_TWO = '{"__task_result__":true,"ok":42,"err":null}'
@@ -332,7 +332,7 @@ def test_ctrl_c_ends_a_blocking_wait(database: str) -> None:
 def test_an_embedded_server_is_held_until_the_broker_closes(short_directory: Path) -> None:
     broker = PostgresBroker(PostgresConfig(database_url=f"embedded://{short_directory}"))
     task_id = send(broker)
-    place = Place(short_directory)
+    place = EmbeddedPlace(short_directory)
     with FileLock(place.users_lock) as users:
         assert not users.try_exclusive()
     assert broker.get_task_info(task_id).unwrap() is not None

@@ -23,7 +23,7 @@ from forked_commands import HORSIES, Program, run_command
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
-from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import LOCK_KEY
 
@@ -345,9 +345,9 @@ async def test_trouble_with_tls_is_named(answer: bytes, says: str) -> None:
 async def test_an_embedded_server_that_is_no_longer_waited_for_is_released(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, has_it, may_return = Place(short_directory), threading.Event(), threading.Event()
+    place, has_it, may_return = EmbeddedPlace(short_directory), threading.Event(), threading.Event()
 
-    def slow(place: Place) -> EmbeddedServer:
+    def slow(place: EmbeddedPlace) -> EmbeddedServer:
         held = acquire(place)
         has_it.set()
         may_return.wait()

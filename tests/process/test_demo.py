@@ -30,7 +30,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.demo import home
 from horsies.demo.opening import Demo
-from horsies.demo.tally import Tally, tally
+from horsies.demo.tally import DemoTally, tally
 from horsies.store.embedded.locks import FileLock
 
 PATIENCE_S = 60.0
@@ -97,7 +97,7 @@ def assert_all_gone(processes: list[psutil.Process], directory: Path) -> None:
     assert list(directory.iterdir()) == []
 
 
-def shown_by(found: Tally) -> set[str]:
+def shown_by(found: DemoTally) -> set[str]:
     """What can be seen in the shop now."""
     states, flows = Counter(found.states), Counter(found.workflows)
     here = {

@@ -26,7 +26,7 @@ import psutil
 import pytest
 from forked_commands import Program
 
-from horsies.store.embedded import EmbeddedError, Place, acquire, default_place
+from horsies.store.embedded import EmbeddedError, EmbeddedPlace, acquire, default_place
 from horsies.store.embedded.binaries import Programs, find_programs, reachable
 from horsies.store.embedded.keeper import make_cluster
 from horsies.store.embedded.locks import FileLock
@@ -46,7 +46,7 @@ held.release()
 class Holder:
     """Another process that holds the server until it is released or killed."""
 
-    def __init__(self, place: Place, *prefix: str, **environment: str) -> None:
+    def __init__(self, place: EmbeddedPlace, *prefix: str, **environment: str) -> None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         pipes["env"] = os.environ | environment
         self.process: subprocess.Popen[str]
@@ -66,7 +66,7 @@ class Holder:
 
 
 @contextmanager
-def holding(place: Place, *prefix: str, **environment: str) -> Iterator[Holder]:
+def holding(place: EmbeddedPlace, *prefix: str, **environment: str) -> Iterator[Holder]:
     holder = Holder(place, *prefix, **environment)
     try:
         yield holder
@@ -96,43 +96,43 @@ def short_directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Place]:
+def cluster() -> Iterator[EmbeddedPlace]:
     """A stopped cluster to copy: initdb for each test would take most of the time."""
     with fast_directory() as directory:
-        made = Place(directory / "pg")
+        made = EmbeddedPlace(directory / "pg")
         acquire(made).release()
         wait_until_stopped(made)
         yield made
 
 
 @pytest.fixture
-def fresh(short_directory: Path) -> Place:
-    return Place(short_directory / "pg")
+def fresh(short_directory: Path) -> EmbeddedPlace:
+    return EmbeddedPlace(short_directory / "pg")
 
 
 @pytest.fixture
-def place(fresh: Place, cluster: Place) -> Place:
+def place(fresh: EmbeddedPlace, cluster: EmbeddedPlace) -> EmbeddedPlace:
     copy_cluster(cluster, fresh)
     return fresh
 
 
-def copy_cluster(cluster: Place, place: Place) -> None:
+def copy_cluster(cluster: EmbeddedPlace, place: EmbeddedPlace) -> None:
     place.prepare()
     subprocess.run(["cp", "-a", cluster.data, place.data], check=True)
 
 
-def wait_until_stopped(place: Place) -> None:
+def wait_until_stopped(place: EmbeddedPlace) -> None:
     """The keeper holds its lock until it has stopped the server."""
     with FileLock(place.keeper_lock) as keeper:
         assert keeper.exclusive_within(30)
     assert not (place.data / "postmaster.pid").exists()
 
 
-def server_pid(place: Place) -> int:
+def server_pid(place: EmbeddedPlace) -> int:
     return int((place.data / "postmaster.pid").read_text().split("\n", 1)[0])
 
 
-def keeper_of(place: Place) -> psutil.Process:
+def keeper_of(place: EmbeddedPlace) -> psutil.Process:
     parent = psutil.Process(server_pid(place)).parent()
     assert parent is not None
     assert "horsies.store.embedded.keeper" in parent.cmdline()
@@ -147,7 +147,7 @@ async def ask(url: str, statement: str) -> object:
         await connection.close()
 
 
-async def test_two_processes_share_one_server_and_the_last_one_out_stops_it(place: Place) -> None:
+async def test_two_processes_share_one_server_and_the_last_one_out_stops_it(place: EmbeddedPlace) -> None:
     with holding(place) as first, holding(place) as second:
         assert first.url == second.url == place.url
         pid = server_pid(place)
@@ -159,7 +159,7 @@ async def test_two_processes_share_one_server_and_the_last_one_out_stops_it(plac
     assert not psutil.pid_exists(pid)
 
 
-async def test_a_killed_user_counts_as_gone(place: Place) -> None:
+async def test_a_killed_user_counts_as_gone(place: EmbeddedPlace) -> None:
     with holding(place) as killed, holding(place) as leaver:
         killed.kill()
         assert await ask(leaver.url, "SELECT 1") == 1
@@ -167,7 +167,7 @@ async def test_a_killed_user_counts_as_gone(place: Place) -> None:
     wait_until_stopped(place)
 
 
-def test_the_server_stops_even_when_its_only_user_is_killed(place: Place) -> None:
+def test_the_server_stops_even_when_its_only_user_is_killed(place: EmbeddedPlace) -> None:
     with holding(place) as only:
         pid = server_pid(place)
         only.kill()
@@ -175,7 +175,7 @@ def test_the_server_stops_even_when_its_only_user_is_killed(place: Place) -> Non
     assert not psutil.pid_exists(pid)
 
 
-async def test_data_outlives_the_server(place: Place) -> None:
+async def test_data_outlives_the_server(place: EmbeddedPlace) -> None:
     with acquire(place) as held:
         await ask(held.url, "CREATE TABLE kept AS SELECT 7 AS n")
     wait_until_stopped(place)
@@ -183,7 +183,7 @@ async def test_data_outlives_the_server(place: Place) -> None:
         assert await ask(held.url, "SELECT n FROM kept") == 7
 
 
-async def test_ten_processes_at_once_get_one_server(fresh: Place) -> None:
+async def test_ten_processes_at_once_get_one_server(fresh: EmbeddedPlace) -> None:
     with ThreadPoolExecutor(10) as threads:
         holders = list(threads.map(Holder, [fresh] * 10))
     assert {holder.url for holder in holders} == {fresh.url}
@@ -194,7 +194,7 @@ async def test_ten_processes_at_once_get_one_server(fresh: Place) -> None:
     wait_until_stopped(fresh)
 
 
-def test_a_stale_pid_file_and_socket_are_survived(place: Place) -> None:
+def test_a_stale_pid_file_and_socket_are_survived(place: EmbeddedPlace) -> None:
     """After a power cut both files remain, and the pid may belong to any process by now: here, to this test."""
     acquire(place).release()
     wait_until_stopped(place)
@@ -205,7 +205,7 @@ def test_a_stale_pid_file_and_socket_are_survived(place: Place) -> None:
         assert server_pid(place) != os.getpid()
 
 
-async def test_a_server_that_lost_its_keeper_is_taken_over(place: Place) -> None:
+async def test_a_server_that_lost_its_keeper_is_taken_over(place: EmbeddedPlace) -> None:
     with acquire(place) as held:
         await ask(held.url, "CREATE TABLE kept AS SELECT 7 AS n")
         orphan = server_pid(place)
@@ -219,7 +219,7 @@ async def test_a_server_that_lost_its_keeper_is_taken_over(place: Place) -> None
     wait_until_stopped(place)
 
 
-async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Place) -> None:
+async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: EmbeddedPlace) -> None:
     with acquire(place) as held:
         crashed = psutil.Process(server_pid(place))
         crashed.kill()
@@ -230,7 +230,7 @@ async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Pl
         assert await ask(held.url, "SELECT 1") == 1
 
 
-def test_an_initialization_that_was_killed_leaves_nothing_half_made(fresh: Place) -> None:
+def test_an_initialization_that_was_killed_leaves_nothing_half_made(fresh: EmbeddedPlace) -> None:
     """`data` gets its name only when the cluster is complete; anything else in the directory is deleted."""
     fresh.prepare()
     fresh.half_made_data.mkdir()
@@ -241,9 +241,9 @@ def test_an_initialization_that_was_killed_leaves_nothing_half_made(fresh: Place
 
 
 @pytest.mark.parametrize("name", ["long" * 30, "one,two"])
-def test_a_path_unfit_for_a_socket_puts_it_elsewhere(short_directory: Path, cluster: Place, name: str) -> None:
+def test_a_path_unfit_for_a_socket_puts_it_elsewhere(short_directory: Path, cluster: EmbeddedPlace, name: str) -> None:
     """In a directory whose name cannot be known before; where another account has taken the name since, in another."""
-    place = Place(short_directory / name / "pg")
+    place = EmbeddedPlace(short_directory / name / "pg")
     copy_cluster(cluster, place)
     with acquire(place) as held:
         first = place.sockets
@@ -267,14 +267,14 @@ def test_a_path_unfit_for_a_socket_puts_it_elsewhere(short_directory: Path, clus
     shutil.rmtree(place.sockets)
 
 
-def test_a_socket_directory_beside_the_data_that_others_can_enter_is_refused(place: Place) -> None:
+def test_a_socket_directory_beside_the_data_that_others_can_enter_is_refused(place: EmbeddedPlace) -> None:
     place.sockets.mkdir()
     place.sockets.chmod(0o777)
     with pytest.raises(EmbeddedError, match="not a private directory of ours"):
         acquire(place)
 
 
-def test_the_server_works_for_root_and_for_an_ordinary_user(place: Place) -> None:
+def test_the_server_works_for_root_and_for_an_ordinary_user(place: EmbeddedPlace) -> None:
     """Root's server runs under its own account. Under root the ordinary user comes from a user namespace."""
     if os.geteuid() != 0:
         with acquire(place):
@@ -284,7 +284,7 @@ def test_the_server_works_for_root_and_for_an_ordinary_user(place: Place) -> Non
         account = psutil.Process(server_pid(place)).username()
         assert account in {"pgserver", "nobody"}
         assert place.data.owner() == account
-    other = Place(place.root.with_name("user"))
+    other = EmbeddedPlace(place.root.with_name("user"))
     with holding(other, "unshare", "--user", "--map-user=1000") as holder:
         assert holder.url == other.url
         assert other.data.owner() == pwd.getpwuid(0).pw_name  # root, which is user 1000 inside the namespace
@@ -316,7 +316,7 @@ def test_a_directory_of_another_user_names_its_owner() -> None:
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
         try:
-            Place(Path("/horsies-of-somebody-else")).prepare()
+            EmbeddedPlace(Path("/horsies-of-somebody-else")).prepare()
         except EmbeddedError as error:
             os._exit(0 if "belongs to root" in str(error) and "HORSIES_HOME" in str(error) else 2)
         os._exit(3)
@@ -332,7 +332,7 @@ def test_a_full_disk_is_named_as_such(short_directory: Path) -> None:
     assert "free some space" in said
 
 
-def test_data_of_another_postgresql_is_refused_with_the_way_out(fresh: Place) -> None:
+def test_data_of_another_postgresql_is_refused_with_the_way_out(fresh: EmbeddedPlace) -> None:
     fresh.data.mkdir(parents=True)
     (fresh.data / "PG_VERSION").write_text("9\n")
     with pytest.raises(EmbeddedError, match=r"was made by PostgreSQL 9; the installed wheel has \[16, 18\]"):
@@ -351,7 +351,7 @@ def test_without_the_wheel_both_ways_out_are_named() -> None:
     assert "--database-url" in said
 
 
-def test_an_interrupt_in_the_terminal_does_not_reach_the_server(place: Place) -> None:
+def test_an_interrupt_in_the_terminal_does_not_reach_the_server(place: EmbeddedPlace) -> None:
     with acquire(place):
         assert os.getsid(server_pid(place)) != os.getsid(0)
         assert os.getsid(keeper_of(place).pid) != os.getsid(0)
@@ -370,12 +370,12 @@ def test_connecting_elsewhere_needs_neither_the_wheel_nor_psutil() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_program_that_makes_errors_of_warnings_gets_its_server(place: Place) -> None:
+def test_a_program_that_makes_errors_of_warnings_gets_its_server(place: EmbeddedPlace) -> None:
     with holding(place, PYTHONWARNINGS="error") as holder:
         assert holder.url == place.url
 
 
-def test_a_failed_start_leaves_no_file_open_and_does_not_delay_the_next(fresh: Place) -> None:
+def test_a_failed_start_leaves_no_file_open_and_does_not_delay_the_next(fresh: EmbeddedPlace) -> None:
     """Each attempt once held users.lock for ever, and the second waited 65 s for a keeper that had given up."""
     fresh.data.mkdir(parents=True, mode=0o700)
     (fresh.data / "PG_VERSION").write_text("")
@@ -393,7 +393,7 @@ def open_files() -> list[str]:
     return sorted(file.path for file in psutil.Process().open_files())
 
 
-def test_a_server_that_cannot_start_shows_its_last_words(place: Place) -> None:
+def test_a_server_that_cannot_start_shows_its_last_words(place: EmbeddedPlace) -> None:
     (place.data / "postgresql.conf").write_text("nonsense = 1\n")
     with pytest.raises(EmbeddedError, match="PostgreSQL did not start") as refusal:
         acquire(place)
@@ -401,7 +401,7 @@ def test_a_server_that_cannot_start_shows_its_last_words(place: Place) -> None:
     assert str(place.log) in str(refusal.value)
 
 
-def test_a_starter_that_is_killed_leaves_a_keeper_or_none(place: Place) -> None:
+def test_a_starter_that_is_killed_leaves_a_keeper_or_none(place: EmbeddedPlace) -> None:
     """Killed as soon as the keeper's lock is taken, still by the starter itself."""
     place.prepare()
     starter = subprocess.Popen([sys.executable, "-c", HOLD, str(place.root)], stdin=subprocess.PIPE)
@@ -420,22 +420,22 @@ def test_a_starter_that_is_killed_leaves_a_keeper_or_none(place: Place) -> None:
     [(str(os.getpid()), True), ("1", True), ("4194305", False), ("", False)],
     ids=["ours", "somebody's", "nobody's", "empty"],
 )
-def test_a_pid_file_is_believed_only_while_its_process_lives(fresh: Place, pid: str, ready: bool) -> None:
+def test_a_pid_file_is_believed_only_while_its_process_lives(fresh: EmbeddedPlace, pid: str, ready: bool) -> None:
     """4194305 is above the kernel's largest pid."""
     fresh.data.mkdir(parents=True)
     (fresh.data / "postmaster.pid").write_text(f"{pid}\n{fresh.data}\n1\n5432\n{fresh.sockets}\n\n1 2\nready\n")
     assert is_ready(fresh) is ready
 
 
-def test_a_link_to_the_directory_leads_to_the_same_server(place: Place) -> None:
+def test_a_link_to_the_directory_leads_to_the_same_server(place: EmbeddedPlace) -> None:
     link = place.root.with_name("link")
     link.symlink_to(place.root)
-    assert Place(link) == place
-    with acquire(place) as held, holding(Place(link)) as other:
+    assert EmbeddedPlace(link) == place
+    with acquire(place) as held, holding(EmbeddedPlace(link)) as other:
         assert other.url == held.url
 
 
-def test_memory_of_a_killed_server_is_waited_for(place: Place) -> None:
+def test_memory_of_a_killed_server_is_waited_for(place: EmbeddedPlace) -> None:
     """A child of the old server that hangs for a moment still uses its shared memory."""
     held = acquire(place)
     server = psutil.Process(server_pid(place))
@@ -457,7 +457,7 @@ def test_memory_of_a_killed_server_is_waited_for(place: Place) -> None:
             assert server_pid(place) != server.pid
 
 
-def test_the_lock_of_a_socket_that_names_a_living_process_is_survived(place: Place) -> None:
+def test_the_lock_of_a_socket_that_names_a_living_process_is_survived(place: EmbeddedPlace) -> None:
     """PostgreSQL only considers processes of the server's own account."""
     programs = find_programs(place)
     place.sockets.mkdir(mode=0o700)
@@ -473,7 +473,9 @@ def test_the_lock_of_a_socket_that_names_a_living_process_is_survived(place: Pla
             neighbour.kill()
 
 
-async def test_the_environment_of_the_starter_does_not_reach_the_server(place: Place, short_directory: Path) -> None:
+async def test_the_environment_of_the_starter_does_not_reach_the_server(
+    place: EmbeddedPlace, short_directory: Path
+) -> None:
     leaks = {"PGPORT": "6543", "PGDATESTYLE": "German", "PGOPTIONS": "--nonsense", "TMPDIR": str(short_directory)}
     with holding(place, **leaks) as holder:
         assert holder.url.endswith("&port=5432")
@@ -482,8 +484,8 @@ async def test_the_environment_of_the_starter_does_not_reach_the_server(place: P
         assert await ask(holder.url, "SHOW port") == "5432"
 
 
-def test_another_temporary_directory_leads_to_the_same_server(short_directory: Path, cluster: Place) -> None:
-    place = Place(short_directory / ("long" * 30) / "pg")
+def test_another_temporary_directory_leads_to_the_same_server(short_directory: Path, cluster: EmbeddedPlace) -> None:
+    place = EmbeddedPlace(short_directory / ("long" * 30) / "pg")
     copy_cluster(cluster, place)
     elsewhere = short_directory / "tmp"
     elsewhere.mkdir()
@@ -496,7 +498,7 @@ def test_another_temporary_directory_leads_to_the_same_server(short_directory: P
 
 def test_a_private_umask_closes_no_directory_to_the_server(short_directory: Path) -> None:
     """Root's server is another user, who must have access; an ordinary user's directories stay private."""
-    place = Place(short_directory / "new" / "pg")
+    place = EmbeddedPlace(short_directory / "new" / "pg")
     before = os.umask(0o077)
     try:
         place.prepare()
@@ -507,13 +509,13 @@ def test_a_private_umask_closes_no_directory_to_the_server(short_directory: Path
     assert place.users_lock.stat().st_mode & 0o777 == 0o600
 
 
-def test_locks_and_log_are_private(place: Place) -> None:
+def test_locks_and_log_are_private(place: EmbeddedPlace) -> None:
     with acquire(place):
         for file in (place.users_lock, place.start_lock, place.keeper_lock, place.log):
             assert file.stat().st_mode & 0o777 == 0o600, file
 
 
-def test_root_is_told_whose_directory_is_closed(place: Place) -> None:
+def test_root_is_told_whose_directory_is_closed(place: EmbeddedPlace) -> None:
     """For an ordinary user the same directory is fine: no other user needs access."""
     place.root.chmod(0o700)
     if os.geteuid() != 0:
@@ -523,7 +525,7 @@ def test_root_is_told_whose_directory_is_closed(place: Place) -> None:
         acquire(place)
 
 
-def test_root_on_data_of_another_user_names_the_owner(fresh: Place) -> None:
+def test_root_on_data_of_another_user_names_the_owner(fresh: EmbeddedPlace) -> None:
     """In the namespace the test is root, and so is the owner of the data; the server would be another user."""
     fresh.prepare()
     fresh.data.mkdir()
@@ -533,7 +535,7 @@ def test_root_on_data_of_another_user_names_the_owner(fresh: Place) -> None:
     assert "run horsies as root" in said
 
 
-def test_a_directory_that_its_own_user_may_not_write_is_named(fresh: Place) -> None:
+def test_a_directory_that_its_own_user_may_not_write_is_named(fresh: EmbeddedPlace) -> None:
     fresh.root.mkdir(parents=True)
     fresh.root.chmod(0o500)
     user = 65534 if os.geteuid() == 0 else os.geteuid()
@@ -546,7 +548,7 @@ def test_a_directory_that_its_own_user_may_not_write_is_named(fresh: Place) -> N
     fresh.root.chmod(0o700)
 
 
-def test_a_failed_initialization_names_no_log_that_is_not_there(fresh: Place) -> None:
+def test_a_failed_initialization_names_no_log_that_is_not_there(fresh: EmbeddedPlace) -> None:
     fresh.prepare()
     programs = find_programs(fresh)
     broken = replace(programs, bin=fresh.root / "bin")
@@ -559,7 +561,7 @@ def test_a_failed_initialization_names_no_log_that_is_not_there(fresh: Place) ->
     assert not fresh.half_made_data.exists()
 
 
-def test_a_half_copy_of_the_programs_heals(fresh: Place) -> None:
+def test_a_half_copy_of_the_programs_heals(fresh: EmbeddedPlace) -> None:
     """Root's account cannot enter a private package, so it gets a copy; a partial copy is deleted.
 
     An ordinary user gets a copy of programs that do not start, which takes the same path.
@@ -582,7 +584,7 @@ def test_a_half_copy_of_the_programs_heals(fresh: Place) -> None:
     assert [path.name for path in fresh.binaries.iterdir()] == [programs.bin.parents[2].name]
 
 
-async def test_a_full_disk_at_a_restart_does_not_end_the_keeper(place: Place) -> None:
+async def test_a_full_disk_at_a_restart_does_not_end_the_keeper(place: EmbeddedPlace) -> None:
     """A directory in place of the log makes each attempt fail with an OSError, and the message about it, too."""
     with acquire(place):
         crashed, keeper = psutil.Process(server_pid(place)), keeper_of(place)

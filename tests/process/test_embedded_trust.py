@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from forked_commands import run_command
 
-from horsies.store.embedded import EmbeddedError, Place
+from horsies.store.embedded import EmbeddedError, EmbeddedPlace
 from horsies.store.embedded.keeper import _open_log
 from horsies.store.embedded.locks import FileLock
 
@@ -87,7 +87,7 @@ def test_what_another_account_can_change_is_refused_and_left_alone(scene: Callab
     directory = scene(top)
     before = sorted(top.rglob("*"))
     with pytest.raises(EmbeddedError, match="the embedded PostgreSQL cannot be used there") as refusal:
-        Place(directory).prepare()
+        EmbeddedPlace(directory).prepare()
     assert "HORSIES_HOME" in str(refusal.value)
     assert sorted(top.rglob("*")) == before
 
@@ -97,7 +97,7 @@ def test_what_only_this_account_can_change_is_used(scene: Callable[[Path], Path]
     directory = scene(top)
     before = os.umask(0)
     try:
-        Place(directory).prepare()
+        EmbeddedPlace(directory).prepare()
     finally:
         os.umask(before)
     for path in (directory, directory.parent):
@@ -107,7 +107,7 @@ def test_what_only_this_account_can_change_is_used(scene: Callable[[Path], Path]
 
 @pytest.mark.parametrize("how", [os.symlink, os.link])
 def test_a_file_that_is_a_link_is_neither_opened_nor_made(how: Callable[[Path, Path], None], top: Path) -> None:
-    place, secret = Place(made(top / "pg", 0o700)), top / "secret"
+    place, secret = EmbeddedPlace(made(top / "pg", 0o700)), top / "secret"
     secret.write_text("kept")
     for name, opened in (("server.log", _open_log), ("start.lock", lambda place: FileLock(place.start_lock))):
         how(secret, place.root / name)
@@ -146,9 +146,9 @@ def test_no_account_is_trusted_but_root_and_the_one_that_runs_this(top: Path) ->
                 os.setgroups([])
                 os.setresgid(NOBODY, NOBODY, NOBODY)
                 os.setresuid(NOBODY, NOBODY, NOBODY)
-            Place(top / "given" / "pg").prepare()
+            EmbeddedPlace(top / "given" / "pg").prepare()
             (top / "given" / "pg" / "users.lock").stat()
-            Place(top / "third" / "pg").prepare()
+            EmbeddedPlace(top / "third" / "pg").prepare()
         except EmbeddedError as error:
             os._exit(0 if str(top / "third") in str(error) else 2)
         finally:

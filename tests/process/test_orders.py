@@ -18,7 +18,7 @@ from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import Outcome
+from horsies.operations.preview import OperationOutcome
 from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS
@@ -37,7 +37,9 @@ async def operator(database: str) -> AsyncIterator[asyncpg.Connection]:
     await connected.close()
 
 
-async def order(operator: asyncpg.Connection, verb: WorkerVerb, worker_id: str, reason: str | None = None) -> Outcome:
+async def order(
+    operator: asyncpg.Connection, verb: WorkerVerb, worker_id: str, reason: str | None = None
+) -> OperationOutcome:
     outcome = await apply(operator, await preview(operator, verb, Selection.of_ids([worker_id])), OPS, reason)
     assert [row.applied for row in outcome.rows] == [True]
     return outcome

@@ -19,7 +19,7 @@ from horsies.display import terminal as door
 from horsies.display.formatting import ago, lasting, short, state
 from horsies.display.json_output import plain
 from horsies.display.payload import HIDDEN, Masks, stored_json, stored_lines
-from horsies.display.terminal import Cell, Column, Screen, cut, say, table, visible, width_of
+from horsies.display.terminal import Screen, TableCell, TableColumn, cut, say, table, visible, width_of
 from horsies.domain.plain_text import clean, clean_json
 from horsies.domain.quantities import counted, need_action
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
@@ -28,7 +28,7 @@ from horsies.query.keys import INTERRUPTED, RETRY
 from horsies.views import Stored
 
 NOW = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
-COLUMNS = (Column("A", least=3), Column("B", right=True, rank=1), Column("C", least=2, rank=2))
+COLUMNS = (TableColumn("A", least=3), TableColumn("B", right=True, rank=1), TableColumn("C", least=2, rank=2))
 
 texts = st.text(max_size=30)
 
@@ -50,14 +50,14 @@ def test_what_is_cut_says_so(text: str, width: int) -> None:
 
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5))
 def test_a_pipe_gets_everything(rows: list[tuple[str, str, str]]) -> None:
-    lines = table((Column("A"), Column("B"), Column("C")), rows, Screen())
+    lines = table((TableColumn("A"), TableColumn("B"), TableColumn("C")), rows, Screen())
     for line, row in zip(lines[1:], rows, strict=True):
         assert all(clean(text).strip() in line for text in row)
 
 
 def test_numbers_stand_below_each_other_and_columns_without_anything_go() -> None:
     lines = table(
-        (Column("NAME"), Column("RUN", right=True), Column("ERROR", rank=1)),
+        (TableColumn("NAME"), TableColumn("RUN", right=True), TableColumn("ERROR", rank=1)),
         [("a", "7", ""), ("bb", "12", "")],
         Screen(40),
     )
@@ -71,7 +71,7 @@ def test_columns_go_by_their_rank_where_there_is_no_room() -> None:
 
 
 def test_colour_is_around_the_text_and_not_in_its_width() -> None:
-    line = table((Column("A"), Column("B")), [(Cell("x", "red"), "y")], Screen(20, colour=True))[1]
+    line = table((TableColumn("A"), TableColumn("B")), [(TableCell("x", "red"), "y")], Screen(20, colour=True))[1]
     assert visible(line) == "\x1b[31mx\x1b[0m  y"
 
 
@@ -136,7 +136,7 @@ def test_json_has_times_in_utc_durations_in_seconds_and_enums_by_value() -> None
         "for": timedelta(milliseconds=1500),
         "id": UUID(int=7),
         "colour": Colour.RED,
-        "cell": Cell("x"),
+        "cell": TableCell("x"),
         "some": ("a", 1, None),
     }
     assert json.loads(json.dumps(plain(value))) == {

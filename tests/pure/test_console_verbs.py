@@ -17,7 +17,7 @@ from horsies.findings.diagnose import Report, searches
 from horsies.findings.searches.in_flight import STALE_RUN
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.operations.edited import Arguments
-from horsies.operations.preview import Outcome, Preview, Refusal
+from horsies.operations.preview import OperationOutcome, Preview, Refusal
 from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies.query import parse
@@ -52,7 +52,7 @@ def preview(eligible: list[Target], refused: dict[int, str] | None = None, **fie
 
 
 def done(seen: Preview, rows: tuple[RowOutcome, ...] = (), intent: Intent | None = None, **fields: Any) -> Done:
-    return Done(intent or Intent(REQUEUE), seen, Outcome(UUID(int=7), seen.verb, rows, **fields))
+    return Done(intent or Intent(REQUEUE), seen, OperationOutcome(UUID(int=7), seen.verb, rows, **fields))
 
 
 def test_every_verb_with_a_key_has_it_on_its_screen() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from horsies.domain.errors import ErrorCode
 from horsies.store.connect import DatabaseUnavailable
-from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, isolate_bad_rows
+from horsies.store.isolate_bad_rows import ROW_ERRORS, RejectedItem, isolate_bad_rows
 
 
 async def halves(numbers: Sequence[int]) -> list[float]:
@@ -18,7 +18,7 @@ async def halves(numbers: Sequence[int]) -> list[float]:
 async def test_an_item_whose_row_is_damaged_costs_the_others_nothing() -> None:
     done = await isolate_bad_rows([[1, 0, 2], [4]], halves, damage=ROW_ERRORS)
     assert done.answers == [[1.0], [0.5], [0.25]]
-    assert done.refused == [Refused(0, "ZeroDivisionError: division by zero")]
+    assert done.refused == [RejectedItem(0, "ZeroDivisionError: division by zero")]
 
 
 async def test_an_error_that_is_no_damage_is_not_swallowed() -> None:

@@ -23,7 +23,7 @@ from horsies.domain.states import (
     OnError,
     TaskAttemptOutcome,
     TaskStatus,
-    Verb,
+    TransitionVerb,
     WorkflowStatus,
     WorkflowTaskStatus,
 )
@@ -41,14 +41,14 @@ def test_only_an_operator_leaves_a_terminal_state() -> None:
         if arrow.source in TASK_TERMINAL_STATES and arrow.target not in TASK_TERMINAL_STATES
     ]
     assert {arrow.who for arrow in leaving} == {(Mover.OPERATOR,)}
-    assert {arrow.verb for arrow in leaving} == {Verb.REQUEUE, Verb.UNDO}
+    assert {arrow.verb for arrow in leaving} == {TransitionVerb.REQUEUE, TransitionVerb.UNDO}
 
 
 def test_no_arrow_is_written_twice_and_each_says_who_and_when() -> None:
     arrows = [(arrow.source, arrow.verb, arrow.target) for arrow in TASK_TRANSITIONS]
     assert len(set(arrows)) == len(arrows)
     assert all(arrow.who and arrow.guard for arrow in TASK_TRANSITIONS)
-    assert {arrow.verb for arrow in TASK_TRANSITIONS} == set(Verb)
+    assert {arrow.verb for arrow in TASK_TRANSITIONS} == set(TransitionVerb)
 
 
 def test_status_names_fit_the_column_and_match_the_documents() -> None:

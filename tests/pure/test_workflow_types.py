@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 
 from horsies import TaskError, TaskResult
 from horsies.workflow.fitting import fits, item_type
-from horsies.workflow.signatures import Target, result_types
+from horsies.workflow.signatures import NodeFunction, result_types
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)
@@ -162,7 +162,7 @@ def test_which_results_a_parameter_takes(hint: Any, kinds: list[Any] | None) -> 
 def test_a_hint_that_leads_nowhere_stays_a_text() -> None:
     def fn(a: TaskResult[Nowhere, TaskError], b: int, c=1) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-    target = Target(fn, "fn")
+    target = NodeFunction(fn, "fn")
     assert target.hint("a") == "TaskResult[Nowhere, TaskError]"
     assert (target.hint("b"), target.hint("c"), target.hint("d")) == (int, None, None)
     assert [target.is_required(name) for name in "abcd"] == [True, True, False, False]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.states import TargetKind
     from horsies.lifecycle.claim_token import Token
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
 
 OPS = Actor("ops", "bastion")
 UNDO = VERBS["operation", "undo"]
@@ -50,7 +50,7 @@ async def look_back(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
 
 async def undo(
     conn: asyncpg.Connection, operation_id: UUID, actor: Actor, reason: str | None, **options: Any
-) -> Outcome:
+) -> OperationOutcome:
     """The outcome of an undo, with the rows that its preview has refused."""
     seen = await look_back(conn, operation_id)
     outcome = await apply(conn, seen, actor, reason, **options)
@@ -64,12 +64,12 @@ async def look(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: A
 
 async def act(
     conn: asyncpg.Connection, verb: TaskVerb, *ids: str, reason: str | None = "why", **options: Any
-) -> Outcome:
+) -> OperationOutcome:
     """Apply the verb to those of the ids that the preview finds eligible."""
     return await apply(conn, await look(conn, verb, *ids, **options), OPS, reason)
 
 
-async def done(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: Any) -> Outcome:
+async def done(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: Any) -> OperationOutcome:
     """Apply the verb to all of the ids; none may be refused."""
     outcome = await act(conn, verb, *ids, **options)
     assert [row.target.id for row in outcome.applied] == sorted(ids)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies import AppConfig, Horsies, IntervalSchedule, PostgresConfig, RetryPolicy, ScheduleConfig, TaskSchedule
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.scheduling import ScheduleRun, due, register
+from horsies.lifecycle.scheduling import ScheduleAdvance, due, register
 from horsies.task.scheduled import Scheduled, ScheduledTask, schedules_of
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ async def plan(connection: asyncpg.Connection, schedules: Mapping[str, Scheduled
     return (await register(connection, schedules, starts=starts))[1]
 
 
-async def ready(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> list[ScheduleRun]:
+async def ready(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> list[ScheduleAdvance]:
     return [schedules[one.name].run_of(one) for one in await due(connection, schedules)]
 
 
-async def due_now(connection: asyncpg.Connection, one: Scheduled) -> ScheduleRun:
+async def due_now(connection: asyncpg.Connection, one: Scheduled) -> ScheduleAdvance:
     """The run of a schedule that is due."""
     (found,) = await due(connection, [one.name])
     return one.run_of(found)

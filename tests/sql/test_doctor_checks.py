@@ -14,13 +14,13 @@ from until import until
 from horsies.config.app import AppConfig
 from horsies.config.broker import PostgresConfig
 from horsies.config.recovery import RecoveryConfig
-from horsies.doctor import Verdict
+from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import connections, indexes, transactions
 from horsies.doctor.examine import all_checks
 from horsies.run.worker.worker import _LANES
 from horsies.store.schema import upgrade
 
-OK, WARN, FAIL, UNKNOWN = Verdict.OK, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN
+OK, WARN, FAIL, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN
 
 
 async def snapshot(
@@ -135,7 +135,7 @@ async def test_the_indexes_that_are_expected_are_those_of_the_schema(connection:
     "how", ["DROP INDEX {}", "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}'::regclass"]
 )
 async def test_an_index_that_is_missing_or_invalid_is_made_again(
-    connection: asyncpg.Connection, database: str, name: str, verdict: Verdict, how: str
+    connection: asyncpg.Connection, database: str, name: str, verdict: CheckVerdict, how: str
 ) -> None:
     await connection.execute(how.format(name))
     found = await line(database, "indexes")
@@ -249,7 +249,7 @@ async def test_different_recovery_settings_are_told_with_their_workers(
 
 @pytest.mark.parametrize(("days", "verdict"), [(30.05, OK), (30.2, WARN), (35, FAIL)])
 async def test_rows_that_should_be_gone_are_told_with_the_last_sweep(
-    connection: asyncpg.Connection, database: str, days: float, verdict: Verdict
+    connection: asyncpg.Connection, database: str, days: float, verdict: CheckVerdict
 ) -> None:
     await finish(connection, "old", days=days)
     found = await line(database, "retention")

@@ -13,10 +13,10 @@ from until import until
 
 from horsies.config.app import AppConfig
 from horsies.config.broker import PostgresConfig
-from horsies.doctor import Verdict
+from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import notifications, replication, transactions
 
-OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
+OK, WARN, FAIL = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL
 
 
 @pytest.mark.chaos  # a server of its own; each check by itself: test_doctor_checks.py

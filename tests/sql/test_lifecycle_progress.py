@@ -11,12 +11,12 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress import Reading
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.progress import Report, store_progress
+from horsies.lifecycle.progress import ProgressReport, store_progress
 from horsies.lifecycle.retention import ages_of, prune
 
 
-def report(token: Token, done: float, *, is_over: bool = False) -> Report:
-    return Report(token, Reading(done, 10, "rows"), 2.5, 1.0, is_over)
+def report(token: Token, done: float, *, is_over: bool = False) -> ProgressReport:
+    return ProgressReport(token, Reading(done, 10, "rows"), 2.5, 1.0, is_over)
 
 
 async def stored(conn: asyncpg.Connection) -> list[tuple[Any, ...]]:

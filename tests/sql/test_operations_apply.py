@@ -12,7 +12,7 @@ from operation_steps import OPS, act, audit, look, named, undo
 
 from horsies.operations.audit import require_writable
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import Outcome
+from horsies.operations.preview import OperationOutcome
 from horsies.operations.selection import MOST_ROWS, Selection
 from horsies.operations.target import OperationError
 from horsies.query import FilterError
@@ -26,7 +26,7 @@ async def many(conn: asyncpg.Connection, count: int) -> list[str]:
     return names
 
 
-def applied(outcome: Outcome) -> list[str]:
+def applied(outcome: OperationOutcome) -> list[str]:
     return [row.target.id for row in outcome.applied]
 
 
@@ -54,7 +54,7 @@ async def test_an_operation_that_is_cancelled_ends_its_batch_and_tells_the_truth
 ) -> None:
     names = await many(connection, 50)
     seen = await look(connection, V.CANCEL, *names)
-    working: list[asyncio.Task[Outcome]] = []
+    working: list[asyncio.Task[OperationOutcome]] = []
 
     def cancel_after_two(done: int, _of: int) -> None:
         if done == 20:

@@ -22,7 +22,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS, verbs_for
 
 if TYPE_CHECKING:
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
 
 # What the operators' sessions write, by transaction: an update that changes only updated_at counts as well.
 LOG = """
@@ -51,7 +51,7 @@ class Scene:
         self.workers = workers
         self.operators = operators
         self.previews: list[Preview] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[OperationOutcome] = []
         self.tokens: list[Any] = []
         self.count = 0
 
@@ -92,7 +92,7 @@ class Scene:
         """Both operators at once; one in four times to undo something."""
         self.outcomes += await asyncio.gather(*(self._operate(session) for session in self.operators))
 
-    async def _operate(self, session: asyncpg.Connection) -> Outcome:
+    async def _operate(self, session: asyncpg.Connection) -> OperationOutcome:
         actor = Actor("ops", str(session.get_server_pid()))
         past = [outcome for outcome in self.outcomes if outcome.applied]
         if past and self.random.random() < 0.25:

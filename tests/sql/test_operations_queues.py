@@ -11,13 +11,13 @@ from order_steps import OPS, audit, heard, snapshot
 
 from horsies.lifecycle.claiming import claim_capped
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import Outcome
+from horsies.operations.preview import OperationOutcome
 from horsies.operations.selection import Selection
 from horsies.operations.verb import QueueVerb
 from horsies.operations.verbs import VERBS
 
 
-async def act(conn: asyncpg.Connection, verb: QueueVerb, *queues: str) -> Outcome:
+async def act(conn: asyncpg.Connection, verb: QueueVerb, *queues: str) -> OperationOutcome:
     return await apply(conn, await preview(conn, verb, Selection.of_ids(queues)), OPS, "provider is down")
 
 

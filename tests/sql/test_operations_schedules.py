@@ -16,7 +16,7 @@ from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, 
 
 from horsies.lifecycle.scheduling import due, run
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import Outcome, Preview
+from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verbs import VERBS
@@ -26,7 +26,7 @@ async def look(conn: asyncpg.Connection, verb: str, *names: str) -> Preview:
     return await preview(conn, VERBS["schedule", verb], Selection.of_ids(names))
 
 
-async def act(conn: asyncpg.Connection, verb: str, *names: str) -> Outcome:
+async def act(conn: asyncpg.Connection, verb: str, *names: str) -> OperationOutcome:
     return await apply(conn, await look(conn, verb, *names), OPS, "moving house")
 
 

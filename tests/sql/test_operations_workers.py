@@ -27,7 +27,7 @@ from horsies.run.worker.orders import CHANNEL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
 
 RETRIES = {
     "max_retries": "1",
@@ -36,7 +36,7 @@ RETRIES = {
 }
 
 
-async def act(conn: asyncpg.Connection, verb: WorkerVerb, *workers: str) -> Outcome:
+async def act(conn: asyncpg.Connection, verb: WorkerVerb, *workers: str) -> OperationOutcome:
     return await apply(conn, await preview(conn, verb, Selection.of_ids(workers)), OPS, "because")
 
 

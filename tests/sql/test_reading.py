@@ -24,7 +24,7 @@ from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, Task
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, TaskHandle
 from horsies.store import waiting
-from horsies.store.reading import Outcome
+from horsies.store.reading import StoredOutcome
 
 FORTY_TWO = TaskResult[int, TaskError](ok=42)
 NO = TaskResult[int, TaskError](err=TaskError(error_code="CARD_DECLINED", message="no"))
@@ -105,7 +105,7 @@ async def test_a_final_row_without_a_sound_result_says_why(
 def test_whatever_a_final_row_holds_there_is_a_result(
     status: str, stored: str | None, code: str | None, reason: str | None
 ) -> None:
-    result = Outcome("t", status, stored, code, reason).result()
+    result = StoredOutcome("t", status, stored, code, reason).result()
     assert result.is_ok() == (stored in ('{"ok":1}', '{"err":null}') and status != "CANCELLED")
     assert result.is_ok() or result.err_value.error_code is not None
 

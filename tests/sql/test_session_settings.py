@@ -16,7 +16,7 @@ from until import until
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
-from horsies.store.array_types import ELEMENTS, Session
+from horsies.store.array_types import ELEMENTS, ArrayConnection
 from horsies.store.connect import _SETTINGS_PER_TRANSACTION, Database, DatabaseUnavailable, transaction
 from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
 from horsies.store.producer_client import Link
@@ -161,7 +161,7 @@ async def test_the_ids_are_those_of_the_server(connection: asyncpg.Connection) -
 
 @pytest.mark.parametrize("cached", [0, 100])
 async def test_arrays_are_read_and_written_without_asking(database: str, cached: int) -> None:
-    conn = await asyncpg.connect(database, connection_class=Session, statement_cache_size=cached)
+    conn = await asyncpg.connect(database, connection_class=ArrayConnection, statement_cache_size=cached)
     assert [kind for kind, value in VALUES.items() if await asked_for(conn, kind, value)] == []
     await conn.close()
 
@@ -170,7 +170,7 @@ async def test_types_of_a_database_are_asked_for_by_each_connection(server: Data
     for members, value in (("a integer", (7,)), ("a text, b text", ("x", "y"))):
         with server.empty_database() as url:
             for _ in range(2):
-                conn = await asyncpg.connect(url, connection_class=Session)
+                conn = await asyncpg.connect(url, connection_class=ArrayConnection)
                 if not await conn.fetchval("SELECT to_regtype('pair')"):
                     await conn.execute(f"CREATE TYPE pair AS ({members})")
                 assert await asked_for(conn, "pair", [value])

@@ -10,7 +10,7 @@ from statements import statement
 
 from horsies.lifecycle.reconciling import stuck_workflows
 from horsies.lifecycle.repairs import DamagedWorkflowError, repairs_of
-from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow, read_flows, read_nodes
+from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow, read_flows, read_nodes
 
 JOINS = (("all", None), ("any", None), ("most", None), *(("quorum", least) for least in (None, 0, 1, 2, 3)))
 STATES = ("RUNNING", "COMPLETED", "FAILED", "SKIPPED")
@@ -48,7 +48,7 @@ def expected(join: str, least: int | None, states: tuple[str, ...], *, allowed: 
     return met if completed >= needed else "PENDING" if completed + running >= needed else "SKIPPED"
 
 
-def repaired(flow: WorkflowRow, nodes: list[NodeRow]) -> str | None:
+def repaired(flow: FamilyWorkflowRow, nodes: list[NodeRow]) -> str | None:
     """What the repair makes of the last node."""
     try:
         repairs = {one.index: one.after for one in repairs_of(flow, nodes, timedelta())}

@@ -33,7 +33,7 @@ from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import verbs_for
 
 if TYPE_CHECKING:
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
 
 V = named("workflow", "node")
 
@@ -54,7 +54,7 @@ async def look(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Previ
     return await preview(conn, verb, Selection.of_ids(ids))
 
 
-async def act(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Outcome:
+async def act(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> OperationOutcome:
     return await apply(conn, await look(conn, verb, *ids), OPS, "why")
 
 
@@ -62,7 +62,7 @@ async def look_at_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int,
     return await preview(conn, verb, Selection.of_node("w1", index), **options)
 
 
-async def act_on_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, **options: Any) -> Outcome:
+async def act_on_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, **options: Any) -> OperationOutcome:
     return await apply(conn, await look_at_node(conn, verb, index, **options), OPS, "why")
 
 

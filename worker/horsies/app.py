@@ -25,7 +25,7 @@ from horsies.domain.errors import (
 from horsies.domain.states import OnError
 from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
-from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.task import define, suppression
 from horsies.task.checks import queue_problem
@@ -336,7 +336,7 @@ class Horsies:
         if url.embedded_directory is not None:
             with self._broker_lock:
                 if self._embedded is None:
-                    self._embedded = acquire(Place(url.embedded_directory))
+                    self._embedded = acquire(EmbeddedPlace(url.embedded_directory))
             text = self._embedded.url
         scheme = "postgresql" if driver is None else f"postgresql+{driver}"
         return f"{scheme}://{text.partition('://')[2]}"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
     from horsies.store.callers import Ask, CallersConnection, SessionDatabase
-    from horsies.store.reading import Outcome
+    from horsies.store.reading import StoredOutcome
 
 T = TypeVar("T")
 
@@ -273,7 +273,7 @@ class PostgresBroker:
         return Err(explained(code, error, self.config))
 
     def _result(
-        self, task_id: str, timeout_ms: int | None, classes: Classes | None, waited: BrokerResult[Outcome | None]
+        self, task_id: str, timeout_ms: int | None, classes: Classes | None, waited: BrokerResult[StoredOutcome | None]
     ) -> TaskResult[Any, TaskError]:
         """The result of a task after a wait of `timeout_ms` for its end."""
         if isinstance(waited, Err):
@@ -373,7 +373,7 @@ async def _nothing(_link: Link) -> None:
 _READ_OWN_DATABASE: Final = Operation(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(session_database))
 
 
-def _waiting_for(task_id: str, timeout_ms: int | None) -> Operation[Outcome | None]:
+def _waiting_for(task_id: str, timeout_ms: int | None) -> Operation[StoredOutcome | None]:
     timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
     code = BrokerErrorCode.TASK_INFO_QUERY_FAILED
     return Operation(code, lambda link: link.waiting.until_final(task_id, timeout_s))

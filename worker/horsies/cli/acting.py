@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
     from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection, Database
@@ -200,11 +200,11 @@ async def _release(database: Database, asked: Asked, hold: Hold) -> None:
                 await hold.release(connection)
 
 
-def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> Outcome:
+def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> OperationOutcome:
     """A connection of its own: the confirmation may have taken minutes."""
-    started: list[tuple[Connection, asyncio.Future[Outcome]]] = []
+    started: list[tuple[Connection, asyncio.Future[OperationOutcome]]] = []
 
-    async def work(on_progress: Callable[[int, int], None]) -> Outcome:
+    async def work(on_progress: Callable[[int, int], None]) -> OperationOutcome:
         async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
             applying = apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
             started.append((connection, asyncio.ensure_future(applying)))
@@ -224,7 +224,7 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
             raise typer.Exit(INTERRUPTED) from None
 
 
-async def _with_stop_message(applying: asyncio.Future[Outcome]) -> Outcome:
+async def _with_stop_message(applying: asyncio.Future[OperationOutcome]) -> OperationOutcome:
     """The first ctrl+c lets the current batch end. That may take a while, so a message says that it stops."""
     try:
         return await asyncio.shield(applying)
@@ -234,7 +234,7 @@ async def _with_stop_message(applying: asyncio.Future[Outcome]) -> Outcome:
         return await applying
 
 
-async def _break_off(connection: Connection, applying: asyncio.Future[Outcome]) -> None:
+async def _break_off(connection: Connection, applying: asyncio.Future[OperationOutcome]) -> None:
     """Cancel the statement, and hang up on a server that does not answer even that."""
     applying.cancel()
     await asyncio.wait([applying], timeout=_CANCELLED_WITHIN_S)

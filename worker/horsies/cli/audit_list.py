@@ -13,32 +13,32 @@ from horsies.cli.reading import read
 from horsies.display.formatting import ago, damage_lines, number, short
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.payload import Masks
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.quantities import counted
 from horsies.operations.named_targets import operation_of, unshortened
 from horsies.query import ActivityFilter, Term
-from horsies.query.problems import Unreadable
+from horsies.query.problems import UnreadableValue
 from horsies.query.values import Glob, read_moment
 from horsies.views import AuditCursor, audit_page, find_task, find_workflow, operation_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.store.connect import Connection
     from horsies.views import AuditPage, AuditRow, OperationPage, OperationRow
 
 _COLUMNS: Final = (
-    Column("WHEN", rank=5),
-    Column("AGO", right=True),
-    Column("WHO", least=10, rank=3),
-    Column("VERB"),
-    Column("WHAT", least=18),
-    Column("OUTCOME", least=20, rank=1),
-    Column("REASON", least=10, rank=2),
-    Column("ROLE", least=6, rank=4),
-    Column("OPERATION"),
+    TableColumn("WHEN", rank=5),
+    TableColumn("AGO", right=True),
+    TableColumn("WHO", least=10, rank=3),
+    TableColumn("VERB"),
+    TableColumn("WHAT", least=18),
+    TableColumn("OUTCOME", least=20, rank=1),
+    TableColumn("REASON", least=10, rank=2),
+    TableColumn("ROLE", least=6, rank=4),
+    TableColumn("OPERATION"),
 )
 CursorT = TypeVar("CursorT", datetime, AuditCursor)
 _NO_AUDIT: Final = "this database keeps no audit yet: `horsies db upgrade` adds it"
@@ -51,7 +51,7 @@ def list_operations(
     wanted = ActivityFilter(tuple(_term(key, text) for key, text in narrowed.items()))
     before = None if after is None else _cursor(after, read_cursor_time)
 
-    async def work(session: Session) -> OperationPage:
+    async def work(session: ReadSession) -> OperationPage:
         return await operation_page(session.connection, wanted, limit=limit, before=before)
 
     page = read(choice, "audit ls", work)
@@ -82,7 +82,7 @@ def list_actions(
 ) -> None:
     cursor = None if after is None else _cursor(after, _place)
 
-    async def work(session: Session) -> tuple[AuditPage, list[str]]:
+    async def work(session: ReadSession) -> tuple[AuditPage, list[str]]:
         """The page, and the options for the next one."""
         connection = session.connection
         operation_id = None if operation is None else await operation_of(connection, operation)
@@ -116,7 +116,7 @@ def _say_more(options: list[str], next_cursor: str | None, screen: Screen) -> No
         say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
 
 
-def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> list[Cell | str]:
+def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     what = counted(row.targets, row.kinds[0] if len(row.kinds) == 1 else "target")
     parts = [f"{number(row.applied)} applied"]
     parts += [f"{number(row.refused)} refused"] if row.refused else []
@@ -127,14 +127,14 @@ def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> lis
         row.who,
         row.verb,
         what if row.targets > 1 else _target(row.kinds[0], row.target_id, screen),
-        Cell(", ".join(parts), "red" if row.refused else ""),
+        TableCell(", ".join(parts), "red" if row.refused else ""),
         row.reason or "",
         row.db_role,
         short(str(row.operation_id), screen),
     ]
 
 
-def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[Cell | str]:
+def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     applied = row.outcome == "applied"
     words = row.outcome if applied else f"{row.outcome}: {row.detail or ''}"
     return [
@@ -143,7 +143,7 @@ def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[Cell | s
         f"{row.os_user}@{row.os_host}",
         row.verb,
         _target(row.target_kind, row.target_id, screen),
-        Cell(f"{words}, undone" if row.undone_by else words, "" if applied else "red"),
+        TableCell(f"{words}, undone" if row.undone_by else words, "" if applied else "red"),
         row.reason or "",
         row.db_role,
         short(str(row.operation_id), screen),
@@ -157,7 +157,7 @@ def _target(kind: str, target_id: str, screen: Screen) -> str:
 def _term(key: str, text: str) -> Term:
     try:
         return Term(key, (read_moment(text.lower()) if key == "since" else Glob(text),))
-    except Unreadable as error:
+    except UnreadableValue as error:
         raise typer.BadParameter(f"--{key}: {error.message}") from None
 
 

@@ -13,7 +13,7 @@ from horsies.cli.reading import read
 from horsies.cli.status_chart import chart_lines, last_hour
 from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
 from horsies.display.json_output import print_json
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
 from horsies.findings import Severity
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.diagnose import Report
     from horsies.views import ClusterStatus, QueueRow, TaskPoint, WorkerRow
@@ -43,35 +43,35 @@ _SIGNS: Final = {
     Liveness.STOPPED: ("·", ".", "dim"),
 }
 _WORKERS: Final = (
-    Column("STATE"),
-    Column("WORKER"),
-    Column("SEEN", right=True),
-    Column("RUNNING", right=True),
-    Column("CLAIMED", right=True),
-    Column("CHILDREN", right=True, rank=6),
-    Column("MEMORY", right=True, rank=3),
-    Column("CPU", right=True, rank=4),
-    Column("UP", right=True, rank=5),
-    Column("QUEUES", least=10, rank=2),
-    Column("NOTE", least=40, rank=1),
+    TableColumn("STATE"),
+    TableColumn("WORKER"),
+    TableColumn("SEEN", right=True),
+    TableColumn("RUNNING", right=True),
+    TableColumn("CLAIMED", right=True),
+    TableColumn("CHILDREN", right=True, rank=6),
+    TableColumn("MEMORY", right=True, rank=3),
+    TableColumn("CPU", right=True, rank=4),
+    TableColumn("UP", right=True, rank=5),
+    TableColumn("QUEUES", least=10, rank=2),
+    TableColumn("NOTE", least=40, rank=1),
 )
 _QUEUES: Final = (
-    Column("QUEUE", least=12),
-    Column("DUE", right=True),
-    Column("LATER", right=True, rank=4),
-    Column("CLAIMED", right=True, rank=3),
-    Column("RUNNING", right=True),
-    Column("CAP", right=True, rank=5),
-    Column("OLDEST", right=True, rank=2),
-    Column("WORKERS", right=True),
-    Column("NOTE", least=12, rank=1),
+    TableColumn("QUEUE", least=12),
+    TableColumn("DUE", right=True),
+    TableColumn("LATER", right=True, rank=4),
+    TableColumn("CLAIMED", right=True, rank=3),
+    TableColumn("RUNNING", right=True),
+    TableColumn("CAP", right=True, rank=5),
+    TableColumn("OLDEST", right=True, rank=2),
+    TableColumn("WORKERS", right=True),
+    TableColumn("NOTE", least=12, rank=1),
 )
 
 
 def list_workers(choice: DatabaseChoice, text: str, *, everyone: bool, as_json: bool) -> None:
     wanted = understood_workers(text)
 
-    async def work(session: Session) -> tuple[tuple[WorkerRow, ...], datetime]:
+    async def work(session: ReadSession) -> tuple[tuple[WorkerRow, ...], datetime]:
         workers = await worker_rows(session.connection, gone_within=None if everyone else _LATELY)
         return workers, (await tables(session.connection)).now
 
@@ -88,7 +88,7 @@ def list_workers(choice: DatabaseChoice, text: str, *, everyone: bool, as_json: 
 
 
 def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
-    async def work(session: Session) -> tuple[tuple[QueueRow, ...], datetime]:
+    async def work(session: ReadSession) -> tuple[tuple[QueueRow, ...], datetime]:
         return await queue_rows(session.connection), (await tables(session.connection)).now
 
     queues, now = read(choice, "queues ls", work)
@@ -99,7 +99,7 @@ def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
 
 
 def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
-    async def work(session: Session) -> tuple[str, ClusterStatus, Report, tuple[TaskPoint, ...]]:
+    async def work(session: ReadSession) -> tuple[str, ClusterStatus, Report, tuple[TaskPoint, ...]]:
         conn = session.connection
         cluster, report = await cluster_status(conn), await diagnose(conn)
         return session.label, cluster, report, await last_hour(conn, cluster.now) if chart else ()
@@ -123,12 +123,12 @@ def _worker_lines(workers: Sequence[WorkerRow], now: datetime, screen: Screen) -
     return [*lines, *damage_lines(workers, screen)]
 
 
-def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str]:
+def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     unicode, ascii_only, style = _SIGNS[worker.liveness]
     told = worker.snapshot
     memory = None if told is None or told.memory_mb is None else told.memory_mb + (told.children_memory_mb or 0.0)
     return [
-        Cell(f"{screen.glyph(unicode, ascii_only)} {worker.liveness}", style),
+        TableCell(f"{screen.glyph(unicode, ascii_only)} {worker.liveness}", style),
         name_of(worker.id),
         span(worker.silent_s),
         number(worker.running),
@@ -168,7 +168,7 @@ def _queue_lines(queues: Sequence[QueueRow], now: datetime, screen: Screen) -> l
     return lines
 
 
-def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
+def _queue(queue: QueueRow, now: datetime) -> list[TableCell | str]:
     return [
         queue.name,
         count_text(queue.due),
@@ -182,13 +182,13 @@ def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
     ]
 
 
-def _queue_note(queue: QueueRow, now: datetime) -> Cell:
+def _queue_note(queue: QueueRow, now: datetime) -> TableCell:
     if queue.paused_at is not None:
         why = f': "{queue.paused_reason}"' if queue.paused_reason else ""
-        return Cell(f"paused {ago(queue.paused_at, now)} ago by {queue.paused_by}{why}", "yellow")
+        return TableCell(f"paused {ago(queue.paused_at, now)} ago by {queue.paused_by}{why}", "yellow")
     if not queue.due.number or queue.claiming:
-        return Cell("")
-    return Cell("all of its workers drain" if queue.workers else "no worker serves it", "red")
+        return TableCell("")
+    return TableCell("all of its workers drain" if queue.workers else "no worker serves it", "red")
 
 
 def _status_report(label: str, cluster: ClusterStatus, report: Report) -> dict[str, Any]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies.demo.opening import Demo, Line
-    from horsies.demo.tally import Tally
+    from horsies.demo.opening import Demo, DemoEvent
+    from horsies.demo.tally import DemoTally
 
 _HEADLESS_S: Final = 20.0
 _MOST_RECALLED: Final = 12
@@ -124,11 +124,11 @@ def _choice(demo: Demo) -> DatabaseChoice:
     return DatabaseChoice(url, "made by `horsies demo`", Context("demo", url, colour="green"))
 
 
-def _print_line(line: Line) -> None:
+def _print_line(line: DemoEvent) -> None:
     say(_shown(line))
 
 
-def _shown(line: Line) -> str:
+def _shown(line: DemoEvent) -> str:
     return f"{int(line.at_s) // 60}:{int(line.at_s) % 60:02}  {line.text}"
 
 
@@ -138,7 +138,7 @@ def _recap(demo: Demo) -> Sequence[str]:
     return ["what happened in the shop:", *(f"  {_shown(line)}" for line in lines), ""] if lines else []
 
 
-def _report(demo: Demo, found: Tally) -> dict[str, Any]:
+def _report(demo: Demo, found: DemoTally) -> dict[str, Any]:
     return {
         "directory": str(demo.directory) if demo.keep else None,
         "states": found.states,
@@ -153,7 +153,7 @@ def _report(demo: Demo, found: Tally) -> dict[str, Any]:
     }
 
 
-def _summary_lines(found: Tally) -> Sequence[str]:
+def _summary_lines(found: DemoTally) -> Sequence[str]:
     counts = {
         "tasks": found.states,
         "workflows": found.workflows,

@@ -59,14 +59,14 @@ def doctor(
 
     from horsies.display.json_output import plain, print_json
     from horsies.display.terminal import Screen, say
-    from horsies.doctor import Verdict
+    from horsies.doctor import CheckVerdict
     from horsies.locate import locate_app
 
     named = module if module is not None else module_option
     choice = DatabaseOptions(database_url, context, named).choose_existing()
     config = None if named is None else locate_app(named).config
     label, found = asyncio.run(examined(choice, config))
-    counts = {verdict.value: found.count(verdict) for verdict in Verdict}
+    counts = {verdict.value: found.count(verdict) for verdict in CheckVerdict}
     if as_json:
         print_json({"database": label, "now": found.now, "counts": counts, "lines": plain(found.lines)})
     else:
@@ -85,9 +85,11 @@ async def examined(choice: DatabaseChoice, config: AppConfig | None) -> tuple[st
 
 
 def _headline(found: Examination) -> str:
-    from horsies.doctor import Verdict
+    from horsies.doctor import CheckVerdict
 
-    bad = [f"{found.count(verdict)} {verdict}" for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)]
+    bad = [
+        f"{found.count(verdict)} {verdict}" for verdict in (CheckVerdict.FAIL, CheckVerdict.WARN, CheckVerdict.UNKNOWN)
+    ]
     return ", ".join(text for text in bad if not text.startswith("0 ")) or "well"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
 
 _TOLD_EVERY: Final = 10_000
@@ -33,7 +33,7 @@ def export_workflows(choice: DatabaseChoice, text: str, form: str, path: Path | 
 
 def _export(choice: DatabaseChoice, role: str, export: Export[Any], form: Format, path: Path | None) -> None:
     def work(out: IO[str], told: Callable[[int], None]) -> int:
-        async def write(session: Session) -> int:
+        async def write(session: ReadSession) -> int:
             return await export_rows(session.connection, export, form, out, told)
 
         return read(choice, role, write)

@@ -13,7 +13,7 @@ from horsies.cli.acting import refuse_read_only
 from horsies.cli.verb_report import INTERRUPTED, NOTHING_MATCHED
 from horsies.display.terminal import say
 from horsies.operations.actor import Actor
-from horsies.operations.looking import Answer, Look, answer_to, ask_again, close, look_at, look_behind
+from horsies.operations.looking import Answer, StackRequest, answer_to, ask_again, close, look_at, look_behind
 from horsies.operations.named_targets import ambiguous_task
 from horsies.store.connect import open_database, with_settings
 from horsies.views import READER_SETTINGS, Ambiguous, find_task
@@ -32,7 +32,7 @@ def watch(
     choice: DatabaseChoice,
     text: str,
     kind: Literal["stack", "output"],
-    show: Callable[[Look, Answer], int],
+    show: Callable[[StackRequest, Answer], int],
     *,
     every_s: float | None,
     reason: str | None,
@@ -67,7 +67,7 @@ def watch(
         raise typer.Exit(INTERRUPTED if every_s is None else 0) from None
 
 
-def report(look: Look, answer: Answer, name: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
+def report(look: StackRequest, answer: Answer, name: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the object for --json."""
     return {
         "now": answer.now,
@@ -103,7 +103,11 @@ class _Given:
 
 
 async def _watch(
-    connection: Connection, look: Look, given: _Given, show: Callable[[Look, Answer], int], every_s: float | None
+    connection: Connection,
+    look: StackRequest,
+    given: _Given,
+    show: Callable[[StackRequest, Answer], int],
+    every_s: float | None,
 ) -> int:
     try:
         while True:

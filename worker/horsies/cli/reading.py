@@ -33,17 +33,17 @@ _ASKS_EVERY_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ReadSession:
     """A connection, and the description of its database."""
 
     connection: Connection
     label: str
 
 
-def read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[T]]) -> T:
+def read(choice: DatabaseChoice, role: str, work: Callable[[ReadSession], Awaitable[T]]) -> T:
     """Older tables and those of upstream are read as well; without tables, SchemaError says how to create them."""
 
-    async def checked(session: Session) -> T:
+    async def checked(session: ReadSession) -> T:
         state = await inspect_schema(session.connection)
         if state.kind in _UNREADABLE:
             raise state.error
@@ -53,21 +53,21 @@ def read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[
     return asyncio.run(_read(choice, role, checked))
 
 
-def read_server(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[T]]) -> T:
+def read_server(choice: DatabaseChoice, role: str, work: Callable[[ReadSession], Awaitable[T]]) -> T:
     """Ask the server only: whether there are tables of ours, and whether they can be read, does not matter."""
 
-    async def plain(session: Session) -> T:
+    async def plain(session: ReadSession) -> T:
         async with with_settings(session.connection):
             return await work(session)
 
     return asyncio.run(_read(choice, role, plain))
 
 
-async def _read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[T]]) -> T:
+async def _read(choice: DatabaseChoice, role: str, work: Callable[[ReadSession], Awaitable[T]]) -> T:
     async with open_database(choice) as database, database.connected(role, settings=READ_ONLY_SETTINGS) as connection:
 
         async def run() -> T:
-            return await work(Session(connection, database.label))
+            return await work(ReadSession(connection, database.label))
 
         return await unless_blocked(database, run())
 

@@ -13,7 +13,7 @@ from horsies.cli.options import advised
 from horsies.cli.reading import read
 from horsies.display.formatting import ago, number, short
 from horsies.display.json_output import plain, print_json
-from horsies.display.terminal import Cell, Column, Screen, say, table, width_of
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table, width_of
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
 from horsies.findings import Severity
@@ -24,7 +24,7 @@ from horsies.views.workers import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings import Finding, Remedy
     from horsies.findings.diagnose import Report
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _NAMED: Final = 5
 _ABOVE: Final = 5
 _COLUMNS: Final = (
-    Column("WHAT"),
-    Column("NAME", least=10),
-    Column("COUNT", right=True),
-    Column("ID", rank=3),
-    Column("SINCE", right=True, rank=4),
-    Column("EVIDENCE", least=16),
-    Column("THE SYSTEM WILL", least=14, rank=2),
-    Column("ACTIONS", least=12, rank=1),
+    TableColumn("WHAT"),
+    TableColumn("NAME", least=10),
+    TableColumn("COUNT", right=True),
+    TableColumn("ID", rank=3),
+    TableColumn("SINCE", right=True, rank=4),
+    TableColumn("EVIDENCE", least=16),
+    TableColumn("THE SYSTEM WILL", least=14, rank=2),
+    TableColumn("ACTIONS", least=12, rank=1),
 )
 _AS_NAMED: Final = (
     "target_kind", "name", "ids", "count", "at_least", "since", "evidence", "why", "queue_name", "worker_id",
@@ -54,7 +54,7 @@ _MARKS: Final = {
 def list_findings(choice: DatabaseChoice, *, why: bool, doctor: bool, as_json: bool) -> None:
     """`doctor`: with what an examination of the database finds, which takes some tenths of a second."""
 
-    async def work(session: Session) -> tuple[str, Report]:
+    async def work(session: ReadSession) -> tuple[str, Report]:
         return session.label, await diagnose(session.connection)
 
     label, report = read(choice, "recovery ls", work)
@@ -158,11 +158,11 @@ def _when(in_seconds: float | None) -> str:
     return f" in {span(in_seconds)}" if in_seconds > 0 else " at the next sweep"
 
 
-def _cells(finding: Finding, report: Report, screen: Screen) -> list[Cell | str]:
+def _cells(finding: Finding, report: Report, screen: Screen) -> list[TableCell | str]:
     unicode, ascii_only, style = _MARKS[finding.prediction.severity]
     when = _when(finding.prediction.in_seconds)
     return [
-        Cell(f"{screen.glyph(unicode, ascii_only)} {finding.kind.name}", style),
+        TableCell(f"{screen.glyph(unicode, ascii_only)} {finding.kind.name}", style),
         name_of(finding.name) if finding.target_kind == "worker" else finding.name,
         f"{number(finding.count)}{'+' if finding.at_least else ''}",
         _id(finding, screen),

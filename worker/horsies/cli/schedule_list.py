@@ -17,7 +17,7 @@ from horsies.cli.reading import read
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.display.formatting import ago, damage_lines, lasting, number, state
 from horsies.display.json_output import print_json
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.domain.schedule import zone_named
@@ -39,7 +39,7 @@ from horsies.views.schedule_words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NextRun, ScheduleRow, Schedules, ScheduleStory
 
@@ -50,23 +50,23 @@ _SIGNS: Final = {
     Standing.OVERDUE: ("▲", "!", "red"),
 }
 _SCHEDULES: Final = (
-    Column("STATE"),
-    Column("SCHEDULE", least=12),
-    Column("SENDS", least=12, rank=3),
-    Column("WHEN", least=12),
-    Column("NEXT", right=True),
-    Column("LAST", right=True),
-    Column("OUTCOME", rank=2),
-    Column("TOOK", right=True, rank=4),
-    Column("RUNS", right=True, rank=5),
-    Column("LAST RUNS", right=True, rank=6),
-    Column("NOTE", least=20, rank=1),
+    TableColumn("STATE"),
+    TableColumn("SCHEDULE", least=12),
+    TableColumn("SENDS", least=12, rank=3),
+    TableColumn("WHEN", least=12),
+    TableColumn("NEXT", right=True),
+    TableColumn("LAST", right=True),
+    TableColumn("OUTCOME", rank=2),
+    TableColumn("TOOK", right=True, rank=4),
+    TableColumn("RUNS", right=True, rank=5),
+    TableColumn("LAST RUNS", right=True, rank=6),
+    TableColumn("NOTE", least=20, rank=1),
 )
 _NEXT: Final = (
-    Column("IN", right=True),
-    Column("HERE"),
-    Column("THERE"),
-    Column("NOTE", least=20, rank=1),
+    TableColumn("IN", right=True),
+    TableColumn("HERE"),
+    TableColumn("THERE"),
+    TableColumn("NOTE", least=20, rank=1),
 )
 
 
@@ -76,7 +76,7 @@ _COMPLETED_WITHIN_S: Final = 2.0
 def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
     wanted = understood_schedules(text)
 
-    async def work(session: Session) -> Schedules:
+    async def work(session: ReadSession) -> Schedules:
         return await schedule_rows(session.connection)
 
     known = read(choice, "schedules ls", work)
@@ -89,7 +89,7 @@ def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
 
 
 def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bool) -> None:
-    async def work(session: Session) -> tuple[ScheduleStory | None, list[str]]:
+    async def work(session: ReadSession) -> tuple[ScheduleStory | None, list[str]]:
         story = await schedule_story(session.connection, name)
         known = () if story is not None else (await schedule_rows(session.connection)).rows
         return story, [row.name for row in known]
@@ -151,21 +151,21 @@ def _list_lines(found: list[ScheduleRow], known: Schedules, text: str, screen: S
         yield screen.paint(f"{NO_SCHEDULER}; {START}", "red")
 
 
-def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[Cell | str]:
+def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     standing, last = row.standing(now), row.last
     unicode, ascii_only, style = _SIGNS[standing]
     return [
-        Cell(f"{screen.glyph(unicode, ascii_only)} {standing}", style),
+        TableCell(f"{screen.glyph(unicode, ascii_only)} {standing}", style),
         row.name,
         sends(row.definition),
         "" if row.definition is None else row.definition.words,
         "" if standing is Standing.PAUSED else _until(row.next_run_at, now),
         ago(row.last_run_at if last is None else last.sent_at, now),
-        Cell("") if last is None else state(last.state, screen),
+        TableCell("") if last is None else state(last.state, screen),
         "" if last is None else lasting(last.duration(now)),
         number(row.run_count),
         "".join(state(run.state, screen).text[0] for run in reversed(row.runs)),
-        Cell(note(row, now, lasting), style),
+        TableCell(note(row, now, lasting), style),
     ]
 
 
@@ -206,14 +206,14 @@ def _next_lines(story: ScheduleStory, runs: tuple[NextRun, ...], screen: Screen)
         yield "it is never due again"
         return
     zone = None if definition is None else zone_named(definition.timezone)
-    cells: list[list[Cell | str]] = []
+    cells: list[list[TableCell | str]] = []
     for run in runs:
         style = "yellow" if run.shift or run.is_skipped else ""
         there = "" if zone is None else _clock(run.at.astimezone(zone))
-        what = Cell(about_next(row, run, now), style)
+        what = TableCell(about_next(row, run, now), style)
         cells.append([_in(run.at - now), _clock(run.at.astimezone()), there, what])
     columns = list(_NEXT)
-    columns[2] = Column("" if definition is None else definition.timezone.upper())
+    columns[2] = TableColumn("" if definition is None else definition.timezone.upper())
     yield from table(columns, cells, screen)
 
 
@@ -229,7 +229,7 @@ def _clock(there: datetime) -> str:
 def names_of_schedules(choice: DatabaseChoice) -> list[str]:
     """Return names for completion: none if the database does not answer at once, or does not exist."""
 
-    async def names(session: Session) -> list[str]:
+    async def names(session: ReadSession) -> list[str]:
         async with asyncio.timeout(_COMPLETED_WITHIN_S):
             return [name for name, is_defined in (await known_names(session.connection)).items() if is_defined]
 

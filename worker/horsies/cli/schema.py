@@ -14,7 +14,7 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
-    from horsies.store.embedded import Place
+    from horsies.store.embedded import EmbeddedPlace
     from horsies.store.schema import Migration
 
 
@@ -40,7 +40,7 @@ def make_if_wished(choice: DatabaseChoice) -> None:
     asyncio.run(migrate(choice, "init", dry_run=False))
 
 
-def _nothing_configured(place: Place) -> ConfigurationError:
+def _nothing_configured(place: EmbeddedPlace) -> ConfigurationError:
     from horsies.config.contexts import config_path
 
     file = config_path(os.environ)

@@ -13,7 +13,7 @@ from horsies.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.findings.blockers import Blocker
 
 _NUMBERS = frozenset({"PID", "OPEN", "BLOCKS", "FOR"})
@@ -40,10 +40,10 @@ def ls(
     from horsies.cli.reading import read_server
     from horsies.display.formatting import ago
     from horsies.display.json_output import print_json
-    from horsies.display.terminal import Column, Screen, say, table
+    from horsies.display.terminal import Screen, TableColumn, say, table
     from horsies.findings.blockers import blockers
 
-    async def work(session: Session) -> tuple[Blocker, ...]:
+    async def work(session: ReadSession) -> tuple[Blocker, ...]:
         return await blockers(session.connection, readers_only=False)
 
     found = read_server(database.choose_existing(), "sessions ls", work)
@@ -53,7 +53,7 @@ def ls(
         say("no session of ours waits for a lock")
     else:
         titles = ("PID", "SESSION", "STATE", "OPEN", "BLOCKS", "FOR", "STATEMENT")
-        columns = [Column(title, right=title in _NUMBERS, rank=title == "STATEMENT") for title in titles]
+        columns = [TableColumn(title, right=title in _NUMBERS, rank=title == "STATEMENT") for title in titles]
         screen = Screen.of(sys.stdout)
         rows = [
             (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
     from horsies.findings.diagnose import Report
     from horsies.store.connect import Connection, Database
-    from horsies.store.isolate_bad_rows import Refused
+    from horsies.store.isolate_bad_rows import RejectedItem
 
 _BROKEN_OFF = "aborted: rows swept so far stay as they are; the next sweep handles the others"
 
@@ -40,7 +40,7 @@ class _Done:
     workflows: Reconciled = field(default_factory=Reconciled)
 
     @property
-    def refused(self) -> tuple[Refused[str], ...]:
+    def refused(self) -> tuple[RejectedItem[str], ...]:
         return self.tasks.refused + self.workflows.refused
 
     def report(self) -> dict[str, Any]:

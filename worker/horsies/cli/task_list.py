@@ -14,32 +14,32 @@ from horsies.cli.reading import read
 from horsies.display.formatting import ago, damage_lines, lasting, short, state
 from horsies.display.json_output import cursor_time, print_json, read_cursor_time
 from horsies.display.task_report import task_report
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.query import task_conditions
 from horsies.views import Cursor, Sort, task_page
 from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.query import TaskConditions
     from horsies.store.connect import Connection
     from horsies.views import TaskRow
 
 _COLUMNS: Final = (
-    Column("STATE"),
-    Column("ID"),
-    Column("NAME", least=16),
-    Column("QUEUE", least=7, rank=3),
-    Column("PRI", right=True, rank=8),
-    Column("AGE", right=True),
-    Column("WAIT", right=True, rank=5),
-    Column("RUN", right=True, rank=2),
-    Column("TRY", right=True, rank=6),
-    Column("WORKER", least=10, rank=7),
-    Column("BEAT", right=True, rank=4),
-    Column("PROGRESS", least=4, rank=2),
-    Column("ERROR", least=9, rank=1),
+    TableColumn("STATE"),
+    TableColumn("ID"),
+    TableColumn("NAME", least=16),
+    TableColumn("QUEUE", least=7, rank=3),
+    TableColumn("PRI", right=True, rank=8),
+    TableColumn("AGE", right=True),
+    TableColumn("WAIT", right=True, rank=5),
+    TableColumn("RUN", right=True, rank=2),
+    TableColumn("TRY", right=True, rank=6),
+    TableColumn("WORKER", least=10, rank=7),
+    TableColumn("BEAT", right=True, rank=4),
+    TableColumn("PROGRESS", least=4, rank=2),
+    TableColumn("ERROR", least=9, rank=1),
 )
 
 
@@ -49,7 +49,7 @@ def list_tasks(
     wanted = understood(text)
     sort, cursor = _place(order, after)
 
-    async def work(session: Session) -> tuple[list[TaskRow], datetime, Cursor | None]:
+    async def work(session: ReadSession) -> tuple[list[TaskRow], datetime, Cursor | None]:
         return await _page(session.connection, task_conditions(wanted), sort, limit, cursor)
 
     rows, now, further = read(choice, "tasks ls", work)
@@ -78,7 +78,7 @@ async def _page(
             return rows, page.now, after
 
 
-def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[Cell | str]:
+def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     left = f" {lasting(row.next_retry_at - now)}" if row.state == "RETRY" and row.next_retry_at else ""
     return [
         state(row.state, screen, left),
@@ -93,7 +93,7 @@ def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[Cell | str]:
         place_of(row.worker_id, row.worker_hostname, None if row.worker_id else row.worker_pid),
         ago(row.beat_at, now),
         str(row.progress.words(now, lasting)) if row.progress else "",
-        Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
+        TableCell(row.error_code or "", "red" if row.status == "FAILED" else ""),
     ]
 
 

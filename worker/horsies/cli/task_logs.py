@@ -15,7 +15,7 @@ from horsies.operations.looking import why_no_more
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.looking import Answer, Look
+    from horsies.operations.looking import Answer, StackRequest
 
 _EVERY_S: Final = 0.5
 
@@ -25,7 +25,7 @@ def show_logs(
 ) -> None:
     screen = Screen.of(sys.stdout)
 
-    def show(look: Look, answer: Answer) -> int:
+    def show(look: StackRequest, answer: Answer) -> int:
         found = answer.found
         if as_json:
             print_json(report(look, answer, "output", found), on_one_line=True, is_stored=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from horsies.config.contexts import DatabaseChoice
     from horsies.display.stack_lines import StackLine
-    from horsies.operations.looking import Answer, Look
+    from horsies.operations.looking import Answer, StackRequest
 
 _EVERY_S: Final = 1.0
 
@@ -38,12 +38,12 @@ def show_stack(
     read_only: bool,
     as_json: bool,
 ) -> None:
-    shown = Shown(Masks.of(names), Screen.of(sys.stdout), as_json=as_json)
+    shown = PrintedStack(Masks.of(names), Screen.of(sys.stdout), as_json=as_json)
     every_s = _EVERY_S if follow else None
     watch(choice, text, "stack", shown.show, every_s=every_s, reason=reason, read_only=read_only, variables=variables)
 
 
-class Shown:
+class PrintedStack:
     """The output so far: a stack is printed again only if it has changed."""
 
     def __init__(self, masks: Masks, screen: Screen, *, as_json: bool) -> None:
@@ -54,7 +54,7 @@ class Shown:
         self._since: datetime | None = None
         self._unchanged = False
 
-    def show(self, look: Look, answer: Answer) -> int:
+    def show(self, look: StackRequest, answer: Answer) -> int:
         """Returns the exit code, if it is the last one."""
         stack = self._masks.on(answer.found)
         if self._as_json:
@@ -70,7 +70,7 @@ class Shown:
             return NO_ANSWER
         return ENDED if answer.is_last else 0
 
-    def _print(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> None:
+    def _print(self, look: StackRequest, answer: Answer, stack: Mapping[str, Any]) -> None:
         self._end_line()
         notes = [clean(stack["note"])] if "note" in stack else []
         if look.starved is not None:
@@ -103,7 +103,7 @@ class Shown:
             say("")
 
 
-def _head(look: Look, answer: Answer, stack: Mapping[str, Any]) -> str:
+def _head(look: StackRequest, answer: Answer, stack: Mapping[str, Any]) -> str:
     ran = f" for {lasting(answer.now - look.started_at)}" if look.started_at is not None else ""
     line = innermost(stack)
     where = "" if line is None else f": in {line.function}, {line.place}"

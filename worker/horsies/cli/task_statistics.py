@@ -13,9 +13,9 @@ from horsies.cli.filters import understood
 from horsies.cli.reading import read
 from horsies.display.formatting import at, count_text, lasting, number
 from horsies.display.json_output import plain, print_json
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.query import TaskFilter, Term, task_conditions
-from horsies.query.problems import Unreadable
+from horsies.query.problems import UnreadableValue
 from horsies.query.values import Glob, read_moment
 from horsies.views import StatisticsSort, task_statistics
 from horsies.views.counts import Count
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NameStatistics, TaskStatistics
 
 _COLUMNS: Final = (
-    Column("NAME", least=16),
-    Column("ENDED", right=True),
-    Column("FAILED", right=True),
-    Column("SHARE", right=True),
-    Column("RETRIES", right=True, rank=4),
-    Column("WAIT P50", right=True, rank=5),
-    Column("WAIT P95", right=True, rank=2),
-    Column("RUN P50", right=True, rank=3),
-    Column("RUN P95", right=True, rank=1),
-    Column("BUSY", right=True),
+    TableColumn("NAME", least=16),
+    TableColumn("ENDED", right=True),
+    TableColumn("FAILED", right=True),
+    TableColumn("SHARE", right=True),
+    TableColumn("RETRIES", right=True, rank=4),
+    TableColumn("WAIT P50", right=True, rank=5),
+    TableColumn("WAIT P95", right=True, rank=2),
+    TableColumn("RUN P50", right=True, rank=3),
+    TableColumn("RUN P95", right=True, rank=1),
+    TableColumn("BUSY", right=True),
 )
-_SINCE: Final = Column("SINCE", right=True)
+_SINCE: Final = TableColumn("SINCE", right=True)
 
 
 def show_statistics(
@@ -49,7 +49,7 @@ def show_statistics(
     wanted = _of_names(understood(text), names)
     window = _window(since)
 
-    async def work(session: Session) -> TaskStatistics:
+    async def work(session: ReadSession) -> TaskStatistics:
         return await task_statistics(session.connection, task_conditions(wanted), window)
 
     found = read(choice, "tasks stats", work)
@@ -84,16 +84,16 @@ def _of_names(wanted: TaskFilter, names: Sequence[str]) -> TaskFilter:
 def _window(text: str) -> timedelta | datetime:
     try:
         moment = read_moment(text.strip().lower())
-    except Unreadable as error:
+    except UnreadableValue as error:
         raise typer.BadParameter(f"--since: {error.message}") from None
     return moment.at or moment.ago or timedelta()
 
 
-def _cells(row: NameStatistics, now: datetime, *, partly: bool) -> list[Cell | str]:
+def _cells(row: NameStatistics, now: datetime, *, partly: bool) -> list[TableCell | str]:
     return [
         row.name,
         count_text(row.ended),
-        Cell(count_text(Count(row.failed, row.partly)), "red" if row.failed else ""),
+        TableCell(count_text(Count(row.failed, row.partly)), "red" if row.failed else ""),
         f"{row.failed_share:.1%}",
         count_text(Count(row.retries, row.partly)),
         *(_seconds(each) for each in (row.wait_p50, row.wait_p95, row.run_p50, row.run_p95)),

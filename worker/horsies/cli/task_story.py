@@ -14,7 +14,7 @@ from horsies.display.formatting import ago, at, damage_lines, lasting, state
 from horsies.display.json_output import print_json
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_lines
 from horsies.display.task_report import detail_report, usual_words
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.findings.why import why_pending
 from horsies.operations.named_targets import ambiguous_task
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.why import Why
     from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail
@@ -34,21 +34,21 @@ _BEATS: Final = 40
 _AT_ONCE: Final = timedelta(seconds=1)
 
 _ATTEMPTS: Final = (
-    Column("#", right=True),
-    Column("WAITED", right=True),
-    Column("RAN", right=True),
-    Column("OUTCOME"),
-    Column("PROGRESS", least=8, rank=3),
-    Column("ERROR", least=10, rank=1),
-    Column("WHERE", least=10, rank=2),
-    Column("ENDED", right=True),
+    TableColumn("#", right=True),
+    TableColumn("WAITED", right=True),
+    TableColumn("RAN", right=True),
+    TableColumn("OUTCOME"),
+    TableColumn("PROGRESS", least=8, rank=3),
+    TableColumn("ERROR", least=10, rank=1),
+    TableColumn("WHERE", least=10, rank=2),
+    TableColumn("ENDED", right=True),
 )
 
 
 def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
     masks = Masks.of(names)
 
-    async def work(session: Session) -> tuple[TaskDetail | None, Why | None]:
+    async def work(session: ReadSession) -> tuple[TaskDetail | None, Why | None]:
         found = await task_detail(session.connection, text, most_characters=ALL if as_json else SHOWN)
         if isinstance(found, Ambiguous):
             raise ambiguous_task(found)
@@ -138,7 +138,7 @@ def _came_to(progress: Progress | None) -> str:
 
 def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
     row, now = detail.row, detail.now
-    cells: list[list[Cell | str]] = []
+    cells: list[list[TableCell | str]] = []
     before = row.sent_at or row.created_at
     for attempt in detail.attempts:
         cells.append(_attempt(attempt, before, now, screen))
@@ -164,7 +164,7 @@ def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
     return [*left_out, *table(_ATTEMPTS, cells, screen), *reasons] if cells else []
 
 
-def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) -> list[Cell | str]:
+def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) -> list[TableCell | str]:
     good = attempt.outcome == "COMPLETED"
     mark = state(attempt.state, screen).text.split()[0]
     again = ", tried again" if attempt.will_retry else ""
@@ -173,7 +173,7 @@ def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) 
         str(attempt.attempt),
         lasting(attempt.started_at - before),
         lasting(attempt.finished_at - attempt.started_at),
-        Cell(f"{mark} {attempt.outcome_words}{again}", "green" if good else "red"),
+        TableCell(f"{mark} {attempt.outcome_words}{again}", "green" if good else "red"),
         _came_to(attempt.progress),
         attempt.error_code or "",
         where,

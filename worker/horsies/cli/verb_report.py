@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.cli.options import advised
 from horsies.display.formatting import number, short
 from horsies.display.payload import Masks, change_texts
-from horsies.display.terminal import Cell, Column, table
+from horsies.display.terminal import TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from horsies.display.terminal import Screen
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
     from horsies.operations.target import RowOutcome, Target
 
 ALL_APPLIED: Final = 0
@@ -33,7 +33,7 @@ _MOST_KINDS: Final = 10
 _NOT_THERE: Final = frozenset({"missing", "unknown"})
 
 
-def code_of(preview: Preview, outcome: Outcome | None) -> int:
+def code_of(preview: Preview, outcome: OperationOutcome | None) -> int:
     """0 all applied, 3 some refused, 4 nothing matched, 1 an error on the way, 130 interrupted by ctrl+c."""
     if not preview.eligible and all(refusal.target.state in _NOT_THERE for refusal in preview.refused):
         return NOTHING_MATCHED
@@ -42,7 +42,7 @@ def code_of(preview: Preview, outcome: Outcome | None) -> int:
     return SOME_REFUSED if preview.refused or (outcome is not None and outcome.refused) else ALL_APPLIED
 
 
-def report(preview: Preview, outcome: Outcome | None, label: str, *, dry_run: bool) -> dict[str, Any]:
+def report(preview: Preview, outcome: OperationOutcome | None, label: str, *, dry_run: bool) -> dict[str, Any]:
     """Return the object for `--json`; the same keys for every verb, before and after."""
     listed = list(_rows(preview, outcome))
     results = Counter(row["result"] for row in listed)
@@ -67,7 +67,7 @@ def report(preview: Preview, outcome: Outcome | None, label: str, *, dry_run: bo
     }
 
 
-def _rows(preview: Preview, outcome: Outcome | None) -> Iterator[dict[str, Any]]:
+def _rows(preview: Preview, outcome: OperationOutcome | None) -> Iterator[dict[str, Any]]:
     if outcome is None:
         yield from (_row(target, "eligible", None) for target in preview.eligible)
     else:
@@ -90,7 +90,7 @@ def _row(target: Target, result: str, detail: str | None, new_id: str | None = N
     }
 
 
-def undo_command(outcome: Outcome) -> str | None:
+def undo_command(outcome: OperationOutcome) -> str | None:
     return advised(f"horsies audit undo {outcome.operation_id}") if outcome.can_be_undone else None
 
 
@@ -121,7 +121,7 @@ def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, d
     return lines
 
 
-def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview_shown: bool) -> list[str]:
+def outcome_lines(preview: Preview, outcome: OperationOutcome, screen: Screen, *, preview_shown: bool) -> list[str]:
     """Return how many changed; each result if there are few; refusals not shown before; and how to undo it."""
     applied, not_applied = outcome.applied, len(outcome.refused) + len(preview.refused)
     parts = [f"{number(len(applied))} {outcome.verb.done}"]
@@ -132,9 +132,14 @@ def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview
     if outcome.stopped:
         lines.append(f"  stopped: {clean(outcome.stopped)}")
     if len(applied) <= _MOST_LISTED:
-        mark = Cell(screen.glyph("✓", "+"), "green")
+        mark = TableCell(screen.glyph("✓", "+"), "green")
         cells = [(mark, _id(row.target, screen), row.target.label, _detail(row, outcome.verb.name)) for row in applied]
-        columns = (Column(""), Column("", rank=1), Column("", least=10), Column("", least=10, rank=1))
+        columns = (
+            TableColumn(""),
+            TableColumn("", rank=1),
+            TableColumn("", least=10),
+            TableColumn("", least=10, rank=1),
+        )
         lines += [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
     refused = [(row.target, row.detail) for row in outcome.refused]
     refused += [] if preview_shown else [(refusal.target, refusal.reason) for refusal in preview.refused]
@@ -155,11 +160,11 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
     if len(targets) <= _MOST_LISTED:
         # For a worker or a queue the name is the id.
         few = [(_id(target, screen), target.label, target.state) for target in targets]
-        columns = (Column("ID", rank=1), Column("NAME", least=10), Column("STATE", least=12))
+        columns = (TableColumn("ID", rank=1), TableColumn("NAME", least=10), TableColumn("STATE", least=12))
         return [f"  {line}" for line in table(columns, few, screen.inside)[1:]]
     kinds = Counter((target.label, target.state) for target in targets)
     cells = [(number(count), *kind) for kind, count in kinds.most_common(_MOST_KINDS)]
-    columns = (Column("", right=True), Column("", least=10), Column("", least=12))
+    columns = (TableColumn("", right=True), TableColumn("", least=10), TableColumn("", least=12))
     lines = [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
     more = len(kinds) - _MOST_KINDS
     return [*lines, f"  and {counted(more, 'more kind')}"] if more > 0 else lines

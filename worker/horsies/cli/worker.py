@@ -37,7 +37,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-class UnknownTasks(StrEnum):
+class UnknownTasksChoice(StrEnum):
     LEAVE = "leave"
     FAIL = "fail"
 
@@ -77,7 +77,7 @@ GraceOption = Annotated[
     ),
 ]
 UnknownTasksOption = Annotated[
-    UnknownTasks | None,
+    UnknownTasksChoice | None,
     typer.Option(
         envvar="HORSIES_UNKNOWN_TASKS",
         help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "

@@ -21,7 +21,7 @@ from horsies.operations.named_targets import story_of
 if TYPE_CHECKING:
     from typing import Any
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NodeView, WorkflowStory
 
@@ -51,7 +51,7 @@ def node_report(node: NodeView) -> dict[str, Any]:
 def read_workflow(choice: DatabaseChoice, role: str, text: str, *, most_characters: int = SHOWN) -> WorkflowStory:
     """Read a workflow with all its nodes; the command ends if there is none."""
 
-    async def work(session: Session) -> WorkflowStory | None:
+    async def work(session: ReadSession) -> WorkflowStory | None:
         return await story_of(session.connection, text, most_characters=most_characters)
 
     found = read(choice, role, work)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.cli.dag_lines import railed
 from horsies.display.formatting import lasting, number, short, state
 from horsies.display.node_details import details, way_out
-from horsies.display.terminal import Cell, Column, table
+from horsies.display.terminal import TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _NAMED: Final = 3
 _COLUMNS: Final = (
-    Column(""),
-    Column("NODE", least=12),
-    Column("STATE"),
-    Column("RAN", right=True, rank=3),
-    Column("TRY", right=True, rank=5),
-    Column("ERROR", least=9, rank=1),
-    Column("", least=10, rank=2),
-    Column("TASK OR CHILD", rank=4),
+    TableColumn(""),
+    TableColumn("NODE", least=12),
+    TableColumn("STATE"),
+    TableColumn("RAN", right=True, rank=3),
+    TableColumn("TRY", right=True, rank=5),
+    TableColumn("ERROR", least=9, rank=1),
+    TableColumn("", least=10, rank=2),
+    TableColumn("TASK OR CHILD", rank=4),
 )
 
 
@@ -54,7 +54,9 @@ def inconsistent_lines(story: WorkflowStory) -> list[str]:
     return [clean(line) for line in way_out(story.nodes, story.row.id, story.row.status)]
 
 
-def _cells(node: NodeView, line: Railed, nodes: dict[int, NodeView], now: datetime, screen: Screen) -> list[Cell | str]:
+def _cells(
+    node: NodeView, line: Railed, nodes: dict[int, NodeView], now: datetime, screen: Screen
+) -> list[TableCell | str]:
     left = f" {lasting(node.next_retry_at - now)}" if node.state == "RETRY" and node.next_retry_at else ""
     return [
         line.rails,
@@ -62,7 +64,7 @@ def _cells(node: NodeView, line: Railed, nodes: dict[int, NodeView], now: dateti
         state(node.state, screen, left),
         lasting(None if node.started_at is None else (node.completed_at or now) - node.started_at),
         f"{node.retry_count + 1}/{node.max_retries + 1}" if node.retry_count else "",
-        Cell(node.error_code or "", "red" if node.status == "FAILED" else ""),
+        TableCell(node.error_code or "", "red" if node.status == "FAILED" else ""),
         ", ".join([*details(node), *_after(line, nodes)]),
         short(node.sub_workflow_id or node.task_id or "", screen),
     ]

@@ -13,29 +13,29 @@ from horsies.cli.filters import understood_workflows
 from horsies.cli.reading import read
 from horsies.display.formatting import damage_lines, lasting, number, short, state
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
-from horsies.display.terminal import Cell, Column, Screen, say, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.query import workflow_conditions
 from horsies.views import Cursor, workflow_page
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.query import WorkflowConditions
     from horsies.store.connect import Connection
     from horsies.views import WorkflowRow
 
 _COLUMNS: Final = (
-    Column("STATE"),
-    Column("ID"),
-    Column("NAME", least=12),
-    Column("NODES", right=True),
-    Column("RUNNING", right=True, rank=5),
-    Column("WAITING", right=True, rank=6),
-    Column("FAILED", right=True, rank=4),
-    Column("AGE", right=True),
-    Column("RUN", right=True, rank=2),
-    Column("FAILED AT", least=8, rank=3),
-    Column("ERROR", least=9, rank=1),
+    TableColumn("STATE"),
+    TableColumn("ID"),
+    TableColumn("NAME", least=12),
+    TableColumn("NODES", right=True),
+    TableColumn("RUNNING", right=True, rank=5),
+    TableColumn("WAITING", right=True, rank=6),
+    TableColumn("FAILED", right=True, rank=4),
+    TableColumn("AGE", right=True),
+    TableColumn("RUN", right=True, rank=2),
+    TableColumn("FAILED AT", least=8, rank=3),
+    TableColumn("ERROR", least=9, rank=1),
 )
 
 
@@ -43,7 +43,7 @@ def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str 
     wanted = understood_workflows(text)
     cursor = None if after is None else _read_cursor(after)
 
-    async def work(session: Session) -> tuple[list[WorkflowRow], datetime, Cursor | None]:
+    async def work(session: ReadSession) -> tuple[list[WorkflowRow], datetime, Cursor | None]:
         return await _page(session.connection, workflow_conditions(wanted), limit, cursor)
 
     rows, now, further = read(choice, "workflows ls", work)
@@ -79,7 +79,7 @@ async def _page(
             return rows, page.now, after
 
 
-def _cells(row: WorkflowRow, now: datetime, screen: Screen) -> list[Cell | str]:
+def _cells(row: WorkflowRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     return [
         state(row.status, screen),
         short(row.id, screen),
@@ -87,11 +87,11 @@ def _cells(row: WorkflowRow, now: datetime, screen: Screen) -> list[Cell | str]:
         f"{number(row.done)}/{number(row.total)}",
         number(row.running) if row.running else "",
         number(row.waiting) if row.waiting else "",
-        Cell(number(row.failed) if row.failed else "", "red"),
+        TableCell(number(row.failed) if row.failed else "", "red"),
         lasting(now - row.sent_at),
         lasting(row.run(now)),
         row.failed_node or "",
-        Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
+        TableCell(row.error_code or "", "red" if row.status == "FAILED" else ""),
     ]
 
 

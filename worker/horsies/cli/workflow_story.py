@@ -25,7 +25,7 @@ from horsies.views import node_story
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.reading import Session
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NodeStory, NodeView, Stored, WorkflowStory
 
@@ -43,7 +43,7 @@ def show_workflow_story(choice: DatabaseChoice, text: str, names: list[str], *, 
 def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *, as_json: bool) -> None:
     masks = Masks.of(names)
 
-    async def work(session: Session) -> tuple[NodeStory, dict[int, NodeView]] | None:
+    async def work(session: ReadSession) -> tuple[NodeStory, dict[int, NodeView]] | None:
         story = await story_of(session.connection, text, most_characters=SHOWN)
         if story is None:
             return None

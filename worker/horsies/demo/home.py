@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from horsies.store.embedded import Place
+from horsies.store.embedded import EmbeddedPlace
 from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.temporary import fast_place, make_directory, remove_left_behind
 
@@ -43,7 +43,7 @@ def vacate(server: EmbeddedServer, *, keep: bool) -> None:
 
 def clear(directory: Path, patience_s: float) -> bool:
     """Remove the files of a killed demo; False if the server is still in use after this time."""
-    place = Place(directory)
+    place = EmbeddedPlace(directory)
     if directory.exists():
         with FileLock(place.keeper_lock) as keeper:
             if not keeper.exclusive_within(patience_s):

@@ -31,7 +31,7 @@ class DemoError(HorsiesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DemoEvent:
     """An event of the demo, with its time in seconds from the start."""
 
     at_s: float
@@ -41,10 +41,10 @@ class Line:
 class Demo:
     """Runs from `start` to `close`; a context manager. It ends with this process, however that ends."""
 
-    def __init__(self, *, keep: bool, processes: int, on_line: Callable[[Line], None]) -> None:
+    def __init__(self, *, keep: bool, processes: int, on_line: Callable[[DemoEvent], None]) -> None:
         self.keep = keep
         self.gone = False
-        self.lines: list[Line] = []
+        self.lines: list[DemoEvent] = []
         self._processes = processes
         self._on_line = on_line
         self._first: SimpleQueue[dict[str, Any]] = SimpleQueue()
@@ -105,7 +105,7 @@ class Demo:
             for text in output:
                 said = json.loads(text)
                 if "said" in said:
-                    line = Line(said["at_s"], said["said"])
+                    line = DemoEvent(said["at_s"], said["said"])
                     self.lines.append(line)
                     self._on_line(line)
                 else:

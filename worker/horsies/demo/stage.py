@@ -27,7 +27,7 @@ from horsies.demo.shop import app
 from horsies.demo.story import Story
 from horsies.domain.errors import HorsiesError
 from horsies.store.connect import Database
-from horsies.store.embedded import Place, acquire
+from horsies.store.embedded import EmbeddedPlace, acquire
 from horsies.store.schema import create
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main() -> None:
     directory, keep, processes = Path(sys.argv[1]), sys.argv[2] == "keep", int(sys.argv[3])
     setproctitle(f"horsies: demo in {directory}")
     try:
-        server = acquire(Place(directory))
+        server = acquire(EmbeddedPlace(directory))
     except HorsiesError as error:
         _say(failed={"message": error.message, "help": error.help_text, "notes": error.notes})
         home.remove(directory)

@@ -55,7 +55,7 @@ def resize_photo_v2(photo: str, sizes: list[int]) -> TaskResult[list[str], TaskE
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DemoScene:
     """An event at `first_s`, repeated every `every_s`."""
 
     first_s: float
@@ -89,24 +89,24 @@ class Story:
             for scene in self._scenes():
                 stage.create_task(self._repeat(scene))
 
-    def _scenes(self) -> list[Scene]:
+    def _scenes(self) -> list[DemoScene]:
         return [
-            Scene(300, 300, self.hang),
-            Scene(1, 1_800, self.send_ahead),
-            Scene(1.5, 45, self.release_too_early),
-            Scene(2, 25, self.report),
-            Scene(2.5, 600, self.end_month),
-            Scene(3, 75, self.crash_a_child),
-            Scene(4, 240, self.pause_mail),
-            Scene(6, 660, self.deploy),
-            Scene(8, 60, self.import_big),
-            Scene(9, 200, self.break_payments),
-            Scene(10, 420, self.kill_a_worker),
-            Scene(15, 90, self.cancel),
-            Scene(5, 3_600, self.pause_newsletter),
+            DemoScene(300, 300, self.hang),
+            DemoScene(1, 1_800, self.send_ahead),
+            DemoScene(1.5, 45, self.release_too_early),
+            DemoScene(2, 25, self.report),
+            DemoScene(2.5, 600, self.end_month),
+            DemoScene(3, 75, self.crash_a_child),
+            DemoScene(4, 240, self.pause_mail),
+            DemoScene(6, 660, self.deploy),
+            DemoScene(8, 60, self.import_big),
+            DemoScene(9, 200, self.break_payments),
+            DemoScene(10, 420, self.kill_a_worker),
+            DemoScene(15, 90, self.cancel),
+            DemoScene(5, 3_600, self.pause_newsletter),
         ]
 
-    async def _repeat(self, scene: Scene) -> None:
+    async def _repeat(self, scene: DemoScene) -> None:
         """Repeat the scene. An outage of the database spoils one performance, not the next."""
         await asyncio.sleep(scene.first_s)
         while True:

@@ -28,7 +28,7 @@ _ALL = parse("")
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class DemoTally:
     """RETRY and INTERRUPTED are separate from PENDING and FAILED in `states`. `findings` counts kinds, worst first."""
 
     states: Mapping[str, int]
@@ -41,7 +41,7 @@ class Tally:
     schedules: Mapping[str, int]
 
 
-async def tally(choice: DatabaseChoice) -> Tally:
+async def tally(choice: DatabaseChoice) -> DemoTally:
     everything = task_conditions(_ALL)
     async with (
         open_database(choice) as database,
@@ -60,7 +60,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
     findings: dict[str, int] = {}
     for finding in report.findings:
         findings[finding.kind.name] = findings.get(finding.kind.name, 0) + finding.count
-    return Tally(
+    return DemoTally(
         states={state: count.number for state, count in counts.states.items()},
         workflows={status: count.number for status, count in flows.states.items()},
         queues={group.key or "": group.number for group in by_queue.groups},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from horsies.display.terminal import Cell
+from horsies.display.terminal import TableCell
 from horsies.domain.damage import Damaged, damaged_fields, plain_stored
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import span
@@ -42,10 +42,10 @@ _NAMES: Final = ("id", "operation_id", "label", "name", "attempt")
 _END: Final = 8
 
 
-def state(name: str, screen: Screen, more: str = "") -> Cell:
+def state(name: str, screen: Screen, more: str = "") -> TableCell:
     """Glyph and word: the colour adds no information."""
     unicode, ascii_only, style = _STATES.get(name, ("?", "?", ""))
-    return Cell(f"{screen.glyph(unicode, ascii_only)} {name.lower()}{more}", style)
+    return TableCell(f"{screen.glyph(unicode, ascii_only)} {name.lower()}{more}", style)
 
 
 def short(task_id: str, screen: Screen) -> str:

@@ -73,13 +73,13 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     text: str
     style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """`least`: the minimum width, None if never cut. `rank`: the highest is dropped first if needed; 0 stays."""
 
     title: str
@@ -150,7 +150,7 @@ def cut(text: str, width: int, screen: Screen) -> str:
     return text + end if width > 0 else ""
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], screen: Screen) -> list[str]:
+def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[TableCell | str]], screen: Screen) -> list[str]:
     """The lines, heading first. A column with a rank is left out if it is empty."""
     cells = [[_cleaned(cell) for cell in row] for row in rows]
     natural = [
@@ -159,17 +159,19 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], scree
     ]
     shown = [index for index, column in enumerate(columns) if not column.rank or any(row[index].text for row in cells)]
     widths = _fitted(columns, natural, shown, screen.width)
-    heading = [Cell(column.title, "dim") for column in columns]
+    heading = [TableCell(column.title, "dim") for column in columns]
     return [_line(columns, row, widths, screen) for row in (heading, *cells)]
 
 
-def _cleaned(cell: Cell | str) -> Cell:
+def _cleaned(cell: TableCell | str) -> TableCell:
     """Masked before it is cut, because half a URL may not look like one."""
     text, style = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
-    return Cell(clean(mask_urls(text)), style)
+    return TableCell(clean(mask_urls(text)), style)
 
 
-def _fitted(columns: Sequence[Column], natural: Sequence[int], shown: list[int], width: int | None) -> dict[int, int]:
+def _fitted(
+    columns: Sequence[TableColumn], natural: Sequence[int], shown: list[int], width: int | None
+) -> dict[int, int]:
     """The width of each column that is shown."""
     if width is None:
         return {index: natural[index] for index in shown}
@@ -193,7 +195,7 @@ def _total(widths: Iterable[int]) -> int:
     return sum(each) + _GAP * (len(each) - 1)
 
 
-def _line(columns: Sequence[Column], cells: Sequence[Cell], widths: dict[int, int], screen: Screen) -> str:
+def _line(columns: Sequence[TableColumn], cells: Sequence[TableCell], widths: dict[int, int], screen: Screen) -> str:
     parts = []
     for index, width in widths.items():
         text = cut(cells[index].text, width, screen)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies.store.schema import SchemaState
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """The results of a check, from good to bad."""
 
     OK = "ok"
@@ -37,16 +37,16 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CheckLine:
     """The result of a check, its evidence, and the command that mends it."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     evidence: str
     remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class CheckContext:
     """The database under examination. All times are its own."""
 
     connection: asyncpg.Connection
@@ -72,12 +72,14 @@ class Patient:
             rows: list[asyncpg.Record] = await connection.fetch(query, *arguments)
         return rows
 
-    def not_seen(self, what: str) -> Line:
+    def not_seen(self, what: str) -> CheckLine:
         """Return the line for what only roles with the rights of monitoring may see."""
-        return Line(Verdict.UNKNOWN, f"role {self.role} may not see {what}", f"GRANT pg_monitor TO {quoted(self.role)}")
+        return CheckLine(
+            CheckVerdict.UNKNOWN, f"role {self.role} may not see {what}", f"GRANT pg_monitor TO {quoted(self.role)}"
+        )
 
 
-Examine: TypeAlias = "Callable[[Patient], Awaitable[Iterable[Line]]]"
+Examine: TypeAlias = "Callable[[CheckContext], Awaitable[Iterable[CheckLine]]]"
 
 
 @dataclass(frozen=True, slots=True)

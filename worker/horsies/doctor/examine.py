@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from horsies.doctor import Check, Line, Patient, Verdict, checks
+from horsies.doctor import Check, CheckContext, CheckLine, CheckVerdict, checks
 from horsies.domain.masking import mask
 from horsies.store.connect import DatabaseUnavailable, transaction
 from horsies.store.dedicated_connection import look_at_server
@@ -40,7 +40,7 @@ class Examined:
     """One line, with the name of its check."""
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     evidence: str
     remedy: str | None
 
@@ -50,7 +50,7 @@ class Examination:
     now: datetime
     lines: tuple[Examined, ...]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: CheckVerdict) -> int:
         return sum(line.verdict is verdict for line in self.lines)
 
 
@@ -72,11 +72,11 @@ async def examine(database: Database, config: AppConfig | None = None) -> Examin
     async with database.connected("doctor", settings=_SETTINGS) as connection:
         async with transaction(connection):
             now, role, sees_all = await connection.fetchrow(statement(__name__, "doctor_examiner"))
-        patient = Patient(connection, database, config, schema, role, now, sees_all, pooled, tuple(warnings))
+        context = CheckContext(connection, database, config, schema, role, now, sees_all, pooled, tuple(warnings))
         found = [
             Examined(check.name, line.verdict, line.evidence, line.remedy)
             for check in all_checks()
-            for line in await _lines(check, patient)
+            for line in await _lines(check, context)
         ]
     return Examination(now, tuple(found))
 
@@ -89,21 +89,21 @@ async def _schema_of(connection: asyncpg.Connection) -> SchemaState:
         return SchemaState(SchemaKind.FOREIGN, "public", 0, error.message, error.help_text or "")
 
 
-async def _lines(check: Check, patient: Patient) -> list[Line]:
-    if check.needs_tables and patient.schema.kind not in _USABLE:
-        return [Line(Verdict.UNKNOWN, patient.schema.problem, patient.schema.way_out or None)]
+async def _lines(check: Check, context: CheckContext) -> list[CheckLine]:
+    if check.needs_tables and context.schema.kind not in _USABLE:
+        return [CheckLine(CheckVerdict.UNKNOWN, context.schema.problem, context.schema.way_out or None)]
     try:
         async with asyncio.timeout(_LONGEST_CHECK_S):
-            return [*await check.examine(patient)]
+            return [*await check.examine(context)]
     except asyncpg.InsufficientPrivilegeError as error:
-        role, schema = quoted(patient.role), quoted(patient.schema.schema)
+        role, schema = quoted(context.role), quoted(context.schema.schema)
         grant = f"GRANT pg_monitor TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"
-        return [Line(Verdict.UNKNOWN, f"role {patient.role} may not look: {error}", grant)]
+        return [CheckLine(CheckVerdict.UNKNOWN, f"role {context.role} may not look: {error}", grant)]
     except _NOT_THERE as error:
-        return [Line(Verdict.UNKNOWN, f"{error}", patient.schema.way_out or None)]
+        return [CheckLine(CheckVerdict.UNKNOWN, f"{error}", context.schema.way_out or None)]
     except DatabaseUnavailable as error:  # a further connection, of a check that needs some
-        return [Line(Verdict.UNKNOWN, error.message, error.help_text)]
+        return [CheckLine(CheckVerdict.UNKNOWN, error.message, error.help_text)]
     except _TOO_SLOW as error:
-        if patient.connection.is_closed():
+        if context.connection.is_closed():
             raise
-        return [Line(Verdict.UNKNOWN, f"no answer in time: {mask(str(error)) or 'given up'}")]
+        return [CheckLine(CheckVerdict.UNKNOWN, f"no answer in time: {mask(str(error)) or 'given up'}")]

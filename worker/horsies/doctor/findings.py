@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Verdict
+from horsies.doctor import CheckVerdict
 from horsies.domain.quantities import clock
 from horsies.findings import Finding, FindingKind, PredictedAction, Severity
 
@@ -29,14 +29,14 @@ _SHOWN_OTHERWISE: Final = frozenset({"locks", "clocks", "recovery settings"})
 
 def database_findings(found: Examination) -> list[Finding]:
     """The checks with a line that warns or fails."""
-    bad = [line for line in found.lines if line.verdict in (Verdict.WARN, Verdict.FAIL)]
+    bad = [line for line in found.lines if line.verdict in (CheckVerdict.WARN, CheckVerdict.FAIL)]
     by_check = groupby((line for line in bad if line.check not in _SHOWN_OTHERWISE), attrgetter("check"))
     return [_finding(check, list(lines), found.now) for check, lines in by_check]
 
 
 def _finding(check: str, lines: Sequence[Examined], now: datetime) -> Finding:
-    first = next((line for line in lines if line.verdict is Verdict.FAIL), lines[0])
-    fails = first.verdict is Verdict.FAIL
+    first = next((line for line in lines if line.verdict is CheckVerdict.FAIL), lines[0])
+    fails = first.verdict is CheckVerdict.FAIL
     more = f" (and {len(lines) - 1} more)" if lines[1:] else ""
     # What works now is no alarm: a warning may stand for weeks, and a verdict that is never healthy is not read.
     severity = Severity.NEEDS_ACTION if fails else Severity.NOTE

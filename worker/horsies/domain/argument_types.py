@@ -42,7 +42,7 @@ from horsies.domain.codec.errors import spell_path
 from horsies.domain.task_result import TaskError, TaskResult
 
 KnownT = TypeVar("KnownT")
-Part: TypeAlias = "tuple[str | int, Kind, Any]"
+Part: TypeAlias = "tuple[str | int, CheckedType, Any]"
 """The path within a value, the type expected there, and the value found."""
 ArgumentCheck: TypeAlias = "Callable[[Sequence[Any], Mapping[str, Any]], Misfit | None]"
 
@@ -68,7 +68,7 @@ def _no_parts(_value: Any) -> Iterable[Part]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class CheckedType:
     """A type against which values can be checked."""
 
     spelled: str
@@ -170,7 +170,7 @@ def hint_or_any(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     return Any if (hint := hint_of(fn, parameter)) is None else hint
 
 
-def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> Kind | None:
+def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> CheckedType | None:
     """Return the kind of a parameter; None if its values are not checked."""
     hint = hint_of(fn, parameter)
     kind = kind_of(hint)
@@ -178,7 +178,7 @@ def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> K
     return _union(spell(hint), [kind, _NONE]) if kind is not None and parameter.default is None else kind
 
 
-def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> Kind | None:
+def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> CheckedType | None:
     """The type of an annotation; None if values cannot be checked by it. `within`: aliases being resolved."""
     while True:
         if get_origin(hint) is Annotated:
@@ -232,7 +232,7 @@ def _value_of(alias: Any) -> Any:
         return Any
 
 
-def _value_class(cls: type, spelled: str) -> Kind | None:
+def _value_class(cls: type, spelled: str) -> CheckedType | None:
     """A class whose instances are no containers, by the value that the codec restores for them."""
     if issubclass(cls, Enum):
         return _enum(cls)
@@ -252,16 +252,16 @@ def _value_class(cls: type, spelled: str) -> Kind | None:
     return None
 
 
-def _instances(cls: type) -> Kind:
+def _instances(cls: type) -> CheckedType:
     """A module that is imported under two names has each of its classes twice, so the same name is enough."""
 
     def is_one(value: Any) -> bool:
         return isinstance(value, cls) or any(base.__qualname__ == cls.__qualname__ for base in type(value).__mro__)
 
-    return Kind(spell(cls), frozenset((cls,)), is_one)
+    return CheckedType(spell(cls), frozenset((cls,)), is_one)
 
 
-def _enum(cls: type[Enum]) -> Kind | None:
+def _enum(cls: type[Enum]) -> CheckedType | None:
     """A member, or its value; for an enum that cannot be stored also the name, which is sent in its place."""
     if not all(isinstance(member.value, str | int | float | None) for member in cls):
         return None
@@ -276,10 +276,10 @@ def _enum(cls: type[Enum]) -> Kind | None:
             return False
         return True
 
-    return Kind(f"a value of {cls.__qualname__}", frozenset((cls,)), stands_for_one)
+    return CheckedType(f"a value of {cls.__qualname__}", frozenset((cls,)), stands_for_one)
 
 
-def _literal(spelled: str, members: Sequence[Any]) -> Kind | None:
+def _literal(spelled: str, members: Sequence[Any]) -> CheckedType | None:
     values = {member.value if isinstance(member, Enum) else member for member in members}
     if not all(isinstance(value, str | int | None) for value in values):
         return None
@@ -289,16 +289,16 @@ def _literal(spelled: str, members: Sequence[Any]) -> Kind | None:
         plain = value.value if isinstance(value, Enum) else value
         return isinstance(plain, str | int | None) and (isinstance(plain, bool), plain) in allowed
 
-    return Kind(spelled, otherwise=is_one)
+    return CheckedType(spelled, otherwise=is_one)
 
 
-def _union(spelled: str, members: Sequence[Kind | None]) -> Kind | None:
+def _union(spelled: str, members: Sequence[CheckedType | None]) -> CheckedType | None:
     kinds = [kind for kind in members if kind is not None]
     if len(kinds) < len(members):
         return None
     slow = [kind.otherwise for kind in kinds if kind.otherwise is not _never]
     inner = [kind.parts for kind in kinds if kind is not _NONE]
-    return Kind(
+    return CheckedType(
         spelled,
         frozenset[type]().union(*(kind.classes for kind in kinds)),
         slow[0] if len(slow) == 1 else lambda value: any(fits(value) for fits in slow),
@@ -306,7 +306,7 @@ def _union(spelled: str, members: Sequence[Kind | None]) -> Kind | None:
     )
 
 
-def _container(cls: type, arguments: Sequence[Any], spelled: str, within: frozenset[int]) -> Kind | None:
+def _container(cls: type, arguments: Sequence[Any], spelled: str, within: frozenset[int]) -> CheckedType | None:
     kinds = [None if argument is Ellipsis else kind_of(argument, within) for argument in arguments]
     if issubclass(cls, Mapping):
         return _mapping(spelled, kinds[1] if cls in _MAPPINGS and len(kinds) == 2 else None)
@@ -330,9 +330,9 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
-def _sequence(spelled: str, item: Kind | None, is_one: Callable[[Any], bool]) -> Kind:
+def _sequence(spelled: str, item: CheckedType | None, is_one: Callable[[Any], bool]) -> CheckedType:
     if item is None:
-        return Kind(spelled, frozenset((list, tuple)), is_one)
+        return CheckedType(spelled, frozenset((list, tuple)), is_one)
 
     def fits(value: Any) -> bool:
         if type(value) is not list and not is_one(value):
@@ -342,10 +342,10 @@ def _sequence(spelled: str, item: Kind | None, is_one: Callable[[Any], bool]) ->
     def parts(value: Any) -> Iterable[Part]:
         return ((position, item, part) for position, part in enumerate(value)) if _is_list(value) else ()
 
-    return Kind(spelled, otherwise=fits, parts=parts)
+    return CheckedType(spelled, otherwise=fits, parts=parts)
 
 
-def _fixed_length(spelled: str, kinds: Sequence[Kind | None]) -> Kind:
+def _fixed_length(spelled: str, kinds: Sequence[CheckedType | None]) -> CheckedType:
     def fits(value: Any) -> bool:
         return (
             _is_list(value)
@@ -359,27 +359,27 @@ def _fixed_length(spelled: str, kinds: Sequence[Kind | None]) -> Kind:
         pairs = enumerate(zip(kinds, value, strict=True))
         return ((position, kind, part) for position, (kind, part) in pairs if kind is not None)
 
-    return Kind(spelled, otherwise=fits, parts=parts)
+    return CheckedType(spelled, otherwise=fits, parts=parts)
 
 
-def _mapping(spelled: str, item: Kind | None) -> Kind:
+def _mapping(spelled: str, item: CheckedType | None) -> CheckedType:
     is_mapping = partial(_is_instance, Mapping)
     if item is None:
-        return Kind(spelled, frozenset((dict,)), is_mapping)
-    return Kind(
+        return CheckedType(spelled, frozenset((dict,)), is_mapping)
+    return CheckedType(
         spelled,
         otherwise=lambda value: (type(value) is dict or is_mapping(value)) and item.all_fit(value.values()),
         parts=lambda value: ((key, item, part) for key, part in value.items()) if is_mapping(value) else (),
     )
 
 
-_NONE: Final = Kind("None", frozenset((NoneType,)))
+_NONE: Final = CheckedType("None", frozenset((NoneType,)))
 
 _SCALARS: Final = {
-    bool: Kind("bool", frozenset((bool,))),
-    int: Kind("int", frozenset((int, bool)), partial(_is_instance, int)),
-    float: Kind("float", frozenset((float, int, bool)), lambda value: isinstance(value, float | int)),
-    str: Kind("str", frozenset((str,)), partial(_is_instance, str)),
+    bool: CheckedType("bool", frozenset((bool,))),
+    int: CheckedType("int", frozenset((int, bool)), partial(_is_instance, int)),
+    float: CheckedType("float", frozenset((float, int, bool)), lambda value: isinstance(value, float | int)),
+    str: CheckedType("str", frozenset((str,)), partial(_is_instance, str)),
 }
 
 # For other generic classes it is unknown which parameter is the type of the items.

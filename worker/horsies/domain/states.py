@@ -82,7 +82,7 @@ TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "
 """The kinds of rows that a manual verb changes."""
 
 
-class Verb(StrEnum):
+class TransitionVerb(StrEnum):
     """One verb has one name in SQL, code, log, test and console."""
 
     ENQUEUE = "enqueue"
@@ -120,13 +120,13 @@ class Transition:
     """One transition of a task. `source` is None for a row that does not exist yet."""
 
     source: TaskStatus | None
-    verb: Verb
+    verb: TransitionVerb
     target: TaskStatus
     who: tuple[Mover, ...]
     guard: str
 
 
-_T, _V = TaskStatus, Verb
+_T, _V = TaskStatus, TransitionVerb
 _PRODUCER, _SCHEDULER, _WORKFLOW, _WORKER, _SWEEP, _OPERATOR = Mover
 _TOKEN = "the claim token still matches"  # noqa: S105 - no secret: claimed_by_worker_id and claimed_at
 _SEEN = "the row is as the operator saw it"
@@ -175,13 +175,13 @@ TASK_TRANSITIONS: tuple[Transition, ...] = (
 )
 
 
-class Beats(NamedTuple):
+class BeatPolicy(NamedTuple):
     """The interval of a task's signs of life, and the silence after which it is stale, in milliseconds."""
 
     every_ms: int
     stale_ms: int
 
 
-USUAL_CLAIM: Final = Beats(30_000, 120_000)
-USUAL_RUN: Final = Beats(30_000, 300_000)
+USUAL_CLAIM: Final = BeatPolicy(30_000, 120_000)
+USUAL_RUN: Final = BeatPolicy(30_000, 300_000)
 """The defaults of RecoveryConfig, for who has none: the first rows of the console do not wait for pydantic."""

@@ -38,7 +38,7 @@ class WorkflowEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WorkflowVerdict:
     """The success or failure of a workflow, determined before results are read. Its error is that of `blamed`."""
 
     status: WorkflowStatus
@@ -58,24 +58,24 @@ def judge(
     output_index: int | None,
     success_policy: str | None,
     stored_error: str | None,
-) -> Verdict:
+) -> WorkflowVerdict:
     """`nodes` in the order of their indexes; `success_policy` and `stored_error` as stored."""
     shape, results_of = _shape(nodes, definition_key, output_index)
     failed = [node for node in nodes if node.status == _FAILED]
     if success_policy is None:
         if not failed and stored_error is None:
-            return Verdict(WorkflowStatus.COMPLETED, None, None, results_of, shape)
-        return Verdict(WorkflowStatus.FAILED, failed[0] if failed else None, stored_error, results_of, shape)
+            return WorkflowVerdict(WorkflowStatus.COMPLETED, None, None, results_of, shape)
+        return WorkflowVerdict(WorkflowStatus.FAILED, failed[0] if failed else None, stored_error, results_of, shape)
     cases = _cases(success_policy)
     completed = {node.task_index for node in nodes if node.status == _COMPLETED}
     if any(case <= completed for case in cases):
-        return Verdict(WorkflowStatus.COMPLETED, None, stored_error, results_of, shape)
+        return WorkflowVerdict(WorkflowStatus.COMPLETED, None, stored_error, results_of, shape)
     required = frozenset[int]().union(*cases)
     blamed = next((node for node in failed if node.task_index in required), None)
-    return Verdict(WorkflowStatus.FAILED, blamed, _case_not_met(len(cases)), results_of, shape)
+    return WorkflowVerdict(WorkflowStatus.FAILED, blamed, _case_not_met(len(cases)), results_of, shape)
 
 
-def end_of(verdict: Verdict, results: Mapping[int, str | None]) -> WorkflowEnd:
+def end_of(verdict: WorkflowVerdict, results: Mapping[int, str | None]) -> WorkflowEnd:
     """`results` are the stored texts by index, of at least the nodes that `verdict` names."""
     error = (
         verdict.error if verdict.blamed is None else error_of(results.get(verdict.blamed.task_index), verdict.blamed)
@@ -123,7 +123,7 @@ def _shape(
     return "sinks", tuple(node for node in nodes if node.task_index not in needed)
 
 
-def _result(verdict: Verdict, results: Mapping[int, str | None]) -> str | None:
+def _result(verdict: WorkflowVerdict, results: Mapping[int, str | None]) -> str | None:
     nodes = verdict.results_of
     if verdict.shape == "output":
         return results.get(nodes[0].task_index) if nodes else None

@@ -56,7 +56,7 @@ class Started(NamedTuple):
     locked: tuple[tuple[str, str], ...] = ()
 
 
-class _Ended(NamedTuple):
+class _EndedNode(NamedTuple):
     workflow_id: str
     task_index: int
     status: str
@@ -147,7 +147,7 @@ async def _try_tasks(
 async def advance_locked(conn: asyncpg.Connection, task_ids: Collection[str]) -> Advanced:
     """Like advance(), within the caller's transaction and under the families' locks."""
     rows = await conn.fetch(statement(__name__, "advance_ends"), list(task_ids))
-    return await _follow(conn, [_Ended(*row) for row in rows], ())
+    return await _follow(conn, [_EndedNode(*row) for row in rows], ())
 
 
 async def update_workflows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Advanced:
@@ -195,7 +195,7 @@ async def end_node(
     return bool(ended)
 
 
-async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Collection[str]) -> Advanced:
+async def _follow(conn: asyncpg.Connection, ended: Sequence[_EndedNode], whole: Collection[str]) -> Advanced:
     """All that follows from the ends of these nodes, and from the present state of the workflows in `whole`.
 
     Each round goes one level up: from nodes to the nodes that depend on them, to the workflow's end, to the parent's
@@ -224,7 +224,7 @@ async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Coll
 
 
 async def _waves(
-    conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Sequence[str], changes: _Changes
+    conn: asyncpg.Connection, ended: Sequence[_EndedNode], whole: Sequence[str], changes: _Changes
 ) -> list[tuple[str, int | None]]:
     """Evaluate the nodes after ended ones, and again those after nodes that this SKIPPED. Returns READY nodes."""
     ready: list[tuple[str, int | None]] = []
@@ -232,7 +232,7 @@ async def _waves(
     wave += [(workflow_id, None) for workflow_id in whole]
     while wave:
         rows = await conn.fetch(statement(__name__, "advance_wave"), [key[0] for key in wave], [key[1] for key in wave])
-        judged = [_Ended(*row) for row in rows]
+        judged = [_EndedNode(*row) for row in rows]
         skipped = [(end.workflow_id, end.task_index) for end in judged if end.status == WorkflowTaskStatus.SKIPPED]
         ready += [(end.workflow_id, end.task_index) for end in judged if end.status == WorkflowTaskStatus.READY]
         changes.ended += skipped
@@ -240,15 +240,15 @@ async def _waves(
     return ready
 
 
-async def _end(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> list[_Ended]:
+async def _end(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> list[_EndedNode]:
     """Write these ends; returns those that changed a node."""
     if not ends:
         return []
     columns = map(list, zip(*((*end[:2], end.status.value, *end[3:]) for end in ends), strict=True))
-    return [_Ended(*row) for row in await conn.fetch(statement(__name__, "advance_end_nodes"), *columns)]
+    return [_EndedNode(*row) for row in await conn.fetch(statement(__name__, "advance_end_nodes"), *columns)]
 
 
-async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], changes: _Changes) -> None:
+async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_EndedNode], changes: _Changes) -> None:
     """Store the first error of failed nodes in their workflows, and pause those whose `on_error` says so."""
     failed = [end for end in ended if end.status == WorkflowTaskStatus.FAILED]
     if not failed:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.domain.workflow_end import Verdict
+    from horsies.domain.workflow_end import WorkflowVerdict
 
 _NOTHING = '{"__task_result__":true,"ok":null,"err":null}'
 
@@ -73,7 +73,7 @@ async def parents_ends(
     return [_node_end(row) for row in rows]
 
 
-async def _results(conn: asyncpg.Connection, verdicts: dict[str, Verdict]) -> dict[str, dict[int, str | None]]:
+async def _results(conn: asyncpg.Connection, verdicts: dict[str, WorkflowVerdict]) -> dict[str, dict[int, str | None]]:
     wanted = {
         (workflow_id, node.task_index)
         for workflow_id, verdict in verdicts.items()

@@ -10,7 +10,7 @@ import asyncpg
 
 from horsies.lifecycle.advancing import advance
 from horsies.store.connect import transaction
-from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, batches_of, isolate_bad_rows
+from horsies.store.isolate_bad_rows import ROW_ERRORS, RejectedItem, batches_of, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -65,13 +65,13 @@ async def _families(conn: asyncpg.Connection, task_ids: Collection[str]) -> dict
     return families
 
 
-async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[Refused[str], ...]:
+async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[RejectedItem[str], ...]:
     """Advance workflows after the transaction that ended the tasks: that one must not wait for a workflow's row.
 
     Ids of tasks that have not ended or belong to no node are ignored. Refused workflows, and those locked for longer
     than an advance waits, are left to the next reconciliation.
     """
-    refused: list[Refused[str]] = []
+    refused: list[RejectedItem[str]] = []
     locked: dict[str, str] = {}
 
     async def advance_batch(batch: Sequence[str]) -> None:
@@ -86,4 +86,4 @@ async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[Ref
             break
         if pause_s != _AGAIN_AFTER_S[-1]:
             locked.clear()
-    return (*refused, *(Refused(task_id, f"its workflow {root} is locked") for task_id, root in locked.items()))
+    return (*refused, *(RejectedItem(task_id, f"its workflow {root} is locked") for task_id, root in locked.items()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from horsies.domain.progress import Reading
 
 
-class Report(NamedTuple):
+class ProgressReport(NamedTuple):
     """`rate` per second, `gap_s` the usual time between two changes. `ended`: its outcome has been stored."""
 
     token: Token
@@ -25,7 +25,7 @@ class Report(NamedTuple):
     ended: bool
 
 
-async def store_progress(conn: asyncpg.Connection, worker_id: str, reports: Sequence[Report]) -> None:
+async def store_progress(conn: asyncpg.Connection, worker_id: str, reports: Sequence[ProgressReport]) -> None:
     """Reports of runs that this worker has lost change nothing."""
     ordered = sorted(reports, key=lambda report: (report.token.task_id, report.token.claimed_at))
     tokens = [report.token for report in ordered]

@@ -15,7 +15,7 @@ from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started,
 from horsies.lifecycle.repairs import DamagedWorkflowError, Repair, repairs_of
 from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.store.connect import transaction
-from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, is_about_a_row
+from horsies.store.isolate_bad_rows import ROW_ERRORS, RejectedItem, is_about_a_row
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Reconciled:
 
     repairs: int = 0
     workflows: int = 0
-    refused: tuple[Refused[str], ...] = ()
+    refused: tuple[RejectedItem[str], ...] = ()
     locked: tuple[str, ...] = ()
 
     def report(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ async def stuck_workflows(
 async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
     """Repair each stuck workflow in a transaction of its own; one that is locked or cannot be repaired is skipped."""
     repairs, workflows = 0, 0
-    refused: list[Refused[str]] = []
+    refused: list[RejectedItem[str]] = []
     locked: list[str] = []
     after = ""
     while ids := await stuck_workflows(conn, grace_ms, after=after):
@@ -106,7 +106,7 @@ async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
             except (asyncpg.PostgresError, *ROW_ERRORS) as error:
                 if not is_about_a_row(error):
                     raise
-                refused.append(Refused(workflow_id, f"{type(error).__name__}: {error}"))
+                refused.append(RejectedItem(workflow_id, f"{type(error).__name__}: {error}"))
             else:
                 if found is None:
                     locked.append(workflow_id)

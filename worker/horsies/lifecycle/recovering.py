@@ -11,7 +11,7 @@ from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeC
 from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.following import follow
-from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
+from horsies.store.isolate_bad_rows import RejectedItem, batches_of, isolate_bad_rows
 from horsies.store.pulse import read_pulse, write_pulse
 from horsies.store.statements import statement
 
@@ -93,7 +93,7 @@ class Recovered:
     retried: int = 0
     failed: int = 0
     expired: int = 0
-    refused: tuple[Refused[str], ...] = ()
+    refused: tuple[RejectedItem[str], ...] = ()
     crashes: tuple[CrashedRun, ...] = field(default=(), compare=False)
     """The retried and the failed ones."""
 
@@ -230,7 +230,7 @@ async def requeue_stale_claims(
         return len(await conn.fetch(statement(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
 
     done = await isolate_bad_rows(batches_of([StaleClaim(*row) for row in rows], BATCH), requeue)
-    refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
+    refused = tuple(RejectedItem(one.item.task_id, one.error) for one in done.refused)
     return Recovered(requeued=sum(done.answers), refused=refused)
 
 
@@ -268,7 +268,7 @@ async def recover_stale_runs(
     done = await isolate_bad_rows(batches_of(found, BATCH), take)
     taken = [one for answer in done.answers for one in answer]
     failed = [one.task_id for one in taken if one.retry_at is None]
-    refused = (*unreadable, *(Refused(one.item.task_id, one.error) for one in done.refused))
+    refused = (*unreadable, *(RejectedItem(one.item.task_id, one.error) for one in done.refused))
     refused += await follow(conn, failed)
     retried = len(taken) - len(failed)
     return Recovered(retried=retried, failed=len(failed), refused=refused, crashes=tuple(taken))
@@ -276,7 +276,7 @@ async def recover_stale_runs(
 
 async def stale_runs(
     conn: asyncpg.Connection, threshold_ms: int, finalizing_ms: int, beat_ms: int | None
-) -> tuple[list[StaleRun], tuple[Refused[str], ...]]:
+) -> tuple[list[StaleRun], tuple[RejectedItem[str], ...]]:
     """Read what a sweep would count as crashed. A worker whose snapshot makes the scan fail costs only its own runs."""
     workers = [worker for (worker,) in await conn.fetch(statement(__name__, "running_workers"))]
 
@@ -285,7 +285,7 @@ async def stale_runs(
         return [StaleRun(*row) for row in await conn.fetch(statement(__name__, "stale_runs"), *limits, some)]
 
     done = await isolate_bad_rows([workers], scan)
-    refused = tuple(Refused(f"all runs of {one.item}", one.error) for one in done.refused)
+    refused = tuple(RejectedItem(f"all runs of {one.item}", one.error) for one in done.refused)
     return [run for answer in done.answers for run in answer], refused
 
 

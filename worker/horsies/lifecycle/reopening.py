@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
 
 _PENDING, _READY, _ENQUEUED, _RUNNING = "PENDING", "READY", "ENQUEUED", "RUNNING"
 _CAN_GO_ON = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED})
@@ -39,7 +39,7 @@ class Reopened:
 class Reopening:
     """All changes that reopening nodes of a family requires."""
 
-    flows: Mapping[str, WorkflowRow]
+    flows: Mapping[str, FamilyWorkflowRow]
     nodes: Mapping[str, Sequence[NodeRow]]
     reopened: dict[tuple[str, int], Reopened] = field(default_factory=dict)
     workflows: dict[str, None] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Reopening:
             raise CannotReopenError(f"{waiting.node_id} of its parent was decided by hand: it is {waiting.status}")
         self.reopen(waiting, _RUNNING, keep=True)
 
-    def _node_of(self, child: WorkflowRow, parent: WorkflowRow) -> NodeRow:
+    def _node_of(self, child: FamilyWorkflowRow, parent: FamilyWorkflowRow) -> NodeRow:
         """The node of the parent that ran this child, as stored in the child's row."""
         found = next((node for node in self.nodes[parent.id] if node.index == child.parent_index), None)
         if found is None:

@@ -19,7 +19,7 @@ from horsies.lifecycle.workflow_rows import TERMINAL_NODES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
 
 _NODE = WorkflowTaskStatus
 _TASK_ENDS = {"COMPLETED": _NODE.COMPLETED, "FAILED": _NODE.FAILED, "CANCELLED": _NODE.FAILED, "EXPIRED": _NODE.FAILED}
@@ -43,7 +43,7 @@ class Symptom:
     """Not reported as long as the workflow was changed within this time."""
 
 
-Holds: TypeAlias = "Callable[[WorkflowRow, NodeRow, timedelta], tuple[str, str] | None]"
+Holds: TypeAlias = "Callable[[FamilyWorkflowRow, NodeRow, timedelta], tuple[str, str] | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Repair:
 # When a repair of a node is needed.
 
 
-def _task_gone(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _task_gone(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if node.task_id is not None and node.task_status is None:
         return _NODE.FAILED, f"the row of its task {node.task_id} is gone"
     if node.task_id is None and not node.is_subworkflow and node.status == _NODE.RUNNING:
@@ -102,7 +102,7 @@ def _task_gone(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[st
     return None
 
 
-def _task_ended(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str, str] | None:
+def _task_ended(flow: FamilyWorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str, str] | None:
     after = _TASK_ENDS.get(node.task_status or "")
     if after is None or (node.task_ended_at is not None and node.task_ended_at + grace > flow.now):
         return None
@@ -111,44 +111,44 @@ def _task_ended(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str
     return _NODE.FAILED if lost else after, why
 
 
-def _task_started(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str, str] | None:
+def _task_started(flow: FamilyWorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str, str] | None:
     late = node.task_started_at is None or node.task_started_at + grace <= flow.now
     if node.task_status == "RUNNING" and node.status != _NODE.RUNNING and late:
         return _NODE.RUNNING, "its task is RUNNING"
     return None
 
 
-def _task_queued(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _task_queued(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if node.task_status in ("PENDING", "CLAIMED") and node.status in (_NODE.PENDING, _NODE.READY):
         return _NODE.ENQUEUED, f"its task is {node.task_status}"
     return None
 
 
-def _no_task(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _no_task(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if node.task_id is not None or node.is_subworkflow or node.status not in (_NODE.READY, _NODE.ENQUEUED):
         return None
     return _NODE.ENQUEUED, "it has no task" if node.status == _NODE.READY else "its task was never made"
 
 
-def _child_ended(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _child_ended(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     after = _CHILD_ENDS.get(node.child_status or "")
     return (after, f"its child workflow is {node.child_status}") if _is_child(node) and after is not None else None
 
 
-def _child_started(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _child_started(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     lives = node.child_status is not None and node.child_status not in _CHILD_ENDS
     if _is_child(node) and lives and node.status != _NODE.RUNNING:
         return _NODE.RUNNING, f"its child workflow is {node.child_status}"
     return None
 
 
-def _child_gone(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _child_gone(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if _is_child(node) and node.child_status is None and node.status == _NODE.RUNNING:
         return _NODE.FAILED, "the row of its child workflow is gone"
     return None
 
 
-def _child_not_started(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+def _child_not_started(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if _is_child(node) and node.child_status is None and node.status in (_NODE.READY, _NODE.ENQUEUED):
         return _NODE.READY, "no worker has started its child workflow: they are notified again"
     return None
@@ -204,7 +204,7 @@ SYMPTOMS: Final = tuple(
 """In the order of the recovery report."""
 
 
-def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) -> tuple[Repair, ...]:
+def repairs_of(flow: FamilyWorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) -> tuple[Repair, ...]:
     """The repairs in order. A task that ended within `grace` is left to the worker that is about to advance it.
 
     DamagedWorkflowError for rows that make no sense.
@@ -233,7 +233,7 @@ def _held_back(repairs: Sequence[Repair]) -> Iterator[Repair]:
             yield replace(repair, after=_NODE.READY.value)
 
 
-def _of_node(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> Repair | None:
+def _of_node(flow: FamilyWorkflowRow, node: NodeRow, grace: timedelta) -> Repair | None:
     if node.has_ended:
         return None
     for rule in _OF_NODES:
@@ -258,7 +258,9 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
     return repairs
 
 
-def _end(flow: WorkflowRow, nodes: Sequence[NodeRow], states: Mapping[int, str], *, follows: bool) -> Iterator[Repair]:
+def _end(
+    flow: FamilyWorkflowRow, nodes: Sequence[NodeRow], states: Mapping[int, str], *, follows: bool
+) -> Iterator[Repair]:
     if any(state not in TERMINAL_NODES for state in states.values()):
         return
     verdict = judge(
@@ -271,7 +273,7 @@ def _end(flow: WorkflowRow, nodes: Sequence[NodeRow], states: Mapping[int, str],
     yield _of_flow(flow, verdict.status, "all of its nodes have ended", _ALL_ENDED, follows=follows)
 
 
-def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
+def _check(flow: FamilyWorkflowRow, nodes: Sequence[NodeRow]) -> None:
     known = {node.index for node in nodes}
     statuses = {str(status) for status in _NODE}
     for node in nodes:
@@ -288,7 +290,7 @@ def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
             raise _damaged(flow, f"node {node.node_id} waits for {node.sub_workflow_id}, which names another parent")
 
 
-def _damaged(flow: WorkflowRow, what: str) -> DamagedWorkflowError:
+def _damaged(flow: FamilyWorkflowRow, what: str) -> DamagedWorkflowError:
     return DamagedWorkflowError(
         f"workflow {flow.name} ({flow.id}) is damaged: {what}",
         help_text=f"`horsies workflows cancel {flow.id}` ends it; rerun is refused until the row is mended",
@@ -299,5 +301,5 @@ def _node(node: NodeRow, after: str, why: str, rule: RepairRule, *, follows: boo
     return Repair(node.workflow_id, node.node_id, node.index, node.status, str(after), why, rule, follows)
 
 
-def _of_flow(flow: WorkflowRow, after: str, why: str, rule: RepairRule, *, follows: bool) -> Repair:
+def _of_flow(flow: FamilyWorkflowRow, after: str, why: str, rule: RepairRule, *, follows: bool) -> Repair:
     return Repair(flow.id, None, None, flow.status, str(after), why, rule, follows)

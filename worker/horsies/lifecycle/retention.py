@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.damage import DamagedTime
-from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
+from horsies.store.isolate_bad_rows import RejectedItem, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Pruned:
     """The number of deleted rows of each table. `refused`: ids that the database would not delete, and why."""
 
     rows: Mapping[str, int]
-    refused: tuple[Refused[str], ...] = ()
+    refused: tuple[RejectedItem[str], ...] = ()
     complete: bool = True
 
     def report(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
     """Delete rows that are older. After `budget_s` no further page is started; the rest is left to the next run."""
     end = time.monotonic() + budget_s
     rows: Counter[str] = Counter()
-    refused: list[Refused[str]] = []
+    refused: list[RejectedItem[str]] = []
     for part, age_s in _due(ages):
         rows.update(dict.fromkeys(part.tables, 0))
 
@@ -137,7 +137,7 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
             done = await isolate_bad_rows(_batches(page), delete)
             for counts in done.answers:
                 rows.update(counts)
-            refused += [Refused(f"{part.delete} {one.item.id}", one.error) for one in done.refused]
+            refused += [RejectedItem(f"{part.delete} {one.item.id}", one.error) for one in done.refused]
             if time.monotonic() > end:
                 return Pruned(dict(rows), tuple(refused), complete=False)
     return Pruned(dict(rows), tuple(refused))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.plan import WorkflowPlan
     from horsies.store.enqueue import EnqueueRequest
-    from horsies.store.isolate_bad_rows import Refused
+    from horsies.store.isolate_bad_rows import RejectedItem
 
 _BATCH = 100
 _TASK_COLUMNS = 11
@@ -49,7 +49,7 @@ class SlotUse:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleRun:
+class ScheduleAdvance:
     """The result of a due schedule: the use of each slot, the oldest first, and when it is due next."""
 
     due: DueSchedule
@@ -116,7 +116,9 @@ async def due(conn: asyncpg.Connection, names: Collection[str]) -> list[DueSched
     return [DueSchedule(*row) for row in await conn.fetch(statement(__name__, "schedules_due"), list(names))]
 
 
-async def run(conn: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> tuple[set[str], list[Refused[ScheduleRun]]]:
+async def run(
+    conn: asyncpg.Connection, runs: Sequence[ScheduleAdvance]
+) -> tuple[set[str], list[RejectedItem[ScheduleAdvance]]]:
     """Send the tasks and move the schedules on.
 
     Returns the names of those that this call moved, and what the database rejected. A schedule that another scheduler
@@ -126,14 +128,14 @@ async def run(conn: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> tuple[se
     return set().union(*done.answers), done.refused
 
 
-async def advance(conn: asyncpg.Connection, batch: Sequence[ScheduleRun]) -> set[str]:
+async def advance(conn: asyncpg.Connection, batch: Sequence[ScheduleAdvance]) -> set[str]:
     """One statement for all of them; returns the names of those that it moved on."""
     values = (*_schedules(batch), *_slots(batch), *_tasks(batch))
     rows = await conn.fetch(statement(__name__, "schedule_run"), *values)
     return {row["schedule_name"] for row in rows}
 
 
-async def start(conn: asyncpg.Connection, one: ScheduleRun, plan: WorkflowPlan | None) -> bool:
+async def start(conn: asyncpg.Connection, one: ScheduleAdvance, plan: WorkflowPlan | None) -> bool:
     """Start the workflow of each slot and move the schedule on, in one transaction; False if another has moved it.
 
     `plan` is None if all of its slots are skipped.
@@ -198,7 +200,7 @@ async def remove_scheduler(conn: asyncpg.Connection, scheduler_id: str) -> None:
     await conn.execute(statement(__name__, "remove_scheduler"), scheduler_id)
 
 
-def _schedules(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
+def _schedules(batch: Iterable[ScheduleAdvance]) -> tuple[list[object], ...]:
     columns = ((one.due, one.next_run_at, one.sends, one.tasks) for one in batch)
     rows = [
         (due.name, due.slot, due.config_hash, next_run_at, sends, tasks[-1].task_id if tasks else None, due.skip_slot)
@@ -207,7 +209,7 @@ def _schedules(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
     return tuple(map(list, zip(*rows, strict=True)))
 
 
-def _slots(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
+def _slots(batch: Iterable[ScheduleAdvance]) -> tuple[list[object], ...]:
     rows = [
         (one.due.name, use.slot, None if use.task is None else use.task.task_id, use.workflow_id)
         for one in batch
@@ -216,7 +218,7 @@ def _slots(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
     return tuple(map(list, zip(*rows, strict=True)))
 
 
-def _tasks(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
+def _tasks(batch: Iterable[ScheduleAdvance]) -> tuple[list[object], ...]:
     rows = [(one.due.name, *_columns(task)) for one in batch for task in one.tasks]
     return tuple(map(list, zip(*rows, strict=True))) if rows else tuple([] for _ in range(_TASK_COLUMNS))
 

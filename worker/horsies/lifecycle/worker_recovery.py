@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.recovering import BATCH, StaleRun, crash_of
-from horsies.store.isolate_bad_rows import Refused, batches_of, isolate_bad_rows
+from horsies.store.isolate_bad_rows import RejectedItem, batches_of, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class RecoveryResult:
 
     freed: tuple[RecoveredTask, ...]
     left: int
-    refused: tuple[Refused[str], ...]
+    refused: tuple[RejectedItem[str], ...]
 
     def count(self, status: TaskStatus, now: TaskStatus) -> int:
         return sum(one.status is status and one.now is now for one in self.freed)
@@ -83,7 +83,7 @@ async def recover_worker(
     released = await isolate_bad_rows(batches_of(claims, BATCH), release)
     crashed = await isolate_bad_rows(batches_of(runs, BATCH), crash)
     freed = [one for answer in (*released.answers, *crashed.answers) for one in answer]
-    refused = tuple(Refused(one.item.task_id, one.error) for one in (*released.refused, *crashed.refused))
+    refused = tuple(RejectedItem(one.item.task_id, one.error) for one in (*released.refused, *crashed.refused))
     return RecoveryResult(tuple(freed), len(rows) - len(freed), refused)
 
 

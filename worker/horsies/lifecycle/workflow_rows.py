@@ -20,7 +20,7 @@ _JOINS = frozenset({"all", "any", "quorum"})
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowRow:
+class FamilyWorkflowRow:
     """A row of `family_workflows`, in its column order. `now` is the server's clock."""
 
     id: str
@@ -101,10 +101,10 @@ class NodeRow:
         return WorkflowTaskStatus.READY if self.is_subworkflow else WorkflowTaskStatus.ENQUEUED
 
 
-async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowRow]:
+async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, FamilyWorkflowRow]:
     """Read workflows by id, parents before their children."""
     rows = await conn.fetch(statement(__name__, "family_workflows"), list(workflow_ids))
-    return {row["id"]: WorkflowRow(*row) for row in rows}
+    return {row["id"]: FamilyWorkflowRow(*row) for row in rows}
 
 
 async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, list[NodeRow]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.operations.preview import Outcome
+from horsies.operations.preview import OperationOutcome
 from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.clashes import CLASHES
 from horsies.store.isolate_bad_rows import isolate_bad_rows
@@ -35,7 +35,7 @@ async def in_batches(
     *,
     on_progress: Callable[[int, int], None] | None,
     batch: int,
-) -> Outcome:
+) -> OperationOutcome:
     """The results of `step` for all targets, `batch` at a time, each batch in a transaction of its own.
 
     If cancelled, or interrupted from `on_progress`, it finishes the current batch and returns; a second cancellation
@@ -61,11 +61,11 @@ async def in_batches(
             if not rows and not in_doubt:
                 raise
             left = tuple(targets[first + len(in_doubt) :])
-            return Outcome(operation_id, verb, tuple(rows), left, in_doubt, f"{type(error).__name__}: {error}")
+            return OperationOutcome(operation_id, verb, tuple(rows), left, in_doubt, f"{type(error).__name__}: {error}")
         left = tuple(targets[first + len(part) :])
         if cancelled and left:
-            return Outcome(operation_id, verb, tuple(rows), left, stopped="interrupted")
-    return Outcome(operation_id, verb, tuple(rows))
+            return OperationOutcome(operation_id, verb, tuple(rows), left, stopped="interrupted")
+    return OperationOutcome(operation_id, verb, tuple(rows))
 
 
 async def _isolating_bad_rows(

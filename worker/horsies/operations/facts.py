@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.reopening import Reopening
     from horsies.lifecycle.repairs import Repair
-    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
     from horsies.views.tasks import ExpectedState
 
 MOST_COUNTED: Final = 10_000
@@ -41,8 +41,8 @@ class TaskFacts:
 class WorkflowFacts:
     """A workflow as the operator saw it, with its family."""
 
-    flow: WorkflowRow
-    flows: Mapping[str, WorkflowRow] = field(default_factory=dict)
+    flow: FamilyWorkflowRow
+    flows: Mapping[str, FamilyWorkflowRow] = field(default_factory=dict)
     nodes: Mapping[str, Sequence[NodeRow]] = field(default_factory=dict)
     index: int | None = None
     node: NodeRow | None = None

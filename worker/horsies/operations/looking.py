@@ -28,7 +28,7 @@ _PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StackRequest:
     """An open question: this task, as this worker has claimed it.
 
     `starved` is the task that was asked about, if that has not begun because this one has its place.
@@ -63,7 +63,7 @@ class Answer:
         return not self.holds or self.found is None or "problem" in self.found
 
 
-def why_no_more(look: Look, answer: Answer) -> str:
+def why_no_more(look: StackRequest, answer: Answer) -> str:
     """Return why this answer shows nothing, or is the last one."""
     if not answer.holds:
         now = f"it is {answer.status} now" if answer.status else "its row was deleted"
@@ -82,7 +82,7 @@ async def look_at(
     *,
     with_locals: bool = False,
     reason: str | None = None,
-) -> Look:
+) -> StackRequest:
     """Open a look, with an audit row. OperationError for a task that is not running.
 
     The stack of a task that its worker has claimed is that of the task that has run longest there, if any runs.
@@ -102,18 +102,20 @@ async def look_at(
             f"task {task_id} is {row['status']}: only a task that runs can be looked at",
             help_text=f"`horsies tasks show {task_id}` shows its history",
         )
-    return Look(action.operation_id, task_id, row["task_name"], row["worker_id"], row["claimed_at"], row["started_at"])
+    return StackRequest(
+        action.operation_id, task_id, row["task_name"], row["worker_id"], row["claimed_at"], row["started_at"]
+    )
 
 
 async def look_behind(
     conn: asyncpg.Connection,
     actor: Actor,
-    look: Look,
+    look: StackRequest,
     answer: Answer,
     *,
     with_locals: bool = False,
     reason: str | None = None,
-) -> Look | None:
+) -> StackRequest | None:
     """Close the look at a task that waits in its child, and open one at the task that has its place there."""
     behind = None if answer.found is None else answer.found.get("behind")
     if not isinstance(behind, str):
@@ -123,16 +125,16 @@ async def look_behind(
     return replace(found, starved=look.starved or look.task_id)
 
 
-async def ask_again(conn: asyncpg.Connection, look: Look, *, after: int = 0) -> None:
+async def ask_again(conn: asyncpg.Connection, look: StackRequest, *, after: int = 0) -> None:
     """Ask what the task does now, or what it has written `after` that line; ignored while a question is open."""
     await conn.execute(statement(__name__, "look_again"), look.look_id, after)
 
 
-async def close(conn: asyncpg.Connection, look: Look) -> None:
+async def close(conn: asyncpg.Connection, look: StackRequest) -> None:
     await conn.execute(statement(__name__, "look_close"), look.look_id)
 
 
-async def answer_to(conn: asyncpg.Connection, look: Look, within_s: float = PATIENCE_S) -> Answer:
+async def answer_to(conn: asyncpg.Connection, look: StackRequest, within_s: float = PATIENCE_S) -> Answer:
     """Wait for the answer. If there is none in time, the result says how long the worker has been silent."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
@@ -143,7 +145,7 @@ async def answer_to(conn: asyncpg.Connection, look: Look, within_s: float = PATI
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _answer(conn: asyncpg.Connection, look: Look) -> Answer:
+async def _answer(conn: asyncpg.Connection, look: StackRequest) -> Answer:
     row = await conn.fetchrow(
         statement(__name__, "look_read"), look.look_id, look.task_id, look.worker_id, look.claimed_at
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.states import TargetKind
     from horsies.operations.actor import Actor
-    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.preview import OperationOutcome, Preview
     from horsies.operations.selection import Selection
     from horsies.operations.target import RowOutcome, Target
     from horsies.operations.verb import Verb
@@ -80,7 +80,7 @@ async def apply(
     *,
     on_progress: Callable[[int, int], None] | None = None,
     batch: int | None = None,
-) -> Outcome:
+) -> OperationOutcome:
     """Change the preview's eligible targets that are still as they were seen, each with its audit row.
 
     If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns what was done.

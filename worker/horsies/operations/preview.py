@@ -43,7 +43,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OperationOutcome:
     """The results for a preview's eligible rows; those that it refused are not included.
 
     `stopped` is the reason for rows in `not_attempted`. `in_doubt` rows were sent when the connection broke: the audit

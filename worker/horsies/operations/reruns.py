@@ -22,7 +22,7 @@ _ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RerunSource:
     """The original of a rerun. `good_until` only if it lies ahead; `now` is the server's clock."""
 
     task_id: str
@@ -88,7 +88,7 @@ def policy_retries(task_options: str | None) -> int:
     return 0 if rule is None else rule.max_retries
 
 
-def copy_of(source: Source | None, edited: Arguments) -> tuple[Any, ...]:
+def copy_of(source: RerunSource | None, edited: Arguments) -> tuple[Any, ...]:
     """The values of a copy, in the order of `rerun_change`. An original that was deleted is refused: it has none."""
     if source is None:
         return (new_task_id(), *(None,) * 7)

@@ -21,7 +21,7 @@ _TEXTS: Final = ("args", "kwargs", "task_options")
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class StoredSchedule:
     """A schedule's stored definition: the pattern, and the columns of what it sends."""
 
     stored: Mapping[str, Any]
@@ -78,7 +78,7 @@ class ScheduleFacts:
     """A schedule, its plan and its orders. `registered_at` is when its definition was stored."""
 
     name: str
-    definition: Definition
+    definition: StoredSchedule
     registered_at: datetime
     paused_at: datetime | None
     paused_by: str | None

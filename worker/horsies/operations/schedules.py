@@ -13,7 +13,7 @@ from horsies.findings.cluster import read_cluster
 from horsies.operations.audit import require_writable, write_audit
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
-from horsies.operations.schedule_facts import Definition, ScheduleFacts
+from horsies.operations.schedule_facts import ScheduleFacts, StoredSchedule
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.store.statements import statement
 from horsies.views.schedules import SEEN_WITHIN_S
@@ -131,7 +131,7 @@ async def known_names(conn: asyncpg.Connection) -> dict[str, bool]:
 
 def _facts(row: Mapping[str, Any]) -> ScheduleFacts:
     name, definition, *rest = row.values()
-    return ScheduleFacts(name, Definition(json_map(definition)), *rest)
+    return ScheduleFacts(name, StoredSchedule(json_map(definition)), *rest)
 
 
 async def _states(conn: asyncpg.Connection, names: Sequence[str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.workflow_rows import WorkflowRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow
     from horsies.operations.audit import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import AuditedAction
@@ -119,7 +119,7 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
     )
 
 
-def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: WorkflowRow | None) -> Target:
+def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: FamilyWorkflowRow | None) -> Target:
     """Return the target with the name of its task or workflow, so that the operator can check it."""
     target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
     if flow is not None:
@@ -157,7 +157,7 @@ def _no_way_back(action: AuditedAction) -> str | None:
     return f"there is no way back from {action.verb}" if done is None else done.why_not_undone(action)
 
 
-def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
+def _moved_on(action: AuditedAction, flow: FamilyWorkflowRow | None) -> str | None:
     """Return why a workflow is not as the action left it; workers and queues are compared by the statement."""
     if action.target_kind != "workflow":
         return None

@@ -230,7 +230,7 @@ class TaskVerb(Verb):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class AppliedVerb:
     """The result of a verb for one workflow. `audited` is added to the state after it in the audit row."""
 
     detail: str
@@ -247,7 +247,7 @@ class WorkflowVerb(Verb):
     """The states of the workflow in which the console offers it."""
     refusal: Callable[[WorkflowFacts], str | None]
     effects: Callable[[WorkflowFacts], Iterator[str]]
-    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[Done]]
+    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[AppliedVerb]]
     reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
     """Adds to the facts what only this verb needs."""
     requires: Callable[[Sequence[WorkflowFacts], Options], Options] | None = None

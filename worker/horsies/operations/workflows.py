@@ -14,7 +14,7 @@ from horsies.operations.audit import require_writable, session_rights, write_aud
 from horsies.operations.facts import WorkflowFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import OperationError, RowOutcome, Target
-from horsies.operations.verb import Done
+from horsies.operations.verb import AppliedVerb
 from horsies.query import parse_workflows, workflow_conditions
 from horsies.store.statements import statement
 from horsies.views import workflow_matching
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
     from horsies.operations.audit import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, WorkflowVerb
@@ -117,11 +117,11 @@ async def _change(
 
 async def controlled(
     conn: asyncpg.Connection, seen: WorkflowFacts, control: Callable[[asyncpg.Connection, str], Any]
-) -> Done:
+) -> AppliedVerb:
     """The result of a function of `lifecycle.controlling`."""
     if not await control(conn, seen.flow.id):
         raise RefusedError(f"it is {seen.flow.status} now")
-    return Done((await read_flows(conn, [seen.flow.id]))[seen.flow.id].status)
+    return AppliedVerb((await read_flows(conn, [seen.flow.id]))[seen.flow.id].status)
 
 
 async def decided(
@@ -130,7 +130,7 @@ async def decided(
     status: WorkflowTaskStatus,
     decide: Callable[[NodeRow], Awaitable[bool]],
     audited: Mapping[str, Any],
-) -> Done:
+) -> AppliedVerb:
     """The result of a function that gives the node this status, if the node is still as it was seen."""
     was = seen.node
     now = next(
@@ -144,7 +144,7 @@ async def decided(
         raise RefusedError("its task has just ended")
     paused = "; its workflow stays PAUSED until it is resumed" if seen.flow.status == WorkflowStatus.PAUSED else ""
     after = {"node": now.node_id, "node_before": now.status, "node_after": status.value, "task": now.task_id, **audited}
-    return Done(f"{status.value}{paused}", after)
+    return AppliedVerb(f"{status.value}{paused}", after)
 
 
 async def newest_action(conn: asyncpg.Connection, workflow_id: str) -> int | None:
@@ -173,7 +173,9 @@ async def _selected(
     return [(workflow_id, int(index)) for workflow_id, _, index in parts], None
 
 
-async def _facts(conn: asyncpg.Connection, verb: WorkflowVerb, flow: WorkflowRow, index: int | None) -> WorkflowFacts:
+async def _facts(
+    conn: asyncpg.Connection, verb: WorkflowVerb, flow: FamilyWorkflowRow, index: int | None
+) -> WorkflowFacts:
     ids = await family_of(conn, flow.root)
     flows, nodes = await read_flows(conn, {*ids, flow.id}), await read_nodes(conn, {*ids, flow.id})
     node = next((node for node in nodes[flow.id] if node.index == index), None)
@@ -202,6 +204,6 @@ def _effects(verb: WorkflowVerb, eligible: Sequence[WorkflowFacts]) -> list[str]
     return lines[:_MOST_LINES] + ([f"and {more} more"] if more > 0 else [])
 
 
-async def _state(conn: asyncpg.Connection, flow: WorkflowRow) -> dict[str, Any]:
+async def _state(conn: asyncpg.Connection, flow: FamilyWorkflowRow) -> dict[str, Any]:
     nodes = (await read_nodes(conn, [flow.id]))[flow.id]
     return {"status": flow.status, "nodes": dict(Counter(node.status for node in nodes))}

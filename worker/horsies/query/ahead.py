@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from horsies.query.problems import Unreadable
+from horsies.query.problems import UnreadableValue
 from horsies.query.values import LONGEST, read_duration, read_moment
 
 _CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?z?")
@@ -22,15 +22,15 @@ def read_ahead(text: str, now: datetime) -> datetime:
     text = text.strip().lower()
     at = _next(clock, now) if (clock := _CLOCK.fullmatch(text)) else _written(text)
     if at <= now:
-        raise Unreadable(f"{text.upper()} has passed")
+        raise UnreadableValue(f"{text.upper()} has passed")
     if at - now > LONGEST:
-        raise Unreadable(f"{text.upper()} is more than a hundred years ahead")
+        raise UnreadableValue(f"{text.upper()} is more than a hundred years ahead")
     return at
 
 
 def _written(text: str) -> datetime:
     if not re.match("[0-9]{4}-", text) or (at := read_moment(text).at) is None:
-        raise Unreadable(f"{text!r} is not a time; write 03:00, 2026-11-20T03:00 (UTC) or 2026-11-20T03:00+01:00")
+        raise UnreadableValue(f"{text!r} is not a time; write 03:00, 2026-11-20T03:00 (UTC) or 2026-11-20T03:00+01:00")
     return at
 
 
@@ -39,5 +39,5 @@ def _next(clock: re.Match[str], now: datetime) -> datetime:
     try:
         at = now.astimezone(UTC).replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
     except ValueError as error:
-        raise Unreadable(f"there is no time {clock[0]}: {error}") from error
+        raise UnreadableValue(f"there is no time {clock[0]}: {error}") from error
     return at if at > now else at + timedelta(days=1)

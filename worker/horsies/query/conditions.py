@@ -142,7 +142,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class KeyFacts:
     """The meaning of each word of the key for a row."""
 
     of: Mapping[str, str]

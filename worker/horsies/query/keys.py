@@ -7,7 +7,7 @@ from typing import Final
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
 from horsies.query.conditions import (
     BareWords,
-    Facts,
+    KeyFacts,
     Length,
     Membership,
     Number,
@@ -189,7 +189,7 @@ KEYS: Final = keyed(
         "has:error",
         ("error", "deadline", "unique", "rerun", "due"),
         ("with",),
-        sql=Facts(
+        sql=KeyFacts(
             {
                 "error": "error_code IS NOT NULL",
                 "deadline": "good_until IS NOT NULL",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from horsies.query.filters import ActivityFilter, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 from horsies.query.language import BARE, Filter, Kind, Term
-from horsies.query.problems import FilterError, Problem, Unreadable, nearest
+from horsies.query.problems import FilterError, Problem, UnreadableValue, nearest
 from horsies.query.reading import read
 from horsies.query.scanner import words
 from horsies.query.sense import contradictions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from horsies.query.language import Language
-    from horsies.query.scanner import Item, Word
+    from horsies.query.scanner import ScannedValue, Word
     from horsies.query.values import Value
 
 LONGEST_TEXT: Final = 10_000
@@ -144,11 +144,11 @@ def _values(
             continue
         try:
             yield read(key, item.glob, language, present)
-        except Unreadable as error:
+        except UnreadableValue as error:
             problems.append(Problem(item.start, item.end, error.message, error.suggestion))
 
 
-def _broken(item: Item) -> Problem | None:
+def _broken(item: ScannedValue) -> Problem | None:
     if item.unclosed is not None:
         return Problem(item.unclosed, item.end, "this quote is never closed")
     if not item.glob.pattern:

@@ -70,7 +70,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return min(begin, key=len) if begin else next(iter(get_close_matches(word, known, n=1, cutoff=0.5)), None)
 
 
-class Unreadable(ValueError):  # noqa: N818 - in a filter the parser adds the place
+class UnreadableValue(ValueError):  # noqa: N818 - in a filter the parser adds the place
     """A value that its key does not accept."""
 
     def __init__(self, message: str, suggestion: str | None = None) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from horsies.query.language import BARE, Kind
-from horsies.query.problems import Unreadable, nearest
+from horsies.query.problems import UnreadableValue, nearest
 from horsies.query.values import Choice, Glob, read_count, read_moment, read_past, read_span
 
 if TYPE_CHECKING:
@@ -50,13 +50,15 @@ def _read_choice(key: str, text: str, language: Language) -> Choice:
     if word in known:
         return Choice(word)
     suggestion = language.states_elsewhere.get(word) if language.keys[key].kind is Kind.STATUS else None
-    raise Unreadable(f"{key} is never {text!r}; it is one of {', '.join(known)}", suggestion or nearest(word, known))
+    raise UnreadableValue(
+        f"{key} is never {text!r}; it is one of {', '.join(known)}", suggestion or nearest(word, known)
+    )
 
 
 def read_id(glob: Glob) -> Glob:
     glob = uncut(glob)
     if len(glob.plain) > LONGEST_ID:
-        raise Unreadable(f"an id has at most {LONGEST_ID} characters; this has {len(glob.plain)}")
+        raise UnreadableValue(f"an id has at most {LONGEST_ID} characters; this has {len(glob.plain)}")
     return Glob(glob.pattern.lower()) if looks_like_id(glob) else glob
 
 

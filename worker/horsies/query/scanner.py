@@ -8,7 +8,7 @@ from horsies.query.values import Glob, escaped
 
 
 @dataclass(slots=True)
-class Item:
+class ScannedValue:
     """One value: characters `start` up to `end`, quotes included."""
 
     start: int
@@ -26,7 +26,7 @@ class Word:
     end: int
     body: int
     key: str | None = None
-    items: list[Item] = field(default_factory=list)
+    items: list[ScannedValue] = field(default_factory=list)
 
     @property
     def negated(self) -> bool:
@@ -73,7 +73,7 @@ def _colon(text: str, start: int) -> int | None:
     return None
 
 
-def _item(text: str, start: int) -> Item:
+def _item(text: str, start: int) -> ScannedValue:
     """One value. A single quote opens only at its beginning: elsewhere it is an apostrophe."""
     pattern: list[str] = []
     position, quote, opened = start, "", start
@@ -92,4 +92,4 @@ def _item(text: str, start: int) -> Item:
         else:
             pattern.append(escaped(char) if quote else char)
         position += 1
-    return Item(start, min(position, len(text)), Glob("".join(pattern)), opened if quote else None)
+    return ScannedValue(start, min(position, len(text)), Glob("".join(pattern)), opened if quote else None)

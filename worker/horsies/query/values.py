@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from horsies.query.problems import Unreadable
+from horsies.query.problems import UnreadableValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,10 +154,12 @@ MOST_TRIES: Final = 1_000_000
 def read_duration(text: str) -> int:
     """`1h30m` as microseconds."""
     if not _DURATION.fullmatch(text):
-        raise Unreadable(f"{text!r} is not a duration; write 30s, 5m, 1h30m, 2d (ms s m h d w)", _as_duration(text))
+        raise UnreadableValue(
+            f"{text!r} is not a duration; write 30s, 5m, 1h30m, 2d (ms s m h d w)", _as_duration(text)
+        )
     total = sum(round(float(number) * _UNITS[unit]) for number, unit in _PART.findall(text))
     if total > LONGEST // timedelta(microseconds=1):
-        raise Unreadable(f"{text!r} is longer than a hundred years")
+        raise UnreadableValue(f"{text!r} is longer than a hundred years")
     return total
 
 
@@ -169,9 +171,9 @@ def _as_duration(text: str) -> str | None:
 
 def _number(text: str) -> int:
     if not re.fullmatch("[0-9]+", text):
-        raise Unreadable(f"{text!r} is not a number; write >1, <4, 2..3 or 2")
+        raise UnreadableValue(f"{text!r} is not a number; write >1, <4, 2..3 or 2")
     if len(text) > len(str(MOST_TRIES)) or int(text) > MOST_TRIES:
-        raise Unreadable(f"{text!r} is too large; the most is {MOST_TRIES}")
+        raise UnreadableValue(f"{text!r} is too large; the most is {MOST_TRIES}")
     return int(text)
 
 
@@ -186,7 +188,7 @@ def read_span(text: str) -> Range:
     """A range of durations. A single duration is refused: nothing lasts exactly five minutes."""
     alone = text.removeprefix("=")
     if ".." not in text and (_DURATION.fullmatch(alone) or _as_duration(alone)):
-        raise Unreadable(f"{text} alone says little: longer or shorter?", f">{_as_duration(alone) or alone}")
+        raise UnreadableValue(f"{text} alone says little: longer or shorter?", f">{_as_duration(alone) or alone}")
     return _read_range(text, read_duration, least=0)
 
 
@@ -197,9 +199,9 @@ def _read_range(text: str, read: Callable[[str], int], least: int) -> Range:
         sign, amount = match.groups()
         found = _compared(sign, amount, _read_after(sign, amount, read))
     else:
-        raise Unreadable(f"{text!r} is not a range; write >A, >=A, <B, <=B or A..B")
+        raise UnreadableValue(f"{text!r} is not a range; write >A, >=A, <B, <=B or A..B")
     if found.high is not None and found.high < least:
-        raise Unreadable(f"nothing is {text}; the least is {least}")
+        raise UnreadableValue(f"nothing is {text}; the least is {least}")
     return found
 
 
@@ -208,9 +210,9 @@ def _read_between(text: str, read: Callable[[str], int]) -> Range:
     low = read(first) if first else None
     high = read(last) if last else None
     if low is None and high is None:
-        raise Unreadable("between what? write A..B")
+        raise UnreadableValue("between what? write A..B")
     if low is not None and high is not None and low > high:
-        raise Unreadable(f"{first} is more than {last}", f"{last}..{first}")
+        raise UnreadableValue(f"{first} is more than {last}", f"{last}..{first}")
     return Range(text, low, high)
 
 
@@ -218,8 +220,8 @@ def _read_after(sign: str, amount: str, read: Callable[[str], int]) -> int:
     """The amount; a suggested correction keeps its sign."""
     try:
         return read(amount)
-    except Unreadable as error:
-        raise Unreadable(error.message, error.suggestion and sign + error.suggestion) from None
+    except UnreadableValue as error:
+        raise UnreadableValue(error.message, error.suggestion and sign + error.suggestion) from None
 
 
 def _compared(sign: str, written: str, amount: int) -> Range:
@@ -288,7 +290,7 @@ def read_moment(text: str, present: Present | None = None) -> Moment:
     if _TIME.fullmatch(text):
         return _read_time(text, present)
     if re.match("[0-9]{4}-", text):
-        raise Unreadable(
+        raise UnreadableValue(
             f"{text.upper()!r} is not a time; write 2026-11-18 or 2026-11-18T14:05 or 2026-11-18T14:05+02:00"
         )
     return Moment(text, ago=timedelta(microseconds=read_duration(text)))
@@ -299,7 +301,7 @@ def _read_time_of_day(clock: re.Match[str], present: Present) -> Moment:
     try:
         time_of_day = time(int(hour), int(minute), int(second or 0))
     except ValueError as error:
-        raise Unreadable(f"there is no such time: {error}") from error
+        raise UnreadableValue(f"there is no such time: {error}") from error
     moment = present.moment((Present(present.now) if utc else present).last(time_of_day))
     return replace(moment, of_day=True)
 
@@ -310,7 +312,7 @@ def _read_time(text: str, present: Present) -> Moment:
         zone = present if at.tzinfo is None else Present(present.now, at.tzinfo)
         return zone.moment(zone.at(at.replace(tzinfo=None)))
     except (ValueError, OverflowError) as error:
-        raise Unreadable(f"there is no such time: {error}") from error
+        raise UnreadableValue(f"there is no such time: {error}") from error
 
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -326,7 +328,7 @@ def read_past(text: str, present: Present | None = None) -> Range | Times:
         return read_span(text)
     sign, written = match.groups()
     if sign in ("", "="):
-        raise Unreadable(f"{written.upper()} alone says little: from then on or before?", f">={written.upper()}")
+        raise UnreadableValue(f"{written.upper()} alone says little: from then on or before?", f">={written.upper()}")
     moment = read_moment(written, present)
     assert moment.at is not None
     match sign:
@@ -344,9 +346,9 @@ def _read_times_between(first: str, last: str, present: Present | None) -> Times
     low, high = (read_moment(each, present) if each else None for each in (first, last))
     from_, until = (None if each is None else each.at for each in (low, high))
     if (low is not None and from_ is None) or (high is not None and until is None):
-        raise Unreadable(f"{first}..{last} is half a time and half a length of time; write two times, or >=A")
+        raise UnreadableValue(f"{first}..{last} is half a time and half a length of time; write two times, or >=A")
     if from_ is not None and until is not None and from_ > until:
-        raise Unreadable(f"{low} is later than {high}", f"{high}..{low}")
+        raise UnreadableValue(f"{low} is later than {high}", f"{high}..{low}")
     return Times(f"{low or ''}..{high or ''}", from_, until)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.domain.errors import HorsiesError
     from horsies.lifecycle.finishing import Outcome
     from horsies.lifecycle.recovering import CrashedRun
-    from horsies.lifecycle.scheduling import ScheduleRun
+    from horsies.lifecycle.scheduling import ScheduleAdvance
     from horsies.run.contract import LogRecord
     from horsies.run.worker.in_flight import InFlightTask
 
@@ -229,7 +229,7 @@ class Events:
     def loop_recovered(self, name: str, failures: int) -> None:
         self._log(logging.INFO, "loop recovered", loop=name, after_failures=failures)
 
-    def slots_used(self, run: ScheduleRun) -> None:
+    def slots_used(self, run: ScheduleAdvance) -> None:
         """What a schedule has sent, or that an operator's order left its slot out."""
         name, next_at = run.due.name, f"{run.next_run_at:%Y-%m-%dT%H:%M:%S}Z"
         sent = [use.workflow_id if use.task is None else use.task.task_id for use in run.uses]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.domain.plan import WorkflowPlan
-    from horsies.lifecycle.scheduling import DueSchedule, OrderedRun, ScheduleRun
+    from horsies.lifecycle.scheduling import DueSchedule, OrderedRun, ScheduleAdvance
     from horsies.run.events import Events
     from horsies.task.scheduled import Scheduled
 
@@ -106,7 +106,7 @@ class ScheduledWorkflows:
     def __contains__(self, name: str) -> bool:
         return name in self._schedules
 
-    async def start(self, connection: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> None:
+    async def start(self, connection: asyncpg.Connection, runs: Sequence[ScheduleAdvance]) -> None:
         """Start what is due, and what operators ordered, as far as it is built by now."""
         if not self._schedules:
             return
@@ -153,7 +153,7 @@ class ScheduledWorkflows:
         except TimeoutError:
             raise TimeoutError(f"its workflow was not built within {_LONGEST_BUILD_S:g} s") from None
 
-    async def _start(self, connection: asyncpg.Connection, one: ScheduleRun, plan: WorkflowPlan | None) -> None:
+    async def _start(self, connection: asyncpg.Connection, one: ScheduleAdvance, plan: WorkflowPlan | None) -> None:
         try:
             moved = await start(connection, one, plan)
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
@@ -265,7 +265,7 @@ class Schedules:
         """A row with another hash was planned by another release: that one sends it, as long as it runs."""
         return one.config_hash == self._schedules[one.name].hash
 
-    async def _send(self, connection: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> None:
+    async def _send(self, connection: asyncpg.Connection, runs: Sequence[ScheduleAdvance]) -> None:
         if not runs:
             return
         sent, refused = await run(connection, runs)

@@ -32,7 +32,7 @@ ELEMENTS: Final = {
 _NOTHING_ASKED: Final = SimpleNamespace(name="none")
 
 
-class Session(asyncpg.Connection):  # type: ignore[misc]
+class ArrayConnection(asyncpg.Connection):  # type: ignore[misc]
     """A connection that knows these array types, and asks for others."""
 
     async def _introspect_types(self, typeoids: Collection[int], within: float | None) -> Any:

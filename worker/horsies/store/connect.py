@@ -17,8 +17,8 @@ import asyncpg
 
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ErrorCode, HorsiesError
-from horsies.store.array_types import Session
-from horsies.store.embedded import EmbeddedServer, Place, acquire, default_place
+from horsies.store.array_types import ArrayConnection
+from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire, default_place
 from horsies.store.hosts import (
     SERVER_KEEPALIVES,
     Address,
@@ -149,7 +149,7 @@ class Database:
             host, port = (None, None) if address is None else ([address[0].strip("[]")], [address[1]])
             connection = await asyncpg.connect(
                 self.url.secret_text,
-                connection_class=Session,
+                connection_class=ArrayConnection,
                 host=host,
                 port=port,
                 timeout=timeout_of(self.url),
@@ -324,7 +324,7 @@ async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
     if choice.url is not None and directory is None:
         yield Database(choice.url, choice.reason, None)
         return
-    place = default_place() if directory is None else Place(directory)
+    place = default_place() if directory is None else EmbeddedPlace(directory)
     server = await _acquire(place)
     try:
         yield Database(DatabaseUrl.parse(server.url), choice.reason, server)
@@ -332,7 +332,7 @@ async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
         server.release()
 
 
-async def _acquire(place: Place) -> EmbeddedServer:
+async def _acquire(place: EmbeddedPlace) -> EmbeddedServer:
     """Acquire in a thread. If cancelled meanwhile, the thread continues, and releases the server once it has it."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="horsies-embedded")
     acquiring = executor.submit(acquire, place)

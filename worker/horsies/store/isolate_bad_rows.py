@@ -38,7 +38,7 @@ ROW_ERRORS = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError,
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Generic[T]):
+class RejectedItem(Generic[T]):
     """An item that the database rejected, and the error message."""
 
     item: T
@@ -46,11 +46,11 @@ class Refused(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T, R]):
+class BatchAnswers(Generic[T, R]):
     """The answers to all batches, or parts of batches, that succeeded, and the rejected items."""
 
     answers: list[R]
-    refused: list[Refused[T]]
+    refused: list[RejectedItem[T]]
 
 
 def batches_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -62,12 +62,12 @@ async def isolate_bad_rows(
     act: Callable[[Sequence[T]], Awaitable[R]],
     *,
     damage: tuple[type[Exception], ...] = (),
-) -> Done[T, R]:
+) -> BatchAnswers[T, R]:
     """Run each batch; one that fails is repeated item by item. Raises only errors that are not caused by an item.
 
     `damage`: errors, besides the database's rejections, that an item can cause.
     """
-    done: Done[T, R] = Done([], [])
+    done: BatchAnswers[T, R] = BatchAnswers([], [])
     for batch in batches:
         try:
             done.answers.append(await act(batch))
@@ -100,7 +100,7 @@ def is_blocked(error: BaseException) -> bool:
 async def _one_by_one(
     batch: Sequence[T],
     act: Callable[[Sequence[T]], Awaitable[R]],
-    done: Done[T, R],
+    done: BatchAnswers[T, R],
     damage: tuple[type[Exception], ...],
 ) -> None:
     for item in batch:
@@ -109,4 +109,4 @@ async def _one_by_one(
         except (asyncpg.PostgresError, *damage) as error:
             if not is_about_a_row(error):
                 raise
-            done.refused.append(Refused(item, f"{type(error).__name__}: {error}"))
+            done.refused.append(RejectedItem(item, f"{type(error).__name__}: {error}"))

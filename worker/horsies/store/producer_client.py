@@ -17,7 +17,7 @@ from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.enqueue import Enqueued, EnqueueRequest, enqueue_many, enqueue_one
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS, LOST_CONNECTION, Pool
-from horsies.store.reading import Outcome, read_outcomes
+from horsies.store.reading import StoredOutcome, read_outcomes
 from horsies.store.schema import create
 from horsies.store.waiting import Waiting
 from horsies.store.workflow_reading import WorkflowOutcome, read_workflow_outcomes
@@ -127,7 +127,7 @@ class Link:
             most=_MOST_AT_ONCE,
             run_one=partial(self.use, enqueue_one),  # type: ignore[arg-type]  # mypy: partial and *arguments
         )
-        self._reads: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, most=_MOST_AT_ONCE)
+        self._reads: Coalescer[str, StoredOutcome | None] = Coalescer(self._read_outcomes, most=_MOST_AT_ONCE)
         self._workflow_reads: Coalescer[str, WorkflowOutcome | None] = Coalescer(
             self._read_workflow_outcomes, most=_MOST_AT_ONCE
         )
@@ -248,7 +248,7 @@ class Link:
         except (*CONNECTION_ERRORS, CodecError) as error:
             return error
 
-    async def _read_outcomes(self, task_ids: Sequence[str]) -> list[Outcome | BaseException | None]:
+    async def _read_outcomes(self, task_ids: Sequence[str]) -> list[StoredOutcome | BaseException | None]:
         found = await self.use(partial(read_outcomes, task_ids=task_ids))
         return [found.get(task_id) for task_id in task_ids]
 

@@ -38,7 +38,7 @@ _WORDS_WITHOUT_RESULT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StoredOutcome:
     """A task's row as far as a wait for its result needs it."""
 
     task_id: str
@@ -62,10 +62,10 @@ class Outcome:
         return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": self.task_id}))
 
 
-async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, Outcome]:
+async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, StoredOutcome]:
     """The existing rows with these ids."""
     rows = await connection.fetch(statement(__name__, "read_outcomes"), task_ids)
-    return {row["id"]: Outcome(*row) for row in rows}
+    return {row["id"]: StoredOutcome(*row) for row in rows}
 
 
 async def read_info(
@@ -84,7 +84,7 @@ async def read_info(
     columns = dict(rows[0])
     result, reason = columns.pop("result"), columns.pop("failed_reason")
     done, total, unit, reported_at = (columns.pop(name) for name in ("done", "total", "unit", "reported_at"))
-    outcome = Outcome(task_id, columns.pop("status"), result, columns["error_code"], reason)
+    outcome = StoredOutcome(task_id, columns.pop("status"), result, columns["error_code"], reason)
     return TaskInfo(
         **columns,
         status=TaskStatus(outcome.status),

@@ -15,7 +15,7 @@ from horsies.domain.digests import enqueue_sha, scheduled_task_id
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError, flatten, raise_collected
 from horsies.domain.result import Err
 from horsies.domain.schedule import calculate_next_run, missed_slots, next_slot
-from horsies.lifecycle.scheduling import ScheduleRun, SlotUse
+from horsies.lifecycle.scheduling import ScheduleAdvance, SlotUse
 from horsies.task.checks import queue_problem, route
 from horsies.task.suppression import sends_suppressed
 from horsies.workflow.definition import build_for, find_definition, known_definitions
@@ -71,11 +71,11 @@ class Scheduled(ABC):
         """Return the next run of a schedule that has not run yet."""
         return calculate_next_run(self.schedule.pattern, now, self.schedule.timezone)
 
-    def run_of(self, due: DueSchedule) -> ScheduleRun:
+    def run_of(self, due: DueSchedule) -> ScheduleAdvance:
         """Return what a due schedule sends now; a slot that an operator ordered to skip sends nothing."""
         slots, next_run_at = self.due_slots(due.slot, due.now)
         uses = [SlotUse(slot) if slot == due.skip_slot else self.use(slot) for slot in slots]
-        return ScheduleRun(due, next_run_at, uses)
+        return ScheduleAdvance(due, next_run_at, uses)
 
     def due_slots(self, slot: datetime | None, now: datetime) -> tuple[list[datetime], datetime]:
         """The slots to send now, and when it comes due next."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.testing.here import Ended
+    from horsies.testing.here import EndedRun
 
 _CHILDREN = 100
 _LEASE_MS = 3_600_000  # no beats are sent, and a debugger may pause the task
@@ -76,7 +76,7 @@ class Claims:
                 return None
             self._seconds_left -= passed
 
-    async def store(self, task: ClaimedTask, ended: Ended) -> bool:
+    async def store(self, task: ClaimedTask, ended: EndedRun) -> bool:
         """True if it will be retried."""
         delay_s, ended = next_try(
             ended,

@@ -18,7 +18,7 @@ import asyncpg
 
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable
-from horsies.store.embedded import Place, acquire
+from horsies.store.embedded import EmbeddedPlace, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.temporary import fast_place, make_directory
 from horsies.store.schema import create
@@ -85,7 +85,7 @@ class _Server:
     def __init__(self) -> None:
         self._directory = make_directory(fast_place(), _PREFIX)
         self._pid = os.getpid()
-        self._held = acquire(Place(self._directory))
+        self._held = acquire(EmbeddedPlace(self._directory))
         self.url = self._held.url
 
     def remove(self) -> None:

@@ -38,7 +38,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRun:
     """The values that would be stored of an execution; `exception` is what user code raised, if it did."""
 
     ok: bool
@@ -76,13 +76,13 @@ class RunHere:
 
 def run_here(
     task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
-) -> Ended:
+) -> EndedRun:
     """Run in this thread, unless it runs an event loop: in a worker a plain task has none, and may start one."""
     with running(RunHere(current)):
         return _run_here(task, args, kwargs, task_options)
 
 
-def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None) -> Ended:
+def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None) -> EndedRun:
     values = task.load(args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
@@ -96,7 +96,7 @@ def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options:
 
 async def run_here_async(
     task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
-) -> Ended:
+) -> EndedRun:
     """An `async def` task in the running loop, for its fixtures; a plain one in another thread."""
     values = task.load(args, kwargs)
     if isinstance(values, TaskResult):
@@ -111,7 +111,7 @@ async def run_here_async(
 
 
 def next_try(
-    ended: Ended,
+    ended: EndedRun,
     task_options: str | None,
     *,
     retry_count: int,
@@ -119,7 +119,7 @@ def next_try(
     now: datetime,
     good_until: datetime | None,
     rng: Random,
-) -> tuple[float | None, Ended]:
+) -> tuple[float | None, EndedRun]:
     """The delay before the next try, None if this was the last one; and what is stored then."""
     if ended.ok:
         return None, ended
@@ -152,9 +152,9 @@ def loop_runs_here() -> bool:
     return True
 
 
-def _ended(result: TaskResult[Any, Any]) -> Ended:
+def _ended(result: TaskResult[Any, Any]) -> EndedRun:
     error = result.err
     raised = error.exception if isinstance(error, TaskError) else None
-    ended = Ended(*outcome_of(result), raised if isinstance(raised, BaseException) else None)
+    ended = EndedRun(*outcome_of(result), raised if isinstance(raised, BaseException) else None)
     ended.raise_if_meant_for_the_test()
     return ended

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.states import TaskStatus
 from horsies.store.enqueue import Enqueued, EnqueueOutcome
 from horsies.testing.here import Ran, next_try, run_here, run_here_async
-from horsies.testing.inline_running import Running, Wait, inside, is_in_a_task
+from horsies.testing.inline_running import InlineRunning, Wait, inside, is_in_a_task
 from horsies.testing.inline_task import InlineTask
 from horsies.testing.inline_workflows import InlineWorkflows
 from horsies.testing.memory.rows import Rows
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from horsies.registry import AnyTask
     from horsies.store.enqueue import EnqueueRequest
     from horsies.store.workflow_reading import WorkflowOutcome
-    from horsies.testing.here import Ended
+    from horsies.testing.here import EndedRun
     from horsies.testing.inline_workflows import InlineWorkflow
     from horsies.testing.memory.connection import MemoryConnection
     from horsies.workflow.definition import WorkflowDefinition
     from horsies.workflow.spec import WorkflowSpec
 
-    Steps: TypeAlias = Generator[InlineTask | Wait, Ended | None, Ran]
+    Steps: TypeAlias = Generator[InlineTask | Wait, EndedRun | None, Ran]
     Wanted: TypeAlias = Callable[[InlineTask], bool]
 
 
@@ -48,7 +48,7 @@ class Inline:
         """Those that have not ended, so that a long test does not look at all of them at each step."""
         self._ahead = timedelta()
         self._lock = threading.RLock()
-        self._running = Running()
+        self._running = InlineRunning()
         self._workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now, self._lock), raises=raises)
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
@@ -191,7 +191,7 @@ class Inline:
             with self._lock:
                 self._running.remove(task)
 
-    def _wait(self, wait: Wait) -> Generator[Wait, Ended | None, None]:
+    def _wait(self, wait: Wait) -> Generator[Wait, EndedRun | None, None]:
         try:
             yield wait
         finally:
@@ -247,7 +247,7 @@ class Inline:
                 self._ahead += max(moment - self._now(), timedelta())
             return within
 
-    def _end(self, task: InlineTask, ended: Ended) -> Ran:
+    def _end(self, task: InlineTask, ended: EndedRun) -> Ran:
         with self._lock:  # the end of a task and what follows from it in its workflow are one step
             if task.status is not TaskStatus.RUNNING:  # cancelled meanwhile: its outcome is not stored
                 return Ran()

@@ -47,7 +47,7 @@ class Wait:
             await asyncio.wait_for(asyncio.wrap_future(self.over), self.seconds)
 
 
-class Running:
+class InlineRunning:
     """All methods are called with the lock of the queue, so that no end is missed between a look and a wait."""
 
     def __init__(self) -> None:

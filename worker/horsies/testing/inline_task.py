@@ -10,7 +10,7 @@ from horsies.domain.codes import OutcomeCode
 from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.injection import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
-from horsies.store.reading import Outcome
+from horsies.store.reading import StoredOutcome
 from horsies.task.current import CurrentTask
 from horsies.workflow.context import meta_in
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from horsies.domain.task_result import TaskError, TaskResult
     from horsies.store.enqueue import EnqueueRequest
     from horsies.task.parameters import Parameters
-    from horsies.testing.here import Ended
+    from horsies.testing.here import EndedRun
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class InlineTask:
 
     def result_of(self, classes: Classes) -> TaskResult[Any, TaskError]:
         """Return the result after its end, as a value of these classes."""
-        return Outcome(self.task_id, self.status.value, self._stored, self.error_code, None).result(classes)
+        return StoredOutcome(self.task_id, self.status.value, self._stored, self.error_code, None).result(classes)
 
     @property
     def stored(self) -> str | None:
@@ -112,13 +112,13 @@ class InlineTask:
         self.status, self.ended_at, self._stored = TaskStatus.CANCELLED, now, stored
         self.error_code = OutcomeCode.TASK_CANCELLED.value
 
-    def end(self, ended: Ended, now: datetime) -> None:
+    def end(self, ended: EndedRun, now: datetime) -> None:
         self._add_attempt(ended, now, will_retry=False)
         self.status = TaskStatus.COMPLETED if ended.ok else TaskStatus.FAILED
         self.ended_at, self.error_code, self._stored = now, ended.error_code, ended.stored
         self.failed_reason = ended.error_message or ended.error_code
 
-    def wait_for_retry(self, ended: Ended, now: datetime, due: datetime) -> None:
+    def wait_for_retry(self, ended: EndedRun, now: datetime, due: datetime) -> None:
         self._add_attempt(ended, now, will_retry=True)
         self.status, self.retry_count = TaskStatus.PENDING, self.retry_count + 1
         self.due = self.next_retry_at = due
@@ -150,7 +150,7 @@ class InlineTask:
             attempts=self.attempts[::-1] if include_attempts else None,
         )
 
-    def _add_attempt(self, ended: Ended, now: datetime, *, will_retry: bool) -> None:
+    def _add_attempt(self, ended: EndedRun, now: datetime, *, will_retry: bool) -> None:
         assert self.started_at is not None
         self.attempts.append(
             TaskAttemptInfo(

@@ -35,7 +35,7 @@ def run_limited(timeout_ms: int | None, run: Callable[[], TaskResult[Any, Any]])
     if threading.current_thread() is not threading.main_thread():
         begin = monotonic()
         return _judged(timeout_ms, run(), begin, "because only the main thread can be interrupted")
-    alarm = _Alarm(timeout_ms)
+    alarm = _StopAlarm(timeout_ms)
     try:
         alarm.set()
         result = run()
@@ -68,7 +68,7 @@ async def run_limited_async(
     return result if raised is None or not comes_from_a_stop(raised) else _timed_out(timeout_ms, raised)
 
 
-class _Alarm:
+class _StopAlarm:
     """Raises TaskStopped in the main thread.
 
     A thread waits for the moment, and not the timer of the process, which may be in use, as by pytest-timeout.

@@ -134,7 +134,7 @@ class Rest:
     after: Cursor
 
 
-class Parameters:
+class StatementParameters:
     """Numbers the values of one statement in the order in which its text is put together."""
 
     def __init__(self, *first: object) -> None:
@@ -170,7 +170,7 @@ async def stretch_of(
 
 def edge_of(table: Table, wanted: Conditions, stretch: Stretch) -> tuple[str, list[object]]:
     """The statement that finds the last of `most` rows of the source, and no row if there are fewer."""
-    source, given = stretch.source, Parameters()
+    source, given = stretch.source, StatementParameters()
     slots = {
         "time": source.time,
         "priority": "priority" if source.by_priority else "0",
@@ -189,7 +189,7 @@ def over(
     table: Table, wanted: Conditions, stretch: Stretch, selecting: str, *first: object
 ) -> tuple[str, list[object]]:
     """A statement that selects from the matching rows of a stretch, as the table's alias; `first` are $1, $2, …"""
-    source, given = stretch.source, Parameters(*first)
+    source, given = stretch.source, StatementParameters(*first)
     if source.is_walked:
         walk = {
             "time": source.time,
@@ -255,12 +255,12 @@ async def read_newest(
             return found
 
 
-def _walked_rows(source: Source, wanted: Conditions, stretch: Stretch, given: Parameters) -> str:
+def _walked_rows(source: Source, wanted: Conditions, stretch: Stretch, given: StatementParameters) -> str:
     served = [] if source.each else map(given.put, source.served(wanted))
     return " AND ".join([source.rows, *_bounds(source.place, stretch, given), *served])
 
 
-def _bounds(place: str, stretch: Stretch, given: Parameters) -> list[str]:
+def _bounds(place: str, stretch: Stretch, given: StatementParameters) -> list[str]:
     """Beyond `after`, up to the edge."""
     signs = (">", "<=") if stretch.ascending else ("<", ">=")
     cursors = zip(signs, (stretch.after, stretch.edge), strict=True)
@@ -268,18 +268,18 @@ def _bounds(place: str, stretch: Stretch, given: Parameters) -> list[str]:
     return [f"({place}) {sign} ({_at(cursor, given, by_priority)})" for sign, cursor in cursors if cursor is not None]
 
 
-def _at(cursor: Cursor, given: Parameters, by_priority: bool) -> str:
+def _at(cursor: Cursor, given: StatementParameters, by_priority: bool) -> str:
     first = [f"{given.add(cursor.priority)}::integer"] if by_priority else []
     return ", ".join([*first, f"{given.add(cursor.time)}::timestamptz", f"{given.add(cursor.id)}::text"])
 
 
-def _named(source: Source, wanted: Conditions, given: Parameters) -> str:
+def _named(source: Source, wanted: Conditions, given: StatementParameters) -> str:
     """Return the condition on the names by which the source is read."""
     names = [f"name = ANY ({given.add(one.values[0])}::text[])" for one in source.served(wanted) if source.each]
     return " AND ".join(names) or "true"
 
 
-def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: Parameters) -> str:
+def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: StatementParameters) -> str:
     slots: dict[str, str] = {}
     for one in source.served(wanted):
         slots["wanted"] = given.add(one.values[0])

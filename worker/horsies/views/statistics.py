@@ -16,7 +16,7 @@ from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.duplicates import answerable
 from horsies.views.reading import decoded
-from horsies.views.searching import Parameters, Source, Stretch, Table, over
+from horsies.views.searching import Source, StatementParameters, Stretch, Table, over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -152,7 +152,7 @@ async def _names(
 ) -> tuple[datetime, datetime, list[str]]:
     """The database's time, the beginning of the window, and the names of which a task ended within it."""
     begins = isinstance(window, datetime)
-    given = Parameters(None if begins else window, window if begins else None, MOST_NAMES + 1)
+    given = StatementParameters(None if begins else window, window if begins else None, MOST_NAMES + 1)
     holds = " AND ".join(given.put(one) for one in wanted.all if one.key == "name")
     query = statement(__name__, "view_names_that_ended", holds=holds or "true")
     now, since, names = await conn.fetchrow(query, *given.values)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from horsies.domain.errors import SourceLocation
-    from horsies.workflow.nodes import Definition
+    from horsies.workflow.nodes import BaseDefinition
     from horsies.workflow.spec import WorkflowApp
 
 NO_CHECK: Final = "__horsies_no_check__"
@@ -57,10 +57,10 @@ class TrialBuilds:
     def __init__(self, app: WorkflowApp) -> None:
         self.errors: list[HorsiesError] = []
         self._app = app
-        self._seen: set[tuple[type[Definition[Any]], str | None]] = set()
+        self._seen: set[tuple[type[BaseDefinition[Any]], str | None]] = set()
         self._built: set[str | None] = set()
         """The keys of definitions that were built, or that a schedule builds."""
-        self._open: dict[type[Definition[Any]], str] = {}
+        self._open: dict[type[BaseDefinition[Any]], str] = {}
         """Why a node's definition could not be built."""
         self._is_cut = False
         self._ahead: deque[tuple[SubWorkflowNode[Any], str | None, str]] = deque()

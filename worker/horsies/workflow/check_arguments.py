@@ -16,7 +16,7 @@ from horsies.workflow.fitting import fits
 from horsies.workflow.nodes import FromNode, MapNode, Node, SubWorkflowNode
 from horsies.workflow.outputs import value_type
 from horsies.workflow.problems import node_problem
-from horsies.workflow.signatures import FILLED_BY_US, Target, result_types, target_of
+from horsies.workflow.signatures import FILLED_BY_US, NodeFunction, result_types, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -102,7 +102,7 @@ def _holds_marker(value: object) -> bool:
     return isinstance(value, FromNode)
 
 
-def _value_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
+def _value_problems(node: AnyNode, target: NodeFunction) -> Iterator[WorkflowValidationError]:
     for name, value in node.kwargs.items():
         if _holds_marker(value) or not isinstance(name, str) or name.startswith("__"):
             continue  # reported separately
@@ -138,7 +138,7 @@ def _deadline_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
         )
 
 
-def _name_problems(node: AnyNode, target: Target, given: list[str]) -> Iterator[WorkflowValidationError]:
+def _name_problems(node: AnyNode, target: NodeFunction, given: list[str]) -> Iterator[WorkflowValidationError]:
     by_position = [name for name, each in target.positional_only.items() if each.default is each.empty or name in given]
     if by_position:
         yield node_problem(
@@ -170,7 +170,7 @@ def _name_problems(node: AnyNode, target: Target, given: list[str]) -> Iterator[
         )
 
 
-def _missing_problems(node: AnyNode, target: Target, given: list[str]) -> Iterator[WorkflowValidationError]:
+def _missing_problems(node: AnyNode, target: NodeFunction, given: list[str]) -> Iterator[WorkflowValidationError]:
     missing = partial(node_problem, node, ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS)
     filled = {*given, *FILLED_BY_US} - (set() if node.workflow_ctx_from else {CONTEXT_PARAMETER})
     if isinstance(node, MapNode):
@@ -196,7 +196,7 @@ def _may_be_early(node: AnyNode) -> bool:
     return isinstance(wanted, int) and wanted < len(node.waits_for)
 
 
-def _type_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
+def _type_problems(node: AnyNode, target: NodeFunction) -> Iterator[WorkflowValidationError]:
     mismatch = partial(node_problem, node, ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH)
     for name, source in node.args_from.items():
         hint = target.hint(name)
@@ -217,7 +217,7 @@ def _type_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidation
             )
 
 
-def _context_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
+def _context_problems(node: AnyNode, target: NodeFunction) -> Iterator[WorkflowValidationError]:
     if node.workflow_ctx_from and CONTEXT_PARAMETER not in target.by_keyword:
         yield node_problem(
             node,

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from horsies.domain.errors import WorkflowValidationError
     from horsies.workflow.nodes import MapNode
-    from horsies.workflow.signatures import Target
+    from horsies.workflow.signatures import NodeFunction
 
 
-def map_problems(node: MapNode[Any], target: Target) -> Iterator[WorkflowValidationError]:
+def map_problems(node: MapNode[Any], target: NodeFunction) -> Iterator[WorkflowValidationError]:
     limit = node.max_items
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         yield node_problem(
@@ -52,7 +52,9 @@ def map_problems(node: MapNode[Any], target: Target) -> Iterator[WorkflowValidat
         yield from _item_problems(node, limit, target, parameter)
 
 
-def _source_type_problems(node: MapNode[Any], target: Target, parameter: str) -> Iterator[WorkflowValidationError]:
+def _source_type_problems(
+    node: MapNode[Any], target: NodeFunction, parameter: str
+) -> Iterator[WorkflowValidationError]:
     assert isinstance(node.over, Node)
     mismatch = ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH
     source = value_type(node.over)  # type: ignore[arg-type]  # every Node is one of the three
@@ -73,7 +75,9 @@ def _source_type_problems(node: MapNode[Any], target: Target, parameter: str) ->
         )
 
 
-def _item_problems(node: MapNode[Any], limit: int, target: Target, parameter: str) -> Iterator[WorkflowValidationError]:
+def _item_problems(
+    node: MapNode[Any], limit: int, target: NodeFunction, parameter: str
+) -> Iterator[WorkflowValidationError]:
     items, kind = node.over, target.kind(parameter)
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         yield node_problem(

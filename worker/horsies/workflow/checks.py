@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.errors import HorsiesError
     from horsies.workflow.graph import Graph
-    from horsies.workflow.nodes import AnyNode, Definition, NodeRef
+    from horsies.workflow.nodes import AnyNode, BaseDefinition, NodeRef
 
 MAX_NODE_ID_CHARACTERS: Final = 128
 _KINDS: Final[dict[str, tuple[type | tuple[type, ...], ErrorCode]]] = {
@@ -38,14 +38,14 @@ _ID_RULE: Final = f"letters, digits and _ - : . only, at most {MAX_NODE_ID_CHARA
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class WorkflowDraft:
     """A workflow before its checks."""
 
     name: str
     graph: Graph
     output: NodeRef | None
     success_policy: SuccessPolicy | None
-    definition: type[Definition[Any]] | None
+    definition: type[BaseDefinition[Any]] | None
     location: SourceLocation | None
 
 
@@ -160,7 +160,7 @@ def _is_node_id(text: str) -> bool:
     return len(text) <= MAX_NODE_ID_CHARACTERS and _NODE_ID.fullmatch(text) is not None
 
 
-def all_problems(draft: Draft) -> Iterable[HorsiesError]:
+def all_problems(draft: WorkflowDraft) -> Iterable[HorsiesError]:
     found: list[HorsiesError] = [*shape_problems(draft.graph, draft.location)]
     for node in draft.graph.nodes:
         found += argument_problems(node, draft.graph)
@@ -172,7 +172,7 @@ def all_problems(draft: Draft) -> Iterable[HorsiesError]:
     return found
 
 
-def _output_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
+def _output_problems(draft: WorkflowDraft) -> Iterator[WorkflowValidationError]:
     if draft.output is None:
         return
     node = draft.graph.find(draft.output)
@@ -192,7 +192,7 @@ def _output_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
         )
 
 
-def _policy_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
+def _policy_problems(draft: WorkflowDraft) -> Iterator[WorkflowValidationError]:
     policy = draft.success_policy
     if policy is None:
         return
@@ -206,7 +206,7 @@ def _policy_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
     yield from _foreign(draft, policy.optional or (), "the success policy names as optional")
 
 
-def _foreign(draft: Draft, refs: Sequence[NodeRef], what: str) -> Iterator[WorkflowValidationError]:
+def _foreign(draft: WorkflowDraft, refs: Sequence[NodeRef], what: str) -> Iterator[WorkflowValidationError]:
     for ref in refs:
         if draft.graph.find(ref) is None:
             yield _bad_policy(f"{what} {ref!r}, which is not among the nodes of workflow {draft.name!r}")
@@ -220,7 +220,7 @@ def _bad_policy(message: str) -> WorkflowValidationError:
     )
 
 
-def _nesting_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
+def _nesting_problems(draft: WorkflowDraft) -> Iterator[WorkflowValidationError]:
     if (path := nested_cycle(draft.definition, draft.graph.nodes)) is not None:
         yield WorkflowValidationError(
             "the definition contains itself, so it would never end",

@@ -16,7 +16,7 @@ from horsies.workflow.signatures import build_target
 
 if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
-    from horsies.workflow.nodes import Definition
+    from horsies.workflow.nodes import BaseDefinition
     from horsies.workflow.spec import WorkflowApp, WorkflowSpec
 
 __all__ = ["BuildFailed", "ChildPlanError", "UnknownDefinition", "UnreadableKwargs", "child_plan", "map_plan"]
@@ -49,7 +49,7 @@ def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -
         raise BuildFailed(f"{definition.__qualname__} cannot be built: {type(error).__name__}: {text}") from error
 
 
-def built_child(definition: type[Definition[Any]], app: WorkflowApp, kwargs_json: str | None) -> WorkflowSpec[Any]:
+def built_child(definition: type[BaseDefinition[Any]], app: WorkflowApp, kwargs_json: str | None) -> WorkflowSpec[Any]:
     """The spec of a child, from the stored kwargs of its node; raises UnreadableKwargs and what `build_with` raises."""
     target = build_target(definition, app.storable)
     loaded = load_kwargs(kwargs_json, target.classes_for)

@@ -12,7 +12,7 @@ from horsies.domain.names import is_workflow_name
 from horsies.domain.places import calling_place
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
-from horsies.workflow.nodes import Definition, SubWorkflowNode
+from horsies.workflow.nodes import BaseDefinition, SubWorkflowNode
 from horsies.workflow.outputs import output_type
 from horsies.workflow.signatures import build_target
 from horsies.workflow.spec import WorkflowSpec
@@ -27,7 +27,7 @@ T = TypeVar("T", default=Any)
 _META: Final = {"output": None, "on_error": OnError.FAIL, "success_policy": None}
 
 
-class WorkflowDefinition(Definition[T]):
+class WorkflowDefinition(BaseDefinition[T]):
     """Subclass it with a name, a definition_key and nodes; T is the type of the output's value.
 
     An inner `class Meta` may hold output, on_error and success_policy. It cannot see its siblings, so there nodes are
@@ -120,7 +120,7 @@ def declared_types() -> Iterator[Any]:
                 yield from node.fn.declared_types()
 
 
-def build_for(definition: type[Definition[Any]], app: WorkflowApp, params: Mapping[str, Any]) -> WorkflowSpec[Any]:
+def build_for(definition: type[BaseDefinition[Any]], app: WorkflowApp, params: Mapping[str, Any]) -> WorkflowSpec[Any]:
     """Call build_with and check its result: a spec, and a new one."""
     before = WorkflowSpec.count()
     spec = definition.build_with(app, **params)

@@ -111,7 +111,7 @@ class Node(Generic[T]):
         return f"<{type(self).__name__} {self.node_id or self.name!r}>"
 
 
-class Definition(Generic[T]):
+class BaseDefinition(Generic[T]):
     """The part of a WorkflowDefinition that nodes, checks and specs use; definition.py adds what makes a spec."""
 
     name: ClassVar[str]
@@ -212,7 +212,7 @@ class TaskNode(Node[T]):
 class SubWorkflowNode(Node[T]):
     """A workflow within the workflow, built by its definition when the node is READY."""
 
-    workflow_def: type[Definition[T]]
+    workflow_def: type[BaseDefinition[T]]
     """The WorkflowDefinition that builds it."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """For the parameters of `build_with`."""

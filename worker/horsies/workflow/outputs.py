@@ -9,7 +9,7 @@ from horsies.workflow.nodes import MapNode, SubWorkflowNode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from horsies.workflow.nodes import AnyNode, Definition
+    from horsies.workflow.nodes import AnyNode, BaseDefinition
 
 
 def value_type(node: AnyNode) -> Any:
@@ -19,7 +19,7 @@ def value_type(node: AnyNode) -> Any:
     return list[node.fn.task_ok_type] if isinstance(node, MapNode) else node.fn.task_ok_type  # type: ignore[name-defined]
 
 
-def output_type(definition: type[Definition[Any]]) -> Any:
+def output_type(definition: type[BaseDefinition[Any]]) -> Any:
     """The T of `class X(WorkflowDefinition[T])`; Any if it is not given."""
     for cls in definition.__mro__:
         for base in cls.__dict__.get("__orig_bases__", ()):
@@ -30,13 +30,13 @@ def output_type(definition: type[Definition[Any]]) -> Any:
 
 
 def nested_cycle(
-    definition: type[Definition[Any]] | None, nodes: Iterable[AnyNode]
-) -> list[type[Definition[Any]]] | None:
+    definition: type[BaseDefinition[Any]] | None, nodes: Iterable[AnyNode]
+) -> list[type[BaseDefinition[Any]]] | None:
     """The path from a definition through nested ones back to one on the path; None if there is none."""
     path = [] if definition is None else [definition]
-    sound: set[type[Definition[Any]]] = set()
+    sound: set[type[BaseDefinition[Any]]] = set()
 
-    def descend(inner: Iterable[AnyNode]) -> list[type[Definition[Any]]] | None:
+    def descend(inner: Iterable[AnyNode]) -> list[type[BaseDefinition[Any]]] | None:
         for node in inner:
             if not isinstance(node, SubWorkflowNode) or node.workflow_def in sound:
                 continue

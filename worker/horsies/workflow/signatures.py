@@ -16,17 +16,17 @@ from horsies.workflow.nodes import SubWorkflowNode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.domain.argument_types import Kind
+    from horsies.domain.argument_types import CheckedType
     from horsies.domain.codec.classes import Classes, StorableClasses
     from horsies.domain.codec.conversion import Conversion
-    from horsies.workflow.nodes import AnyNode, Definition
+    from horsies.workflow.nodes import AnyNode, BaseDefinition
 
 FILLED_BY_US: Final = frozenset({CONTEXT_PARAMETER, META_PARAMETER})
 
 _BY_KEYWORD: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-class Target:
+class NodeFunction:
     """The function that is called with the arguments of a node, and its parameters."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Target:
             return self.classes
         return self.classes.within(lambda: [hint_or_any(self._function(), parameter)])
 
-    def kind(self, name: str) -> Kind | None:
+    def kind(self, name: str) -> CheckedType | None:
         """The type for checks of values; None if they are not checked."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else kind_of_parameter(self._function(), parameter)
@@ -94,15 +94,15 @@ class Target:
         return plain
 
 
-def build_target(definition: type[Definition[Any]], classes: StorableClasses | None = None) -> Target:
-    return Target(definition.build_with, f"build_with() of {definition.name!r}", classes, leave_out=1)
+def build_target(definition: type[BaseDefinition[Any]], classes: StorableClasses | None = None) -> NodeFunction:
+    return NodeFunction(definition.build_with, f"build_with() of {definition.name!r}", classes, leave_out=1)
 
 
-def target_of(node: AnyNode) -> Target:
+def target_of(node: AnyNode) -> NodeFunction:
     if isinstance(node, SubWorkflowNode):
         return build_target(node.workflow_def)
     fn: Any = inspect.unwrap(node.fn)  # type: ignore[arg-type]  # a task can be called
-    return Target(fn, f"task {node.name!r}", node.fn.parameters.classes)
+    return NodeFunction(fn, f"task {node.name!r}", node.fn.parameters.classes)
 
 
 def result_types(hint: Any) -> list[Any] | None:

@@ -16,12 +16,12 @@ from horsies.domain.places import calling_place
 from horsies.domain.plan import WorkflowPlan
 from horsies.domain.states import OnError
 from horsies.store.loop_thread import drive_awaited, drive_blocking
-from horsies.workflow.checks import Draft, all_problems, bare_problems, id_problems, key_problems
+from horsies.workflow.checks import WorkflowDraft, all_problems, bare_problems, id_problems, key_problems
 from horsies.workflow.graph import Graph
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
 from horsies.workflow.planning import node_plan, policy_json
 from horsies.workflow.routing import route, route_problems, unrouted_problems
-from horsies.workflow.signatures import Target, target_of
+from horsies.workflow.signatures import NodeFunction, target_of
 from horsies.workflow.starting import starting_again, starting_own
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig
     from horsies.domain.codec.classes import StorableClasses
     from horsies.workflow.handle import WorkflowHandle
-    from horsies.workflow.nodes import AnyNode, Definition, NodeRef
+    from horsies.workflow.nodes import AnyNode, BaseDefinition, NodeRef
     from horsies.workflow.starting import WorkflowStartError, WorkflowStartResult
 
 T = TypeVar("T", default=Any)
@@ -61,7 +61,7 @@ class WorkflowSpec(Generic[T]):
     """The node whose result is the workflow's; without one, the results of all nodes on which none depends."""
     success_policy: SuccessPolicy | None = None
     definition_key: str | None = None
-    workflow_def_cls: type[Definition[Any]] | None = None
+    workflow_def_cls: type[BaseDefinition[Any]] | None = None
     # No plain default, so that a missing value goes through __getattr__ when it is first used.
     broker: PostgresBroker | None = field(default_factory=lambda: None)
     resend_on_transient_err: bool = False
@@ -76,7 +76,7 @@ class WorkflowSpec(Generic[T]):
         raise_collected(bare_problems(self.name, self.tasks, self.on_error, location))
         graph = Graph(self.name, list(self.tasks))
         raise_collected(id_problems(graph))
-        draft = Draft(self.name, graph, self.output, self.success_policy, definition, location)
+        draft = WorkflowDraft(self.name, graph, self.output, self.success_policy, definition, location)
         problems = list(all_problems(draft))
         if app is not None:
             problems += [*key_problems(self.definition_key, location), *route_problems(graph.nodes, app.config)]
@@ -172,7 +172,7 @@ def _freeze(node: AnyNode) -> None:
     node.freeze()
 
 
-def _stored_copy(target: Target, name: str, value: Any) -> Any:
+def _stored_copy(target: NodeFunction, name: str, value: Any) -> Any:
     stored = target.to_stored(name, value)
     copy = load_value(dump_value(stored), classes=LOADED)
     # What has a JSON of its own, a set or a UUID, is made again from that.

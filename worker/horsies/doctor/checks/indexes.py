@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import size, span
 from horsies.store.schema import MIGRATIONS, TABLES
 from horsies.store.schema.migrations import quoted
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 _CREATE: Final = re.compile(r"^CREATE (UNIQUE )?INDEX IF NOT EXISTS (\w+)\s+(ON (\w+)[^;]*);", re.MULTILINE)
 _MOST_NAMED: Final = 3
@@ -35,14 +35,14 @@ def expected() -> Mapping[str, str]:
     }
 
 
-async def _indexes(patient: Patient) -> Iterable[Line]:
-    schema = patient.schema.schema
-    rows = await patient.fetch(statement(__name__, "doctor_indexes"), schema, list(TABLES))
+async def _indexes(context: CheckContext) -> Iterable[CheckLine]:
+    schema = context.schema.schema
+    rows = await context.fetch(statement(__name__, "doctor_indexes"), schema, list(TABLES))
     lines = [*_missing(rows), *_invalid(rows, quoted(schema)), *_unused(rows, quoted(schema))]
     if lines:
         return lines
     evidence = f"all {len(expected())} of ours are there and valid, {size(sum(row['bytes'] for row in rows))}"
-    return [Line(Verdict.OK, evidence + _rarely_used(rows))]
+    return [CheckLine(CheckVerdict.OK, evidence + _rarely_used(rows))]
 
 
 def _rarely_used(rows: Sequence[asyncpg.Record]) -> str:
@@ -54,31 +54,33 @@ def _rarely_used(rows: Sequence[asyncpg.Record]) -> str:
     return f"; not used in {span(unused[0]['counted_s'])}: {len(unused)}, the largest {named}"
 
 
-def _missing(rows: Sequence[asyncpg.Record]) -> Iterator[Line]:
+def _missing(rows: Sequence[asyncpg.Record]) -> Iterator[CheckLine]:
     """Yield the missing indexes. Without those in `contents.py` workers are very slow or do something twice."""
     there = {row["name"] for row in rows}
     vital = frozenset().union(*(table.indexes for table in TABLES.values()))
     for name, create in expected().items():
         if name not in there:
-            verdict = Verdict.FAIL if name in vital else Verdict.WARN
-            yield Line(verdict, f"{name} is missing", create)
+            verdict = CheckVerdict.FAIL if name in vital else CheckVerdict.WARN
+            yield CheckLine(verdict, f"{name} is missing", create)
 
 
-def _invalid(rows: Sequence[asyncpg.Record], schema: str) -> Iterator[Line]:
+def _invalid(rows: Sequence[asyncpg.Record], schema: str) -> Iterator[CheckLine]:
     for row in rows:
         if row["valid"]:
             continue
         if row["being_built"]:
-            yield Line(Verdict.OK, f"{row['name']} is being built")
+            yield CheckLine(CheckVerdict.OK, f"{row['name']} is being built")
         elif row["name"] in expected():
             remedy = f"REINDEX INDEX CONCURRENTLY {schema}.{quoted(row['name'])}"
-            yield Line(Verdict.FAIL, f"{row['name']} is invalid: it costs writes and serves no read", remedy)
+            yield CheckLine(CheckVerdict.FAIL, f"{row['name']} is invalid: it costs writes and serves no read", remedy)
         else:
             remedy = f"DROP INDEX CONCURRENTLY {schema}.{quoted(row['name'])}"
-            yield Line(Verdict.WARN, f"{row['name']} on {row['on_table']} is invalid, and none of ours", remedy)
+            yield CheckLine(
+                CheckVerdict.WARN, f"{row['name']} on {row['on_table']} is invalid, and none of ours", remedy
+            )
 
 
-def _unused(rows: Sequence[asyncpg.Record], schema: str) -> Iterator[Line]:
+def _unused(rows: Sequence[asyncpg.Record], schema: str) -> Iterator[CheckLine]:
     for row in rows:
         if row["counted_s"] < UNUSED_AFTER_S or not row["valid"] or row["is_constraint"] or row["name"] in expected():
             continue
@@ -87,7 +89,9 @@ def _unused(rows: Sequence[asyncpg.Record], schema: str) -> Iterator[Line]:
                 f"{row['name']} on {row['on_table']} is none of ours and was not used in {span(row['counted_s'])}"
             )
             remedy = f"DROP INDEX CONCURRENTLY {schema}.{quoted(row['name'])}"
-            yield Line(Verdict.WARN, f"{evidence}; each write of the table keeps its {size(row['bytes'])} up", remedy)
+            yield CheckLine(
+                CheckVerdict.WARN, f"{evidence}; each write of the table keeps its {size(row['bytes'])} up", remedy
+            )
 
 
 CHECKS = (Check("indexes", 60, _indexes, needs_tables=True),)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 _PROBES: Final = 3
 ANSWER_WITHIN_S: Final = 3.0
@@ -27,30 +27,30 @@ _WAITING: Final = "SELECT pid, wait_event, query FROM pg_stat_activity WHERE sta
 _HOLDERS: Final = "SELECT pid, xact_start, application_name FROM pg_stat_activity WHERE state LIKE 'idle in tr%'"
 
 
-async def _notifications(patient: Patient) -> Iterable[Line]:
-    if patient.pooled:
+async def _notifications(context: CheckContext) -> Iterable[CheckLine]:
+    if context.pooled:
         # A LISTEN would stay on a backend of the pool, for other clients.
-        return [Line(Verdict.OK, "not used: behind a pooler workers poll")]
+        return [CheckLine(CheckVerdict.OK, "not used: behind a pooler workers poll")]
     async with (
-        patient.database.connected("doctor", settings=_LIMITS) as listening,
-        patient.database.connected("doctor", settings=_LIMITS) as notifying,
+        context.database.connected("doctor", settings=_LIMITS) as listening,
+        context.database.connected("doctor", settings=_LIMITS) as notifying,
     ):
         return [await _tried(listening, notifying)]
 
 
-async def _tried(listening: asyncpg.Connection, notifying: asyncpg.Connection) -> Line:
+async def _tried(listening: asyncpg.Connection, notifying: asyncpg.Connection) -> CheckLine:
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             slowest_s = await _round_trip(listening, notifying)
     except asyncpg.ReadOnlySQLTransactionError:
-        return Line(Verdict.UNKNOWN, "this server is a standby, which has none", "connect to the primary")
+        return CheckLine(CheckVerdict.UNKNOWN, "this server is a standby, which has none", "connect to the primary")
     except (TimeoutError, asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError):
         evidence = f"one to ourselves did not come back in {ANSWER_WITHIN_S:g} s: workers only poll, and sends may hang"
-        return Line(Verdict.FAIL, evidence, f"see what their commits wait for: {_WAITING}")
+        return CheckLine(CheckVerdict.FAIL, evidence, f"see what their commits wait for: {_WAITING}")
     evidence = f"they come back, the slowest of {_PROBES} in {slowest_s * 1000:.1f} ms"
     if slowest_s > _SLOW_S:
-        return Line(Verdict.WARN, evidence, "look for load of the server, or for a slow network")
-    return Line(Verdict.OK, evidence)
+        return CheckLine(CheckVerdict.WARN, evidence, "look for load of the server, or for a slow network")
+    return CheckLine(CheckVerdict.OK, evidence)
 
 
 async def _round_trip(listening: asyncpg.Connection, notifying: asyncpg.Connection) -> float:
@@ -72,14 +72,20 @@ async def _round_trip(listening: asyncpg.Connection, notifying: asyncpg.Connecti
     return slowest_s
 
 
-async def _queue(patient: Patient) -> Iterable[Line]:
-    (row,) = await patient.fetch(statement(__name__, "doctor_queue_usage"))
+async def _queue(context: CheckContext) -> Iterable[CheckLine]:
+    (row,) = await context.fetch(statement(__name__, "doctor_queue_usage"))
     usage = row["usage"]
     evidence = f"{usage:.0%} full"
     if usage < _QUEUE_WARN:
-        return [Line(Verdict.OK, evidence)]
+        return [CheckLine(CheckVerdict.OK, evidence)]
     evidence += ": a session that listens is idle in a transaction; when it is full, every NOTIFY fails"
-    return [Line(Verdict.FAIL if usage >= _QUEUE_FAIL else Verdict.WARN, evidence, f"end its transaction: {_HOLDERS}")]
+    return [
+        CheckLine(
+            CheckVerdict.FAIL if usage >= _QUEUE_FAIL else CheckVerdict.WARN,
+            evidence,
+            f"end its transaction: {_HOLDERS}",
+        )
+    ]
 
 
 CHECKS = (Check("notifications", 40, _notifications), Check("notification queue", 50, _queue))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 _TRIES: Final = 5
 
 
-async def _pooler(patient: Patient) -> Iterable[Line]:
-    lines = [Line(Verdict.WARN, warning) for warning in patient.pooler_warnings]
-    if not patient.pooled:
-        return lines or [Line(Verdict.OK, "none: sessions reach PostgreSQL directly")]
-    poll_s = _poll_interval_s(patient)
-    if await _shares_backends(patient):
+async def _pooler(context: CheckContext) -> Iterable[CheckLine]:
+    lines = [CheckLine(CheckVerdict.WARN, warning) for warning in context.pooler_warnings]
+    if not context.pooled:
+        return lines or [CheckLine(CheckVerdict.OK, "none: sessions reach PostgreSQL directly")]
+    poll_s = _poll_interval_s(context)
+    if await _shares_backends(context):
         evidence = (
             f"in transaction mode: no LISTEN, no settings of a session, no prepared statements; workers need none of "
             f"them and poll every {poll_s}, so a task waits up to that long"
         )
-        return [Line(Verdict.WARN, evidence, "name PostgreSQL itself in the URL of the workers"), *lines]
+        return [CheckLine(CheckVerdict.WARN, evidence, "name PostgreSQL itself in the URL of the workers"), *lines]
     evidence = f"in session mode: each session of ours holds one of its connections; workers poll every {poll_s}"
-    return [Line(Verdict.OK, evidence), *lines]
+    return [CheckLine(CheckVerdict.OK, evidence), *lines]
 
 
-def _poll_interval_s(patient: Patient) -> str:
+def _poll_interval_s(context: CheckContext) -> str:
     """Return the application's poll interval, or the default."""
-    return "5s" if patient.config is None else f"{patient.config.resilience.notify_poll_interval_ms / 1000:g}s"
+    return "5s" if context.config is None else f"{context.config.resilience.notify_poll_interval_ms / 1000:g}s"
 
 
-async def _shares_backends(patient: Patient) -> bool:
+async def _shares_backends(context: CheckContext) -> bool:
     """Return whether two sessions get the same backend in turn: a pooler may release it at each commit.
 
     PgBouncer reuses first what was released last, so on a quiet pool the first try shows it.
     """
-    async with patient.database.connected("doctor") as one, patient.database.connected("doctor") as other:
+    async with context.database.connected("doctor") as one, context.database.connected("doctor") as other:
         for _ in range(_TRIES):
             if await _backend(one) == await _backend(other):
                 return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import counted, size, span
 from horsies.store.statements import statement
 
@@ -13,49 +13,53 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 MUCH_WAL: Final = 1_073_741_824
 """What an inactive slot may keep before it is dangerous; a standby that restarts comes back within less."""
 _TIMES_MAX_WAL: Final = 3
 
 
-async def _slots(patient: Patient) -> Iterable[Line]:
-    rows = await patient.fetch(statement(__name__, "doctor_slots"))
+async def _slots(context: CheckContext) -> Iterable[CheckLine]:
+    rows = await context.fetch(statement(__name__, "doctor_slots"))
     bad = [line for row in rows if (line := _slot(row)) is not None]
-    return bad or [Line(Verdict.OK, f"{counted(len(rows), 'slot')}, all in use" if rows else "none")]
+    return bad or [CheckLine(CheckVerdict.OK, f"{counted(len(rows), 'slot')}, all in use" if rows else "none")]
 
 
-def _slot(row: asyncpg.Record) -> Line | None:
+def _slot(row: asyncpg.Record) -> CheckLine | None:
     name, drop = row["slot_name"], f"SELECT pg_drop_replication_slot({row['literal']})"
     if row["wal_status"] == "lost":
-        return Line(Verdict.FAIL, f"{name} has lost WAL that its consumer needs: it can never continue", drop)
+        return CheckLine(CheckVerdict.FAIL, f"{name} has lost WAL that its consumer needs: it can never continue", drop)
     if row["active"]:
         return None
     keeps = f"keeps {size(row['kept'])} of WAL" if row["kept"] is not None else "keeps no WAL yet"
     if row["holds_vacuum"]:
         keeps += " and holds back vacuum"
-    verdict = Verdict.FAIL if (row["kept"] or 0) > MUCH_WAL else Verdict.WARN
-    return Line(verdict, f"{name} ({row['slot_type']}) is inactive and {keeps}", f"{drop}  -- if its consumer is gone")
+    verdict = CheckVerdict.FAIL if (row["kept"] or 0) > MUCH_WAL else CheckVerdict.WARN
+    return CheckLine(
+        verdict, f"{name} ({row['slot_type']}) is inactive and {keeps}", f"{drop}  -- if its consumer is gone"
+    )
 
 
-async def _wal(patient: Patient) -> Iterable[Line]:
-    lines = [line async for line in _archive(patient)]
-    if not patient.sees_all_sessions:
-        return [*lines, patient.not_seen("how large the WAL is")]
-    (row,) = await patient.fetch(statement(__name__, "doctor_wal_size"))
+async def _wal(context: CheckContext) -> Iterable[CheckLine]:
+    lines = [line async for line in _archive(context)]
+    if not context.sees_all_sessions:
+        return [*lines, context.not_seen("how large the WAL is")]
+    (row,) = await context.fetch(statement(__name__, "doctor_wal_size"))
     evidence = f"{size(row['bytes'])} in {counted(row['files'], 'file')}, max_wal_size {size(row['most'])}"
     if row["bytes"] > _TIMES_MAX_WAL * max(row["most"], row["kept_anyway"]):
         remedy = "see replication slots and the archive; else raise max_wal_size and checkpoint_completion_target"
-        return [*lines, Line(Verdict.WARN, evidence, remedy)]
-    return lines or [Line(Verdict.OK, evidence)]
+        return [*lines, CheckLine(CheckVerdict.WARN, evidence, remedy)]
+    return lines or [CheckLine(CheckVerdict.OK, evidence)]
 
 
-async def _archive(patient: Patient) -> AsyncIterator[Line]:
+async def _archive(context: CheckContext) -> AsyncIterator[CheckLine]:
     """An archive_command that fails keeps all WAL until the disk is full."""
-    for row in await patient.fetch(statement(__name__, "doctor_archive")):
+    for row in await context.fetch(statement(__name__, "doctor_archive")):
         evidence = f"archiving has failed for {span(row['failing_s'])}, last {row['last_failed_wal']}: all WAL is kept"
-        yield Line(Verdict.FAIL, evidence, "correct archive_command or archive_library; the server's log has its error")
+        yield CheckLine(
+            CheckVerdict.FAIL, evidence, "correct archive_command or archive_library; the server's log has its error"
+        )
 
 
 CHECKS = (Check("replication slots", 100, _slots), Check("WAL", 110, _wal))

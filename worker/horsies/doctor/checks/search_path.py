@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.store.schema import LEDGER
 from horsies.store.schema.migrations import quoted
 from horsies.store.statements import statement
@@ -16,35 +16,37 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 _MOST: Final = 10
 
 
-async def _search_path(patient: Patient) -> Iterable[Line]:
-    name = patient.schema.schema
-    (schema,) = await patient.fetch(statement(__name__, "doctor_search_path"), name)
+async def _search_path(context: CheckContext) -> Iterable[CheckLine]:
+    name = context.schema.schema
+    (schema,) = await context.fetch(statement(__name__, "doctor_search_path"), name)
     lines = [
-        Line(
-            Verdict.FAIL,
+        CheckLine(
+            CheckVerdict.FAIL,
             f"function {row['name']} resolves names by the search path of each session",
             f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it and keeps every row",
         )
-        for row in await patient.fetch(statement(__name__, "doctor_unbound_functions"), name, schema["path"])
+        for row in await context.fetch(statement(__name__, "doctor_unbound_functions"), name, schema["path"])
     ]
     lines += [
-        Line(
-            Verdict.FAIL,
+        CheckLine(
+            CheckVerdict.FAIL,
             f"{row['kind'].lower()} {row['name']} of role {row['owner']} can run in place of PostgreSQL's or ours, with"
             " the rights of the sender of a task",
             f"DROP {row['kind']} {row['name']}",
         )
-        for row in await patient.fetch(statement(__name__, "doctor_objects_of_others"), name, _MOST)
+        for row in await context.fetch(statement(__name__, "doctor_objects_of_others"), name, _MOST)
     ]
     if schema["open"]:
         evidence = f"every role may create functions and operators in schema {name}, which others then run unawares"
-        lines.append(Line(Verdict.WARN, evidence, f"REVOKE CREATE ON SCHEMA {quoted(name)} FROM PUBLIC"))
-    return lines or [Line(Verdict.OK, f"our functions are bound; only granted roles may create in schema {name}")]
+        lines.append(CheckLine(CheckVerdict.WARN, evidence, f"REVOKE CREATE ON SCHEMA {quoted(name)} FROM PUBLIC"))
+    return lines or [
+        CheckLine(CheckVerdict.OK, f"our functions are bound; only granted roles may create in schema {name}")
+    ]
 
 
 CHECKS = (Check("search path", 15, _search_path, needs_tables=True),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import counted, span
 from horsies.findings.blockers import lock_holders
 from horsies.store.statements import statement
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 WARN_AFTER_S: Final = 300.0
 FAIL_AFTER_S: Final = 3_600.0
 _MOST: Final = 10
 
 
-async def _long(patient: Patient) -> Iterable[Line]:
-    rows = await patient.fetch(statement(__name__, "doctor_long_transactions"), WARN_AFTER_S, _MOST)
+async def _long(context: CheckContext) -> Iterable[CheckLine]:
+    rows = await context.fetch(statement(__name__, "doctor_long_transactions"), WARN_AFTER_S, _MOST)
     lines = [_session(row) for row in rows]
-    if not patient.sees_all_sessions:
-        lines.append(patient.not_seen("how long transactions of other roles have been open"))
-    return lines or [Line(Verdict.OK, f"none has been open for more than {span(WARN_AFTER_S)}")]
+    if not context.sees_all_sessions:
+        lines.append(context.not_seen("how long transactions of other roles have been open"))
+    return lines or [CheckLine(CheckVerdict.OK, f"none has been open for more than {span(WARN_AFTER_S)}")]
 
 
-def _session(row: asyncpg.Record) -> Line:
+def _session(row: asyncpg.Record) -> CheckLine:
     who = f"pid {row['pid']}, {row['application']!r} of {row['role']}, {row['state']}"
     holds = "holds back vacuum" if row["holds_vacuum"] else "keeps its locks"
     call = "pg_cancel_backend" if row["state"] == "active" else "pg_terminate_backend"
-    return Line(
+    return CheckLine(
         _verdict(row["age_s"]), f"{who}: open for {span(row['age_s'])}, {holds}", f"SELECT {call}({row['pid']})"
     )
 
 
-async def _prepared(patient: Patient) -> Iterable[Line]:
-    rows = await patient.fetch(statement(__name__, "doctor_prepared_transactions"), WARN_AFTER_S, _MOST)
+async def _prepared(context: CheckContext) -> Iterable[CheckLine]:
+    rows = await context.fetch(statement(__name__, "doctor_prepared_transactions"), WARN_AFTER_S, _MOST)
     lines = [
-        Line(
+        CheckLine(
             _verdict(row["age_s"]),
             f"{row['gid']!r} of {row['owner']} was prepared {span(row['age_s'])} ago: "
             "it holds back vacuum and keeps its locks",
@@ -49,16 +49,16 @@ async def _prepared(patient: Patient) -> Iterable[Line]:
         )
         for row in rows
     ]
-    return lines or [Line(Verdict.OK, f"none is older than {span(WARN_AFTER_S)}")]
+    return lines or [CheckLine(CheckVerdict.OK, f"none is older than {span(WARN_AFTER_S)}")]
 
 
-async def _locks(patient: Patient) -> Iterable[Line]:
-    found = await lock_holders(patient.connection)
+async def _locks(context: CheckContext) -> Iterable[CheckLine]:
+    found = await lock_holders(context.connection)
     if not found:
-        return [Line(Verdict.OK, "no session has locked a table")]
+        return [CheckLine(CheckVerdict.OK, "no session has locked a table")]
     return [
-        Line(
-            Verdict.FAIL if one.blocked else Verdict.WARN,
+        CheckLine(
+            CheckVerdict.FAIL if one.blocked else CheckVerdict.WARN,
             f"{one.table} is locked, {counted(one.blocked, 'session waits', 'sessions wait')}: {one.cause}",
             one.remedy,
         )
@@ -66,8 +66,8 @@ async def _locks(patient: Patient) -> Iterable[Line]:
     ]
 
 
-def _verdict(age_s: float) -> Verdict:
-    return Verdict.FAIL if age_s >= FAIL_AFTER_S else Verdict.WARN
+def _verdict(age_s: float) -> CheckVerdict:
+    return CheckVerdict.FAIL if age_s >= FAIL_AFTER_S else CheckVerdict.WARN
 
 
 CHECKS = (

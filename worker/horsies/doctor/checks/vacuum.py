@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import counted, size, span
 from horsies.store.schema import TABLES
 from horsies.store.schema.migrations import quoted
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 _FEW: Final = 10_000
 """Dead rows that no table is slow from."""
@@ -24,35 +24,35 @@ _OVERDUE: Final = 5
 all the time has up to twice as many while it is being vacuumed."""
 
 
-async def _vacuum(patient: Patient) -> Iterable[Line]:
-    schema = patient.schema.schema
-    rows = await patient.fetch(statement(__name__, "doctor_dead_rows"), schema, list(TABLES))
+async def _vacuum(context: CheckContext) -> Iterable[CheckLine]:
+    schema = context.schema.schema
+    rows = await context.fetch(statement(__name__, "doctor_dead_rows"), schema, list(TABLES))
     lines = [*_switched_off(rows), *(line for row in rows for line in _of_table(row, quoted(schema)))]
     if lines:
         return lines
     worst = max(rows, key=lambda row: int(row["dead"]))
     whole = sum(row["bytes"] for row in rows)
     dead = f"most dead rows in {worst['name']}, {worst['dead']:,} beside {worst['living']:,}, {_last(worst)}"
-    return [Line(Verdict.OK, f"{counted(len(rows), 'table')}, {size(whole)} with indexes; {dead}")]
+    return [CheckLine(CheckVerdict.OK, f"{counted(len(rows), 'table')}, {size(whole)} with indexes; {dead}")]
 
 
-def _switched_off(rows: list[asyncpg.Record]) -> Iterator[Line]:
+def _switched_off(rows: list[asyncpg.Record]) -> Iterator[CheckLine]:
     for name in ("autovacuum", "track_counts"):
         if rows and not rows[0][name]:
             remedy = f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf()"
-            yield Line(Verdict.FAIL, f"{name} is off: dead rows stay, and every claim gets slower", remedy)
+            yield CheckLine(CheckVerdict.FAIL, f"{name} is off: dead rows stay, and every claim gets slower", remedy)
 
 
-def _of_table(row: asyncpg.Record, schema: str) -> Iterator[Line]:
+def _of_table(row: asyncpg.Record, schema: str) -> Iterator[CheckLine]:
     table = f"{schema}.{quoted(row['name'])}"
     dead = f"{row['dead']:,} dead rows beside {row['living']:,}, {_last(row)}"
     if not row["enabled"]:
         remedy = f"ALTER TABLE {table} RESET (autovacuum_enabled)"
-        verdict = Verdict.FAIL if row["dead"] > max(row["threshold"], _FEW) else Verdict.WARN
-        yield Line(verdict, f"autovacuum is off for {row['name']}: {dead}", remedy)
+        verdict = CheckVerdict.FAIL if row["dead"] > max(row["threshold"], _FEW) else CheckVerdict.WARN
+        yield CheckLine(verdict, f"autovacuum is off for {row['name']}: {dead}", remedy)
     elif row["dead"] > max(_OVERDUE * row["threshold"], _FEW):
         remedy = f"VACUUM (ANALYZE) {table}  -- it helps only when no long transaction is left"
-        yield Line(Verdict.WARN, f"autovacuum does not keep up with {row['name']}: {dead}", remedy)
+        yield CheckLine(CheckVerdict.WARN, f"autovacuum does not keep up with {row['name']}: {dead}", remedy)
 
 
 def _last(row: asyncpg.Record) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.doctor import Check, Line, Verdict
+from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import counted
 from horsies.views import worker_clocks, worker_rows
 from horsies.views.workers import name_of
@@ -13,17 +13,17 @@ from horsies.views.workers import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from horsies.doctor import Patient
+    from horsies.doctor import CheckContext
 
 _MOST_NAMED: Final = 3
 
 
-async def _clocks(patient: Patient) -> Iterable[Line]:
-    async with patient.reading() as connection:
+async def _clocks(context: CheckContext) -> Iterable[CheckLine]:
+    async with context.reading() as connection:
         clocks = await worker_clocks(connection)
     lines = [
-        Line(
-            Verdict.WARN,
+        CheckLine(
+            CheckVerdict.WARN,
             f"the clock of {name_of(clock.worker_id)} was {abs(clock.ahead_s):.0f} s "
             f"{'ahead of' if clock.ahead_s > 0 else 'behind'} the database when it started: "
             "times that its tasks take from it are off by that much",
@@ -33,19 +33,19 @@ async def _clocks(patient: Patient) -> Iterable[Line]:
         if clock.is_off
     ]
     what = f"{counted(len(clocks), 'worker')}, no clock is off" if clocks else "no living worker whose clock is known"
-    return lines or [Line(Verdict.OK, what)]
+    return lines or [CheckLine(CheckVerdict.OK, what)]
 
 
-async def _settings(patient: Patient) -> Iterable[Line]:
-    async with patient.reading() as connection:
+async def _settings(context: CheckContext) -> Iterable[CheckLine]:
+    async with context.reading() as connection:
         rows = [row for row in await worker_rows(connection) if row.lives and row.snapshot is not None]
     reported = {row.name: row.snapshot.recovery_config for row in rows if row.snapshot and row.snapshot.recovery_config}
-    if patient.config is not None and reported:
-        reported["the application"] = patient.config.recovery.model_dump()
+    if context.config is not None and reported:
+        reported["the application"] = context.config.recovery.model_dump()
     remedy = "give all of them one AppConfig, and restart those of the older one: horsies workers drain ID"
-    lines = [Line(Verdict.WARN, difference, remedy) for difference in _differences(reported)]
+    lines = [CheckLine(CheckVerdict.WARN, difference, remedy) for difference in _differences(reported)]
     what = f"{counted(len(rows), 'living worker')}, all with the same" if rows else "no living worker"
-    return lines or [Line(Verdict.OK, what)]
+    return lines or [CheckLine(CheckVerdict.OK, what)]
 
 
 def _differences(reported: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -231,12 +231,12 @@ def _by_prediction(rows: list[_Row], sweeps: _Sweeps, holders: Mapping[str, _Hol
         )
 
 
-def _since(row: _Row, case: _Case) -> datetime:
+def _since(row: _Row, case: _SilentCase) -> datetime:
     moment: datetime | None = getattr(row, case.since)
     return moment or row.last_sign
 
 
-def _evidence(case: _Case, since: datetime, cluster: Cluster) -> str:
+def _evidence(case: _SilentCase, since: datetime, cluster: Cluster) -> str:
     return case.evidence.format(
         silent=span((cluster.now - since).total_seconds()),
         runs=span(cluster.settings.running_stale_threshold_ms / 1000),
@@ -244,7 +244,7 @@ def _evidence(case: _Case, since: datetime, cluster: Cluster) -> str:
     )
 
 
-def _why(row: _Row, case: _Case, prediction: PredictedAction, holder: _Holder | None) -> Iterator[str]:
+def _why(row: _Row, case: _SilentCase, prediction: PredictedAction, holder: _Holder | None) -> Iterator[str]:
     beat = f"beat last at {clock(row.last_beat)}" if row.last_beat else "has never beaten since"
     worker = name_of(row.worker_id) if row.worker_id else "a worker without a name"
     yield f"It was {case.was} at {clock(row.began_at)} by {worker} and {beat}."
@@ -354,7 +354,7 @@ def _recovery_of_all(holder: _Holder, sweeps: _Sweeps) -> PredictedAction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _SilentCase:
     """`since` names the moment from which on it is silent: the last sign, the end of its code, that of its lease."""
 
     kind: FindingKind
@@ -371,10 +371,14 @@ _CLAIMED: Final = (("release", "cancel"), "claimed", _NEVER_BEGAN)
 _CASES: Final = {
     case.kind.name: case
     for case in (
-        _Case(STALE_RUN, "last_sign", "no runner beat for {silent}, threshold {runs}", _crash, *_BEGAN),
-        _Case(FINALIZING, "finalizing_at", "user code ended {silent} ago, its outcome is not stored", _marked, *_BEGAN),
-        _Case(STALE_CLAIM, "last_sign", "no claimer beat for {silent}, threshold {claims}", _stale_claim, *_CLAIMED),
-        _Case(LEASE_RAN_OUT, "claim_expires_at", "its lease ran out {silent} ago", _lease_ran_out, *_CLAIMED),
+        _SilentCase(STALE_RUN, "last_sign", "no runner beat for {silent}, threshold {runs}", _crash, *_BEGAN),
+        _SilentCase(
+            FINALIZING, "finalizing_at", "user code ended {silent} ago, its outcome is not stored", _marked, *_BEGAN
+        ),
+        _SilentCase(
+            STALE_CLAIM, "last_sign", "no claimer beat for {silent}, threshold {claims}", _stale_claim, *_CLAIMED
+        ),
+        _SilentCase(LEASE_RAN_OUT, "claim_expires_at", "its lease ran out {silent} ago", _lease_ran_out, *_CLAIMED),
     )
 }
 SEARCH = Search((*(case.kind for case in _CASES.values()), WORKER_LOST), _find)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from horsies.findings.cluster import Cluster
     from horsies.lifecycle.repairs import Repair, Symptom
-    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
 
 KINDS: Final = {
     symptom.name: FindingKind(symptom.name, 110 + place, swept="workflows" if symptom.changes else None)
@@ -42,11 +42,11 @@ _YOUNG: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _RepairCase:
     """One inconsistent workflow, with its repairs of one symptom, and since when."""
 
     symptom: Symptom
-    flow: WorkflowRow
+    flow: FamilyWorkflowRow
     evidence: str
     nodes: int
     since: datetime
@@ -60,14 +60,14 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     young = min(grace, _YOUNG)
     ids = await stuck_workflows(conn, int(young.total_seconds() * 1000), _MOST)
     flows, nodes = await read_flows(conn, ids), await read_nodes(conn, ids)
-    groups: dict[tuple[str, str], list[_Case]] = {}
+    groups: dict[tuple[str, str], list[_RepairCase]] = {}
     for flow in flows.values():
         for case in _cases(flow, nodes[flow.id], young, grace):
             groups.setdefault((case.symptom.name, flow.name), []).append(case)
     return [_finding(same, cluster, at_least=len(ids) == _MOST) for same in groups.values()]
 
 
-def _cases(flow: WorkflowRow, nodes: list[NodeRow], young: timedelta, grace: timedelta) -> Iterator[_Case]:
+def _cases(flow: FamilyWorkflowRow, nodes: list[NodeRow], young: timedelta, grace: timedelta) -> Iterator[_RepairCase]:
     try:
         repairs = repairs_of(flow, nodes, young)
     except DamagedWorkflowError:  # a finding of its own
@@ -84,10 +84,10 @@ def _cases(flow: WorkflowRow, nodes: list[NodeRow], young: timedelta, grace: tim
         since = flow.updated_at if node is None else node.task_ended_at or node.task_started_at or flow.updated_at
         patience = grace if first.rule.waits_for_worker else timedelta()
         evidence = first.why if first.node_id is None else f"{first.node_id} is {first.before}: {first.why}"
-        yield _Case(symptom, flow, evidence, len(same), since, since + patience)
+        yield _RepairCase(symptom, flow, evidence, len(same), since, since + patience)
 
 
-def _finding(cases: list[_Case], cluster: Cluster, *, at_least: bool) -> Finding:
+def _finding(cases: list[_RepairCase], cluster: Cluster, *, at_least: bool) -> Finding:
     cases.sort(key=attrgetter("since"))
     first = cases[0]
     ids = tuple(case.flow.id for case in cases)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.progress import Pace
-from horsies.lifecycle.progress import Report, store_progress
+from horsies.lifecycle.progress import ProgressReport, store_progress
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ProgressBook:
     def __init__(self) -> None:
         self._running: dict[InFlightTask, tuple[Reading, Pace]] = {}
         self._changed: dict[InFlightTask, None] = {}
-        self._last_words: list[Report] = []
+        self._last_words: list[ProgressReport] = []
 
     def heard(self, entry: InFlightTask, reading: Reading) -> None:
         """The last report of a run, the same one as before perhaps."""
@@ -55,7 +55,7 @@ class ProgressBook:
             self._changed.pop(entry, None)
 
     @contextmanager
-    def to_store(self) -> Iterator[list[Report]]:
+    def to_store(self) -> Iterator[list[ProgressReport]]:
         """The reports that are not stored yet. After an error they are offered again, or newer ones of these runs."""
         words, changed = self._last_words, list(self._changed)
         self._last_words, self._changed = [], {}
@@ -66,9 +66,9 @@ class ProgressBook:
             self._changed = {entry: None for entry in (*changed, *self._changed) if entry in self._running}
             raise
 
-    def _report(self, entry: InFlightTask, *, ended: bool) -> Report:
+    def _report(self, entry: InFlightTask, *, ended: bool) -> ProgressReport:
         reading, pace = self._running[entry]
-        return Report(entry.task.token, reading, pace.rate, pace.gap_s, ended)
+        return ProgressReport(entry.task.token, reading, pace.rate, pace.gap_s, ended)
 
 
 class ProgressWriter:

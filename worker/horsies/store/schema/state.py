@@ -32,7 +32,7 @@ class SchemaKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundObject:
     """An object in the schema that has one of our names."""
 
     is_table: bool
@@ -43,7 +43,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SchemaSession:
     """The session that inspects the schema: its place and its role."""
 
     schema: str
@@ -75,7 +75,7 @@ class SchemaState:
         return SchemaError(self.problem, help_text=self.way_out)
 
 
-def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, str]) -> SchemaState:
+def judge(session: SchemaSession, found: Mapping[str, FoundObject], applied: Mapping[int, str]) -> SchemaState:
     """The state of the schema that contains `found` and lists the migrations `applied` (version to name)."""
     schema, version = session.schema, max(applied, default=0)
 
@@ -117,7 +117,7 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
     return state(SchemaKind.EMPTY, f"schema {schema} has no horsies tables", "`horsies db init` creates them")
 
 
-def _foreign_objects(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[str]:
+def _foreign_objects(found: Mapping[str, FoundObject], applied: Mapping[int, str]) -> Iterator[str]:
     """Objects under our names that no migration of ours has created and no later one could adopt."""
     to_adopt = max(applied, default=0) < SCHEMA_VERSION
     for name, thing in found.items():
@@ -132,7 +132,7 @@ def _foreign_objects(found: Mapping[str, Found], applied: Mapping[int, str]) -> 
             yield f"{LEDGER} calls version {migration.version} {name!r}, not {migration.name!r}"
 
 
-def _missing_objects(found: Mapping[str, Found]) -> Iterator[str]:
+def _missing_objects(found: Mapping[str, FoundObject]) -> Iterator[str]:
     """Objects that the migrations have created and that no longer exist."""
     for name, table in TABLES.items():
         if name not in found:
@@ -142,7 +142,7 @@ def _missing_objects(found: Mapping[str, Found]) -> Iterator[str]:
                 yield f"{name} has no column {column}"
 
 
-def _broken_objects(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
+def _broken_objects(schema: str, found: Mapping[str, FoundObject]) -> Iterator[tuple[str, str]]:
     """Required triggers and indexes that are missing or invalid, while the tables are complete: problem and remedy."""
     again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it and keeps every row"
     for name, table in TABLES.items():
@@ -154,7 +154,7 @@ def _broken_objects(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[s
             yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
 
 
-def _missing_privilege(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
+def _missing_privilege(session: SchemaSession, found: Mapping[str, FoundObject]) -> tuple[str, str] | None:
     """Return why this session lacks a privilege that a worker needs, and the remedy."""
     if session.read_only:
         return (
@@ -173,7 +173,7 @@ def _missing_privilege(session: Session, found: Mapping[str, Found]) -> tuple[st
     return None
 
 
-def _repair(found: Mapping[str, Found]) -> str:
+def _repair(found: Mapping[str, FoundObject]) -> str:
     """The migrations recreate whole tables and our own columns, but no documented column."""
     if all(_core(name) <= thing.columns for name, thing in found.items()):
         return f"restore a backup, or TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it, empty"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.testing.inline_task import InlineTask
-    from horsies.testing.memory.rows import Node, Rows, Workflow
+    from horsies.testing.memory.rows import MemoryNode, Rows, Workflow
 
 _ADVANCING, _COMPLETING = "horsies.lifecycle.advancing", "horsies.lifecycle.completing"
 _NODE_TASKS, _CHILDREN = "horsies.lifecycle.node_tasks", "horsies.lifecycle.children"
@@ -123,7 +123,7 @@ def advance_wave(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int 
 
 @answers(_ADVANCING)
 def advance_failures(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Record]:
-    first: dict[str, Node] = {}
+    first: dict[str, MemoryNode] = {}
     for node in rows.nodes(workflow_ids, indexes):
         if node is not None and (node.workflow.error is None or node.workflow.on_error == "pause"):
             known = first.setdefault(node.workflow.id, node)
@@ -352,7 +352,7 @@ def advance_context(rows: Rows, workflow_ids: Sequence[str], readers: Sequence[i
     return found
 
 
-def _result(node: Node, most: int) -> dict[str, Any]:
+def _result(node: MemoryNode, most: int) -> dict[str, Any]:
     text, size = _limited(node.result, most)
     return {"result": text, "result_bytes": size}
 
@@ -393,5 +393,5 @@ def child_link(rows: Rows, workflow_id: str, index: int, child_id: str) -> None:
     rows.write(node, status=_NODE.RUNNING, sub_workflow_id=child_id, started_at=rows.now())
 
 
-def _state(node: Node) -> Record:
+def _state(node: MemoryNode) -> Record:
     return Record(workflow_id=node.workflow.id, task_index=node.task_index, status=node.status.value)

@@ -57,11 +57,11 @@ class Workflow:
     result: str | None = None
     error: str | None = None
     completed_at: datetime | None = None
-    nodes: dict[int, Node] = field(default_factory=dict)
+    nodes: dict[int, MemoryNode] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class MemoryNode:
     """A row of horsies_workflow_tasks."""
 
     id: str
@@ -109,10 +109,10 @@ class Rows:
         self.add_task = add_task
         self.now = now
         self.workflows: dict[str, Workflow] = {}
-        self._by_task: dict[str, Node] = {}
+        self._by_task: dict[str, MemoryNode] = {}
         self.changes: list[Callable[[], object]] = []
 
-    def write(self, row: Workflow | Node, **columns: Any) -> None:
+    def write(self, row: Workflow | MemoryNode, **columns: Any) -> None:
         before = {name: getattr(row, name) for name in columns}
         self.changes.append(lambda: _set(row, before))
         _set(row, columns)
@@ -121,7 +121,7 @@ class Rows:
         self.workflows[workflow.id] = workflow
         self.changes.append(lambda: self.workflows.pop(workflow.id))
 
-    def link(self, node: Node, task_id: str) -> None:
+    def link(self, node: MemoryNode, task_id: str) -> None:
         self._by_task[task_id] = node
         self.write(node, status=WorkflowTaskStatus.ENQUEUED, task_id=task_id)
 
@@ -132,7 +132,7 @@ class Rows:
     def those(self, workflow_ids: Iterable[str]) -> list[Workflow]:
         return [self.workflows[each] for each in dict.fromkeys(workflow_ids) if each in self.workflows]
 
-    def nodes(self, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Node | None]:
+    def nodes(self, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[MemoryNode | None]:
         """Return the nodes in the order of the arguments; None where there is no such node."""
         asked = zip(workflow_ids, indexes, strict=True)
         return [
@@ -140,7 +140,7 @@ class Rows:
             for workflow_id, index in asked
         ]
 
-    def node_of(self, task_id: str) -> Node | None:
+    def node_of(self, task_id: str) -> MemoryNode | None:
         """The node whose present task it is."""
         node = self._by_task.get(task_id)
         return node if node is not None and node.task_id == task_id else None
@@ -160,7 +160,7 @@ class Rows:
             found += self.children(workflow.id)
         return found
 
-    def node_row(self, node: Node) -> NodeRow:
+    def node_row(self, node: MemoryNode) -> NodeRow:
         """Return the node with the states of its task and child, as the engine reads it for decisions."""
         task = self.tasks.get(node.task_id or "")
         child = self.workflows.get(node.sub_workflow_id or "")
@@ -192,6 +192,6 @@ def array(text: str) -> tuple[str, ...]:
     return tuple(json.loads(f"[{text[1:-1]}]", strict=False))
 
 
-def _set(row: Workflow | Node, columns: Mapping[str, Any]) -> None:
+def _set(row: Workflow | MemoryNode, columns: Mapping[str, Any]) -> None:
     for name, value in columns.items():
         setattr(row, name, value)

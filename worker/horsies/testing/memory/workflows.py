@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.testing.memory.connection import answers
-from horsies.testing.memory.rows import LIVE_TASKS, LIVE_WORKFLOWS, Node, Record, Workflow, array
+from horsies.testing.memory.rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,7 +60,7 @@ def insert_nodes(rows: Rows, workflow_id: str, *columns: Sequence[Any]) -> None:
         context = row["workflow_ctx_from"]
         row["workflow_ctx_from"] = None if context is None else array(context)
         status = WorkflowTaskStatus.PENDING if row["dependencies"] else WorkflowTaskStatus.READY
-        workflow.nodes[row["task_index"]] = Node(workflow=workflow, status=status, **row)
+        workflow.nodes[row["task_index"]] = MemoryNode(workflow=workflow, status=status, **row)
 
 
 @answers(_CREATE)
@@ -83,7 +83,7 @@ def first_difference(
     return []
 
 
-def _difference(given: Sequence[Any] | None, node: Node | None) -> str | None:
+def _difference(given: Sequence[Any] | None, node: MemoryNode | None) -> str | None:
     if given is None or node is None:
         return "other nodes, as to"
     name, kwargs, needs, sources = given
@@ -227,7 +227,7 @@ def control_cancel_nodes(
         rows.write(node, status=status, result=result, started_at=started_at, completed_at=rows.now())
 
 
-def _open_nodes(rows: Rows, workflow_ids: Collection[str]) -> list[Node]:
+def _open_nodes(rows: Rows, workflow_ids: Collection[str]) -> list[MemoryNode]:
     return [node for workflow in rows.those(workflow_ids) for node in workflow.nodes.values() if not node.has_ended]
 
 

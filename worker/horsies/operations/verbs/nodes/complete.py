@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.operations.audit import OperatorAction
     from horsies.operations.edited import TypedValues
     from horsies.operations.facts import WorkflowFacts
-    from horsies.operations.verb import Done, Options
+    from horsies.operations.verb import AppliedVerb, Options
 
 _WAITS = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
 _LONGEST_AUDITED = 65_536
@@ -96,7 +96,9 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.still_paused()
 
 
-async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+async def _change(
+    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
+) -> AppliedVerb:
     from horsies.domain import tags
     from horsies.lifecycle.controlling import complete_node
     from horsies.operations.workflows import decided

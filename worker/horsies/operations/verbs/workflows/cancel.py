@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.audit import OperatorAction
     from horsies.operations.facts import WorkflowFacts
-    from horsies.operations.verb import Done, Options
+    from horsies.operations.verb import AppliedVerb, Options
 
 
 def _refusal(seen: WorkflowFacts) -> str | None:
@@ -38,7 +38,9 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: its parent {parent.name} continues with this node as failed"
 
 
-async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+async def _change(
+    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
+) -> AppliedVerb:
     from horsies.lifecycle.controlling import cancel
     from horsies.operations.workflows import controlled
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import counted
 from horsies.domain.states import WorkflowStatus
-from horsies.operations.verb import Done, WorkflowVerb
+from horsies.operations.verb import AppliedVerb, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,9 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: {then}{what} {repair.before} → {repair.after}: {repair.why}"
 
 
-async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+async def _change(
+    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
+) -> AppliedVerb:
     from horsies.lifecycle.reconciling import reconcile
     from horsies.operations.workflows import MOST_AUDITED, RefusedError
 
@@ -55,7 +57,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: Workfl
     made = [
         {"node": one.node_id, "from": one.before, "to": one.after, "why": one.why} for one in repairs[:MOST_AUDITED]
     ]
-    return Done(counted(len(repairs), "repair"), {"repairs": made})
+    return AppliedVerb(counted(len(repairs), "repair"), {"repairs": made})
 
 
 VERB = WorkflowVerb(

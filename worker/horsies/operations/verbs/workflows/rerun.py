@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES
-from horsies.operations.verb import Done, WorkflowVerb
+from horsies.operations.verb import AppliedVerb, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,14 +37,16 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     )
 
 
-async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+async def _change(
+    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
+) -> AppliedVerb:
     from horsies.lifecycle.copy_workflow import copy_workflow
     from horsies.operations.workflows import RefusedError, newest_action
 
     if await newest_action(conn, seen.flow.id) != seen.last_action:
         raise RefusedError("an operator has acted on it meanwhile")
     copy = await copy_workflow(conn, seen.flow.id)
-    return Done(f"runs again as {copy}", {"new_workflow_id": copy}, copy)
+    return AppliedVerb(f"runs again as {copy}", {"new_workflow_id": copy}, copy)
 
 
 VERB = WorkflowVerb(

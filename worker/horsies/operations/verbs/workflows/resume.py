@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.audit import OperatorAction
     from horsies.operations.facts import WorkflowFacts
-    from horsies.operations.verb import Done, Options
+    from horsies.operations.verb import AppliedVerb, Options
 
 
 def _refusal(seen: WorkflowFacts) -> str | None:
@@ -30,7 +30,9 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.family("resumed")
 
 
-async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+async def _change(
+    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
+) -> AppliedVerb:
     from horsies.lifecycle.controlling import resume
     from horsies.operations.workflows import controlled
 

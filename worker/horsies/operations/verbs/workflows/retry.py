@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import counted
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.verb import Done, WorkflowVerb
+from horsies.operations.verb import AppliedVerb, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,9 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: continues for its parents as well: {', '.join(parents)}"
 
 
-async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+async def _change(
+    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
+) -> AppliedVerb:
     from horsies.lifecycle.controlling import retry_from_failed
     from horsies.operations.workflows import MOST_AUDITED
 
@@ -59,7 +61,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: Workfl
     again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]
     # Their former tasks stay as they are, and belong to no node any more.
     tasks = {one.node.node_id: one.node.task_id for one in again[:MOST_AUDITED]}
-    return Done(f"RUNNING, {counted(len(again), 'node')} again", {"former_tasks": tasks})
+    return AppliedVerb(f"RUNNING, {counted(len(again), 'node')} again", {"former_tasks": tasks})
 
 
 VERB = WorkflowVerb(
