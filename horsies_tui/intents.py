@@ -1,4 +1,4 @@
-"""Operations of the console: what the operator wants changed (`Intent`), its preview, and its result (`Done`)."""
+"""Operations of the console: what the operator wants changed (`Intent`), its preview, and its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _MOST_KINDS: Final = 4
 _MOST_BY_KEY: Final = 20
@@ -62,7 +62,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedOperation:
     """An operation that has ended: its preview and its outcome."""
 
     intent: Intent
@@ -103,7 +103,7 @@ class Done:
 class Operation:
     """An intent on a link. `look` and `do` raise a HorsiesError with a sentence if nothing was done."""
 
-    def __init__(self, link: Link, intent: Intent, types: Callable[[], TypedValues] | None = None) -> None:
+    def __init__(self, link: DatabaseLink, intent: Intent, types: Callable[[], TypedValues] | None = None) -> None:
         self.intent = intent
         self._link = link
         self._types = types if intent.verb.typed and intent.options else None
@@ -138,7 +138,7 @@ class Operation:
         seen = await asyncio.shield(self._looking)
         return replace(seen, command=advise(seen.command, self._link.database_options))
 
-    async def do(self, seen: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
+    async def do(self, seen: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> FinishedOperation:
         """Apply the change. When cancelled, it finishes the current batch and returns what was done."""
 
         from horsies.operations.pipeline import apply
@@ -148,7 +148,7 @@ class Operation:
                 await self._hold.renew(conn)
             return await apply(conn, seen, self._link.actor, reason, on_progress=on_progress)
 
-        return Done(self.intent, seen, await self._link.act(change))
+        return FinishedOperation(self.intent, seen, await self._link.act(change))
 
     async def release(self) -> None:
         """Release the held rows that were not restored to the workers. A hold that is not released expires."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from horsies.display.exporting import Export
     from horsies.operations.selection import Selection
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.report import RecoveryFeed
     from horsies_tui.options import ConsoleOptions
 
@@ -49,7 +49,7 @@ SnapshotT = TypeVar("SnapshotT")
 ResultT = TypeVar("ResultT")
 
 
-class Feed(Protocol):
+class ViewFeed(Protocol):
     """The calls that a view makes on its feed; everything else is private to the two."""
 
     def start(self) -> None: ...
@@ -63,7 +63,7 @@ class Console(Protocol):
     """The calls that a view makes on the application. ConsoleApp implements it; in tests a ten-line App does."""
 
     options: ConsoleOptions
-    link: Link
+    link: DatabaseLink
     recovery: RecoveryFeed
     """Read continuously for the header; call `recovery.refresh()` after an operation."""
     utc: bool
@@ -151,7 +151,7 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
-        self.feed: Feed | None = None
+        self.feed: ViewFeed | None = None
         self.shown = False
         self._drawn = False
         self._failure: FeedFailure | None = None
@@ -170,7 +170,7 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
 
     # Overridden by screens.
 
-    def create_feed(self, link: Link, publish: Callable[[SnapshotT], None]) -> Feed | None:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[SnapshotT], None]) -> ViewFeed | None:
         """Create the feed of this view for this link."""
         return None
 
@@ -234,7 +234,7 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
 
     # Called by the application.
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: DatabaseLink) -> None:
         """Read from this link from now on."""
         if self.feed is not None:
             self.feed.stop()

@@ -13,7 +13,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
 from horsies_tui.feed.clock import DatabaseClock
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Rhythm
 from horsies_tui.feed.status import LinkStatus
 
@@ -53,10 +53,10 @@ def choice(url: str) -> DatabaseChoice:
 
 
 @asynccontextmanager
-async def linked(url: str, **options: Any) -> AsyncIterator[tuple[Link, Published[LinkStatus]]]:
+async def linked(url: str, **options: Any) -> AsyncIterator[tuple[DatabaseLink, Published[LinkStatus]]]:
     """A running link, and the statuses that it published."""
     options = {"read_only": False, "actor": ACTOR, "clock": DatabaseClock(), **options}
-    link = Link(choice(url), **options)
+    link = DatabaseLink(choice(url), **options)
     statuses: Published[LinkStatus] = Published()
     link.on_status(statuses)
     running = asyncio.create_task(link.run())

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.query import ActivityFilter
 from horsies.views import audit_page, changes, newest_action, operation_page, operation_totals
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from horsies.store.connect import Connection
     from horsies.views import AuditRow, Changes, OperationPage, OperationRow
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 ACTIONS_EVERY: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
 """Audit rows send no notification. As long as there is no new one, a read is one probe of an index."""
@@ -59,7 +59,7 @@ class ActivitySnapshot:
 class ActivityFeed(Feed[ActivitySnapshot]):
     NAME = "activity"
 
-    def __init__(self, link: Link, publish: Callable[[ActivitySnapshot], None]) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[ActivitySnapshot], None]) -> None:
         super().__init__(link, publish, ActivitySnapshot())
         self._filter = ActivityFilter()
         self._selected: UUID | None = None
@@ -74,29 +74,29 @@ class ActivityFeed(Feed[ActivitySnapshot]):
         """The operations of the list of which only the first rows were counted with it."""
         self._done: set[str] = set()
         """The parts that were read since the filter changed."""
-        self._operations = Read(
+        self._operations = FeedRead(
             "operations",
             self._query(lambda: self._filter, self._read_operations, lambda page: self._read_of(operations=page)),
-            Pace(ACTIONS_EVERY),
+            ReadPace(ACTIONS_EVERY),
             on=lambda _channel, _payload: False,
         )
-        self._changes = Read(
+        self._changes = FeedRead(
             "changes",
             self._query(lambda: self._filter, changes, lambda found: self._read_of(changes=found)),
-            Pace(CHANGES_EVERY),
+            ReadPace(CHANGES_EVERY),
             on=lambda _channel, _payload: False,
         )
-        self._one = Read(
+        self._one = FeedRead(
             "one operation",
             self._query(lambda: self._selected, _read_one, self._read_it),
-            Pace(ACTIONS_EVERY),
+            ReadPace(ACTIONS_EVERY),
             on=lambda _channel, _payload: False,
             wanted=self._misses_one,
         )
-        self._count = Read(
+        self._count = FeedRead(
             "totals",
             self._query(lambda: self._uncounted, _count_all, self._counted),
-            Pace(COUNTS_EVERY),
+            ReadPace(COUNTS_EVERY),
             on=lambda _channel, _payload: False,
             wanted=lambda: self._uncounted is not None,
         )
@@ -122,14 +122,14 @@ class ActivityFeed(Feed[ActivitySnapshot]):
         self._known = None
         super().refresh()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SnapshotPart]:
         wanted, done = (self._filter.text,), self._done
-        yield Part("operations", ("operations", "read_at"), wanted, "operations" in done, "this filter")
-        yield Part("changes", ("changes",), wanted, "changes" in done, "this filter")
+        yield SnapshotPart("operations", ("operations", "read_at"), wanted, "operations" in done, "this filter")
+        yield SnapshotPart("changes", ("changes",), wanted, "changes" in done, "this filter")
         if self._selected is not None:
             one = self.snapshot.one
             read = one is not None and one.id == self._selected
-            yield Part("one", ("one",), (str(self._selected),), read, "the targets of this operation")
+            yield SnapshotPart("one", ("one",), (str(self._selected),), read, "the targets of this operation")
 
     @property
     def _uncounted(self) -> UUID | None:

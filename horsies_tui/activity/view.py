@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from horsies.views import OperationRow
     from horsies_tui.actions import Action
     from horsies_tui.activity.feed import OneOperation
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _LABEL_WIDTH: Final = 10
 _EVENING, _MORNING = 18, 8
@@ -116,7 +116,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
 
     # Called by the base class.
 
-    def create_feed(self, link: Link, publish: Callable[[ActivitySnapshot], None]) -> ActivityFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[ActivitySnapshot], None]) -> ActivityFeed:
         feed = ActivityFeed(link, publish)
         feed.ask(self._filter)
         return feed

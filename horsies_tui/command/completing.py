@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.verb import Verb
     from horsies.query import Language
-    from horsies_tui.command.words import Word
+    from horsies_tui.command.words import CommandWord
 
 _LANGUAGES: Final[Mapping[str, Language]] = {
     "tasks": TASKS,
@@ -76,7 +76,7 @@ def hint(text: str, cursor: int, known: Known) -> str:
     return ""
 
 
-def _commands(begun: Word | None, cursor: int, known: Known) -> list[Completion]:
+def _commands(begun: CommandWord | None, cursor: int, known: Known) -> list[Completion]:
     prefix = "" if begun is None else begun.text
     start, end = (cursor, cursor) if begun is None else (begun.start, begun.end)
     found = {verb.name: verb.hint for verb in known.live}
@@ -88,7 +88,9 @@ def _commands(begun: Word | None, cursor: int, known: Known) -> list[Completion]
     return [Completion(start, end, name, found[name]) for _, name in sorted(fitting, key=lambda one: one[0])]
 
 
-def _group_verbs(first: Word, before: Sequence[Word], begun: Word | None, cursor: int) -> Iterator[Completion]:
+def _group_verbs(
+    first: CommandWord, before: Sequence[CommandWord], begun: CommandWord | None, cursor: int
+) -> Iterator[Completion]:
     if len(before) > 1 or first.text not in GROUPS:
         return
     names = {verb.name: verb.hint for verb in VERBS.values() if verb.kind in GROUPS[first.text]}
@@ -99,7 +101,7 @@ def _group_verbs(first: Word, before: Sequence[Word], begun: Word | None, cursor
 
 
 def _of_verb(
-    verbs: Sequence[Verb], before: Sequence[Word], begun: Word | None, cursor: int, known: Known
+    verbs: Sequence[Verb], before: Sequence[CommandWord], begun: CommandWord | None, cursor: int, known: Known
 ) -> list[Completion]:
     """Options that are not given yet; for queues and schedules their names."""
     options = options_of(verbs)
@@ -126,7 +128,7 @@ def _of_verb(
 
 
 def _of_command(
-    name: str, before: Sequence[Word], begun: Word | None, cursor: int, known: Known
+    name: str, before: Sequence[CommandWord], begun: CommandWord | None, cursor: int, known: Known
 ) -> Iterator[Completion]:
     if len(before) > 1:
         return iter(())
@@ -145,7 +147,7 @@ def _of_command(
     return _offers(offers, begun, cursor, "" if begun is None else begun.text)
 
 
-def _offers(known: Mapping[str, str], begun: Word | None, cursor: int, prefix: str) -> Iterator[Completion]:
+def _offers(known: Mapping[str, str], begun: CommandWord | None, cursor: int, prefix: str) -> Iterator[Completion]:
     start, end = (cursor, cursor) if begun is None else (begun.start, begun.end)
     fitting: Iterable[str] = [name for name in known if name.startswith(prefix)]
     fitting = [*fitting, *(name for name in known if prefix in name and not name.startswith(prefix))]

@@ -10,7 +10,7 @@ from horsies.operations.verb import COMMAND_GROUPS
 from horsies.operations.verbs import VERBS
 from horsies.query import FilterError, Problem, parse, parse_activity, parse_schedules, parse_workers, parse_workflows
 from horsies.query.problems import nearest
-from horsies_tui.command.words import Word, words
+from horsies_tui.command.words import CommandWord, words
 from horsies_tui.saved_filters import is_filter_name
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportRows:
     """Write all rows that match to a file; without a path to a new one in the current directory."""
 
     format: Format
@@ -148,7 +148,7 @@ class Theme:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class OpenPart:
     """Open a part of the task in a program: the user's editor, or his pager."""
 
     part: Part
@@ -156,13 +156,13 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunAction:
     """An action of the application."""
 
     action: str
 
 
-Command: TypeAlias = Show | Go | Act | Recall | Save | Forget | Export | Theme | Read | Run
+Command: TypeAlias = Show | Go | Act | Recall | Save | Forget | ExportRows | Theme | OpenPart | RunAction
 
 
 _NAMES: Final[Mapping[str, tuple[Callable[[str], Command], str]]] = {
@@ -223,7 +223,7 @@ def options_of(verbs: Iterable[Verb]) -> dict[str, Option]:
     return {spelled: option for option in found for spelled in option.spelled}
 
 
-def verbs_of(line: Sequence[Word]) -> tuple[tuple[Verb, ...], int]:
+def verbs_of(line: Sequence[CommandWord]) -> tuple[tuple[Verb, ...], int]:
     """The verbs that a line may mean, and with how many words it names them; none: the line is another command."""
     if not line:
         return (), 0
@@ -249,7 +249,7 @@ def parse_command(text: str, present: Present | None = None) -> Command | None:
         return _show(first, text, present)
     if first.text in ACTIONS:
         _refuse_more(rest, first)
-        return Run(ACTIONS[first.text])
+        return RunAction(ACTIONS[first.text])
     _refuse_unclosed(rest)
     if first.text in _NAMES:
         make, what = _NAMES[first.text]
@@ -260,11 +260,11 @@ def parse_command(text: str, present: Present | None = None) -> Command | None:
         case "editor" | "pager":
             part = _choice(rest, first, PARTS, "what to open: arguments, result, traceback or task")
             _refuse_more(rest[1:], first)
-            return Read(PARTS[part], pager=first.text == "pager")
+            return OpenPart(PARTS[part], pager=first.text == "pager")
         case "export":
             form = FORMATS[_choice(rest, first, FORMATS, "a format: csv or jsonl")]
             _refuse_more(rest[2:], first)
-            return Export(form, rest[1].text if len(rest) > 1 else "")
+            return ExportRows(form, rest[1].text if len(rest) > 1 else "")
     if first.text in GROUPS:
         known = sorted({verb.name for kind in GROUPS[first.text] for verb in _verbs_for(kind)})
         raise _wrong(first.end, first.end, f"{first.text} needs a verb: {', '.join(known)}")
@@ -275,7 +275,7 @@ def _verbs_for(kind: TargetKind) -> list[Verb]:
     return [VERBS[of, name] for of, name in VERBS if of == kind]
 
 
-def _show(first: Word, text: str, present: Present | None) -> Show:
+def _show(first: CommandWord, text: str, present: Present | None) -> Show:
     """Parse a screen and its filter, which has a language and quotes of its own."""
     rest = text[first.end :].strip()
     read = SCREENS[first.text]
@@ -288,7 +288,7 @@ def _show(first: Word, text: str, present: Present | None) -> Show:
     return Show(first.text, rest)
 
 
-def _check_filter(read: Callable[[str], Filter], text: str, start: int, *, quoted: Word | None = None) -> None:
+def _check_filter(read: Callable[[str], Filter], text: str, start: int, *, quoted: CommandWord | None = None) -> None:
     """`quoted`: the filter is one word of the line, so that places within it are not those of the line."""
     try:
         read(text)
@@ -301,7 +301,7 @@ def _check_filter(read: Callable[[str], Filter], text: str, start: int, *, quote
 
 def _act(
     verbs: tuple[Verb, ...],
-    rest: Sequence[Word],
+    rest: Sequence[CommandWord],
     text: str,
     kinds: tuple[TargetKind, ...],
     present: Present | None,
@@ -310,7 +310,7 @@ def _act(
     known = options_of(verbs)
     targets: list[str] = []
     options: dict[str, str | bool] = {}
-    filter_word: Word | None = None
+    filter_word: CommandWord | None = None
     reason, position = "", 0
     while position < len(rest):
         word = rest[position]
@@ -335,7 +335,7 @@ def _act(
         elif spelled == "--reason":
             reason = value
         else:
-            filter_word = Word(value, valued.start, valued.end)
+            filter_word = CommandWord(value, valued.start, valued.end)
     meant = tuple(verb for verb in verbs if options.keys() <= {option.name for option in verb.options})
     if not meant:
         raise _wrong(0, len(text), f"no {verbs[0].name} takes {' and '.join(sorted(options))} together")
@@ -344,7 +344,7 @@ def _act(
     return Act(_by_filter(meant, filter_word, targets, present), (), filter_word.text, options, reason, kinds)
 
 
-def _refuse_option(word: Word, spelled: str, option: Option | None, verbs: Sequence[Verb]) -> None:
+def _refuse_option(word: CommandWord, spelled: str, option: Option | None, verbs: Sequence[Verb]) -> None:
     if option is not None or spelled in ("--reason", "--filter", "-f"):
         return
     if spelled in _ELSEWHERE:
@@ -353,7 +353,9 @@ def _refuse_option(word: Word, spelled: str, option: Option | None, verbs: Seque
     raise _wrong(word.start, word.end, f"{verbs[0].name} has no option {spelled}", nearest(spelled, known))
 
 
-def _by_filter(verbs: Sequence[Verb], word: Word, targets: Sequence[str], present: Present | None) -> tuple[Verb, ...]:
+def _by_filter(
+    verbs: Sequence[Verb], word: CommandWord, targets: Sequence[str], present: Present | None
+) -> tuple[Verb, ...]:
     meant = tuple(verb for verb in verbs if verb.kind in BY_FILTER)
     if not meant:
         raise _wrong(word.start, word.end, f"{verbs[0].name} takes no filter; name its targets")
@@ -367,32 +369,32 @@ def _by_filter(verbs: Sequence[Verb], word: Word, targets: Sequence[str], presen
     return meant
 
 
-def _refuse_unclosed(rest: Sequence[Word]) -> None:
+def _refuse_unclosed(rest: Sequence[CommandWord]) -> None:
     for word in rest:
         if word.unclosed is not None:
             raise _wrong(word.unclosed, word.unclosed + 1, "this quote is never closed")
 
 
-def _refuse_more(rest: Sequence[Word], first: Word) -> None:
+def _refuse_more(rest: Sequence[CommandWord], first: CommandWord) -> None:
     if rest:
         raise _wrong(rest[0].start, rest[-1].end, f"{first.text} takes nothing more")
 
 
-def _one(rest: Sequence[Word], first: Word, what: str) -> str:
+def _one(rest: Sequence[CommandWord], first: CommandWord, what: str) -> str:
     if not rest or not rest[0].text:
         raise _wrong(first.end, first.end, f"{first.text} needs {what}")
     _refuse_more(rest[1:], first)
     return rest[0].text
 
 
-def _name(rest: Sequence[Word], first: Word) -> str:
+def _name(rest: Sequence[CommandWord], first: CommandWord) -> str:
     name = _one(rest, first, "a name for the filter")
     if not is_filter_name(name):
         raise _wrong(rest[0].start, rest[0].end, "a name has only letters, digits, - and _")
     return name
 
 
-def _choice(rest: Sequence[Word], first: Word, known: Mapping[str, object], what: str) -> str:
+def _choice(rest: Sequence[CommandWord], first: CommandWord, known: Mapping[str, object], what: str) -> str:
     if not rest:
         raise _wrong(first.end, first.end, f"{first.text} needs {what}")
     word = rest[0]

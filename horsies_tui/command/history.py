@@ -15,7 +15,7 @@ _LONGEST: Final = 1_000
 """Characters of one line; longer ones are not kept."""
 
 
-class History:
+class CommandHistory:
     """Newest first. Several consoles share the file: each appends whole lines. Without a file it is only in memory."""
 
     def __init__(self, path: Path | None) -> None:

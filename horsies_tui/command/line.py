@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from horsies.query.values import Present
     from horsies_tui.command.completing import Known
     from horsies_tui.command.grammar import Command
-    from horsies_tui.command.history import History
+    from horsies_tui.command.history import CommandHistory
 
 
 class _Hint(Suggester):
@@ -69,7 +69,7 @@ class CommandLine(TypedLine):
     class Closed(Message):
         """The line is gone; what is below takes the focus again."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: CommandHistory) -> None:
         super().__init__()
         self._history = history
         self.present: Callable[[], Present | None] = lambda: None

@@ -8,7 +8,7 @@ _QUOTES = "'\""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CommandWord:
     """Characters `start` up to `end` of the line, and what they mean without quotes."""
 
     text: str
@@ -18,9 +18,9 @@ class Word:
     """The place of a quote that is never closed."""
 
 
-def words(line: str, start: int = 0) -> list[Word]:
+def words(line: str, start: int = 0) -> list[CommandWord]:
     """Every word from `start` on. Nothing is refused here, so that completion works on an incomplete line."""
-    found: list[Word] = []
+    found: list[CommandWord] = []
     position = start
     while True:
         while position < len(line) and line[position].isspace():
@@ -31,7 +31,7 @@ def words(line: str, start: int = 0) -> list[Word]:
         position = found[-1].end
 
 
-def _word(line: str, start: int) -> Word:
+def _word(line: str, start: int) -> CommandWord:
     meant: list[str] = []
     quote, opened, position = "", None, start
     while position < len(line):
@@ -49,4 +49,4 @@ def _word(line: str, start: int) -> Word:
         else:
             meant.append(char)
         position += 1
-    return Word("".join(meant), start, position, opened if quote else None)
+    return CommandWord("".join(meant), start, position, opened if quote else None)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
-class Clock(Protocol):
+class ConsoleClock(Protocol):
     """The source of all times in the console."""
 
     def monotonic(self) -> float:

@@ -27,8 +27,8 @@ from horsies_tui.feed.status import (
     LinkError,
     LinkState,
     LinkStatus,
-    Refused,
     SlowRead,
+    StatementRefused,
     lacks,
     sentence,
     sentence_with_place,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.actor import Actor
     from horsies.store.connect import Connection, Database
-    from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.clock import ConsoleClock
     from horsies_tui.feed.recorded import Playback, Tape
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ _NO_SUCH_TABLE: Final = "42P01"
 _READ_ONLY: Final = ("default_transaction_read_only", "on")
 
 
-class Link:
+class DatabaseLink:
     """The connections to one database. `run` always reconnects and never raises; `status` is the current state."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Link:
         *,
         read_only: bool,
         actor: Actor,
-        clock: Clock,
+        clock: ConsoleClock,
         poll_s: float = USUAL.poll_s,
         patience: Patience = PATIENT,
     ) -> None:
@@ -203,7 +203,7 @@ class Link:
                     if reader.is_closed() or isinstance(error, LOST_CONNECTION):
                         reader.terminate()
                         raise LinkDown(self._status) from error
-                    raise Refused(await self._refusal(reader, error)) from error
+                    raise StatementRefused(await self._refusal(reader, error)) from error
             self._answered(watch.passed_s)
             return answer
 
@@ -224,7 +224,7 @@ class Link:
                         operator.terminate()
                         raise LinkDown(self._status) from error
                     if hasattr(error, "sqlstate"):
-                        raise Refused(sentence(error)) from error
+                        raise StatementRefused(sentence(error)) from error
                     raise
 
     @asynccontextmanager
@@ -236,7 +236,7 @@ class Link:
         try:
             connection = await self._database.connect(role, settings=settings)
         except CONNECTION_ERRORS as error:
-            raise Refused(sentence(error)) from error
+            raise StatementRefused(sentence(error)) from error
         try:
             yield connection
         finally:
@@ -252,7 +252,7 @@ class Link:
             try:
                 self._operator = await self._database.connect("console operator", settings=settings)
             except CONNECTION_ERRORS as error:
-                raise Refused(sentence(error)) from error
+                raise StatementRefused(sentence(error)) from error
         return self._operator
 
     async def _use(self, database: Database) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from horsies_tui.feed.status import FeedFailure, LinkDown, Refused, SlowRead, sentence_with_place
+from horsies_tui.feed.status import FeedFailure, LinkDown, SlowRead, StatementRefused, sentence_with_place
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.store.connect import Connection
-    from horsies_tui.feed.link import Link
-    from horsies_tui.feed.pace import Pace
-    from horsies_tui.feed.recorded import Part, Playback
+    from horsies_tui.feed.link import DatabaseLink
+    from horsies_tui.feed.pace import ReadPace
+    from horsies_tui.feed.recorded import Playback, SnapshotPart
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.feed.tally import Tally
 
@@ -29,7 +29,7 @@ _FIRST_RETRY_S: Final = 0.5
 _LONGEST_RETRY_S: Final = 5.0
 
 
-class Snapshot(Protocol):
+class FeedSnapshot(Protocol):
     """The base of what a feed publishes: a frozen dataclass.
 
     A field `slow_s`, if it has one, is how long the last read took or has lasted (None: it was quick); `now` is the
@@ -49,7 +49,7 @@ class Snapshot(Protocol):
 
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")
-SnapshotT = TypeVar("SnapshotT", bound=Snapshot)
+SnapshotT = TypeVar("SnapshotT", bound=FeedSnapshot)
 
 
 def _always(*_: str) -> bool:
@@ -57,13 +57,13 @@ def _always(*_: str) -> bool:
 
 
 @dataclass
-class Read:
+class FeedRead:
     """One kind of read of a feed, run when it is due; of several that are due, the one that has been for longest."""
 
     name: str
     run: Callable[[], Awaitable[bool]]
     """Reads and publishes. False: it failed or was superseded, and is still due."""
-    pace: Pace
+    pace: ReadPace
     """When it is due: after a change, at an interval, or at once because it was requested."""
     on: Callable[[str, str], bool] = _always
     """Whether a notification (channel, payload) means that its data may have changed."""
@@ -87,9 +87,9 @@ class Feed(Generic[SnapshotT]):
     NAME: ClassVar[str]
     """The name of the view that the feed serves."""
 
-    _reads: tuple[Read, ...]
+    _reads: tuple[FeedRead, ...]
 
-    def __init__(self, link: Link, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
         self._link = link
         self.snapshot = self._empty = empty
         self._publish_to = publish
@@ -103,7 +103,7 @@ class Feed(Generic[SnapshotT]):
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._frozen = False
-        self._refusal: Refused | None = None
+        self._refusal: StatementRefused | None = None
         self._noted = ""
         """What a replay says of this feed."""
         self._read_at: datetime | None = None
@@ -168,7 +168,7 @@ class Feed(Generic[SnapshotT]):
         for read in self._reads:
             read.pace.distrust()
 
-    def parts(self) -> Iterable[Part]:
+    def parts(self) -> Iterable[SnapshotPart]:
         """Return the parts of the snapshot to record, by what is requested now. A replay shows nothing else."""
         return ()
 
@@ -251,7 +251,7 @@ class Feed(Generic[SnapshotT]):
         due = self._most_due()
         return due is None or due[0] > self._now()
 
-    def _most_due(self) -> tuple[float, Read] | None:
+    def _most_due(self) -> tuple[float, FeedRead] | None:
         told = self._link.listens
         wanted = [(read.due_at(told=told), read) for read in self._reads if read.wanted()]
         return min(wanted, key=itemgetter(0), default=None)
@@ -270,7 +270,7 @@ class Feed(Generic[SnapshotT]):
             times.append(self._read_at or self._link.clock.now())
         return min(times, default=None)
 
-    async def _perform(self, read: Read) -> bool:
+    async def _perform(self, read: FeedRead) -> bool:
         pace, began, self._asked_s = read.pace, self._now(), 0.0
         pace.begin(began)
         late = self._late.get(read.name)
@@ -309,7 +309,7 @@ class Feed(Generic[SnapshotT]):
         except SlowRead as error:
             self._slow_s, self._answered = error.waited_s, False
             return None
-        except Refused as error:
+        except StatementRefused as error:
             self._error, self._refusal = error.message, error
             return None
         except LinkDown:
@@ -433,7 +433,7 @@ class Feed(Generic[SnapshotT]):
 class StoryFeed(Feed[SnapshotT]):
     """The feed of one task or workflow. Reads nothing until one is requested."""
 
-    def __init__(self, link: Link, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
         super().__init__(link, publish, empty)
         self._text = ""
         """What is requested: an id, or its beginning or end."""

@@ -76,7 +76,7 @@ class DataAge:
         self._lacked_at = None
 
 
-class Pace:
+class ReadPace:
     """Decides when one kind of read is due. Callers pass times from one monotonic clock."""
 
     def __init__(self, rhythm: Rhythm) -> None:
@@ -145,7 +145,7 @@ class Pace:
         return min(interval_s, self.often_s or interval_s)
 
 
-class Rest:
+class OperatorIdle:
     """Decides whether the operator has been idle long enough for rows to change their places."""
 
     def __init__(self, settle_s: float) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SnapshotPart:
     """Fields of a snapshot that answer one request. The first part of a feed is the one its screen cannot do without.
 
     `subject` is what was requested (a filter, an id): a replay that requests the same gets what was recorded for it.
@@ -34,7 +34,7 @@ class Recordable(Protocol):
     @property
     def snapshot(self) -> Any: ...
 
-    def parts(self) -> Iterable[Part]: ...
+    def parts(self) -> Iterable[SnapshotPart]: ...
 
 
 class Tape(Protocol):
@@ -59,7 +59,7 @@ class Seen:
 class Playback(Protocol):
     """A recording that is replayed."""
 
-    def look(self, feed: str, part: Part) -> Seen:
+    def look(self, feed: str, part: SnapshotPart) -> Seen:
         """Return what the recording has of this part at the present moment of the replay."""
 
     def on_moved(self, callback: Callable[[], None]) -> Callable[[], None]:

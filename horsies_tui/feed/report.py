@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.errors import HorsiesError
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import GRACE_S, Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import GRACE_S, ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.findings import Finding
     from horsies.findings.diagnose import Report
     from horsies.store.connect import Connection, Database
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 HEADER_EVERY_S: Final = 5.0
 _WATCHED_EVERY_S: Final = 1.0
@@ -57,7 +57,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
 
     def __init__(
         self,
-        link: Link,
+        link: DatabaseLink,
         publish: Callable[[RecoverySnapshot], None],
         *,
         every_s: float = HEADER_EVERY_S,
@@ -72,8 +72,8 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         self._examine_at = 0.0
         self._examining: asyncio.Task[None] | None = None
         run = self._query(lambda: None, lambda conn, _: _diagnose(conn), self._whole)
-        self._report = Read("report", run, self._pace(watched=False))
-        examine = Read(
+        self._report = FeedRead("report", run, self._pace(watched=False))
+        examine = FeedRead(
             "doctor",
             self._begin_examination,
             self._pace(watched=False),
@@ -91,8 +91,8 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
             self._examining.cancel()
         super().stop()
 
-    def parts(self) -> tuple[Part, ...]:
-        return (Part("report", ("report",), ready=not self.snapshot.loading, what="the recovery report"),)
+    def parts(self) -> tuple[SnapshotPart, ...]:
+        return (SnapshotPart("report", ("report",), ready=not self.snapshot.loading, what="the recovery report"),)
 
     def watch(self, on: bool, *, verdict: bool = False) -> None:
         """Set whether the recovery screen is shown; if so, a report follows each change within a second.
@@ -124,11 +124,11 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
             if self._pure is not None:
                 self._publish(**self._whole(self._pure))
 
-    def _pace(self, *, watched: bool, verdict: bool = False) -> Pace:
+    def _pace(self, *, watched: bool, verdict: bool = False) -> ReadPace:
         tick_s = min(_WATCHED_EVERY_S, self._every_s) if watched else self._every_s
         factor, grace_s = (_WATCHED_FACTOR, GRACE_S) if watched or verdict else (_HEADER_FACTOR, None)
         every_s = self._every_s
-        return Pace(Rhythm(tick_s, poll_s=every_s, reconcile_s=every_s, slow_factor=factor, grace_s=grace_s))
+        return ReadPace(Rhythm(tick_s, poll_s=every_s, reconcile_s=every_s, slow_factor=factor, grace_s=grace_s))
 
 
 async def _diagnose(conn: Connection) -> Report:

@@ -195,7 +195,7 @@ class SlowRead(LinkError):  # noqa: N818
         self.waited_s = waited_s
 
 
-class Refused(LinkError):  # noqa: N818
+class StatementRefused(LinkError):  # noqa: N818
     """The database refused the statement."""
 
 
@@ -208,7 +208,7 @@ def sentence(error: BaseException) -> str:
 
 def sentence_with_place(error: BaseException) -> str:
     """The same, with the innermost line of this project in the traceback, as a bug report needs it."""
-    cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ is not None else error
+    cause = error.__cause__ if isinstance(error, StatementRefused) and error.__cause__ is not None else error
     what = sentence(error) if isinstance(error, CONNECTION_ERRORS) else f"{type(error).__name__}: {sentence(error)}"
     place = place_of(cause)
     return mask(f"{what} ({place})" if place else what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from horsies_tui.feed.pace import DataAge, Pace
+from horsies_tui.feed.pace import DataAge, ReadPace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ MOST_TURNS: Final = 100
 """Turns per part before counting stops: half a million to a million rows."""
 
 
-class Tally(Pace, Generic[PartT, CountsT]):
+class Tally(ReadPace, Generic[PartT, CountsT]):
     """Each turn reads the next part that may have changed, or continues one that is not counted to its end.
 
     Counts are published once all parts are known. A part that is recounted keeps its old count until the new one has

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from horsies.store.connect import Connection
     from horsies.views import GroupBy
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _FRESH_S: Final = 30.0
 """A refresh costs five reads, so not every opening of the bar does one; new task names may be missing so long."""
@@ -32,7 +32,7 @@ def _moments(now: datetime) -> tuple[str, ...]:
 class KnownValues:
     """Reads when asked, at most every half minute; keeps what is known if the database does not answer."""
 
-    def __init__(self, link: Link, publish: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
         self._link = link
         self._publish = publish
         self.known: Mapping[str, Sequence[str]] = {}

@@ -18,7 +18,7 @@ from horsies_tui.feed.deadline import Watch
 from horsies_tui.feed.status import SlowRead, lacks, sentence
 from horsies_tui.health.alerts import Level, alerts
 from horsies_tui.health.reading import GlanceReader
-from horsies_tui.health.verdict import Verdict, verdict
+from horsies_tui.health.verdict import ClusterVerdict, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +51,7 @@ class ClusterState:
         return self.context.name
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> ClusterVerdict | None:
         return None if self.glance is None else verdict(self.glance, self.alerts)
 
     @property

@@ -26,7 +26,7 @@ _LEADS: Final = {Level.CRITICAL: "Critical: ", Level.DEGRADED: "Degraded: ", Lev
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClusterVerdict:
     """`lead` is the level in words. `alert` is the first alert mentioned; None if there is none."""
 
     level: Level
@@ -35,19 +35,19 @@ class Verdict:
     alert: Alert | None = None
 
 
-def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) -> Verdict:
+def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) -> ClusterVerdict:
     """`alerts` are all alerts, worst first. `room` limits the length; fewer alerts are then mentioned."""
     worst = [alert for alert in alerts if alert.level is not Level.NOTE]
     drain = _drain(glance)
     if not worst:
         lead = _LEADS[Level.NOTE] if glance.alive else ""
-        return Verdict(Level.NOTE, lead, f"{_well(glance)}{drain}.")
+        return ClusterVerdict(Level.NOTE, lead, f"{_well(glance)}{drain}.")
     lead = _LEADS[worst[0].level]
     for many, end, below in ((_MOST_SAID, drain, True), (1, drain, True), (1, "", True), (1, "", False)):
         words = _spoken(worst, many, end, below=below)
         if room is None or len(lead + words) <= room:
             break
-    return Verdict(worst[0].level, lead, words, worst[0])
+    return ClusterVerdict(worst[0].level, lead, words, worst[0])
 
 
 def _spoken(worst: Sequence[Alert], many: int, end: str, *, below: bool) -> str:

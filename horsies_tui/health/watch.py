@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import ReadPace, Rhythm
 from horsies_tui.health.alerts import Level, alerts
 from horsies_tui.health.reading import GlanceReader
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.findings.diagnose import Report
-    from horsies_tui.feed.link import Link
-    from horsies_tui.feed.recorded import Part
+    from horsies_tui.feed.link import DatabaseLink
+    from horsies_tui.feed.recorded import SnapshotPart
     from horsies_tui.health.alerts import Alert
     from horsies_tui.health.glance import Glance
 
@@ -41,7 +41,7 @@ class WatchFeed(Feed[WatchSnapshot]):
 
     NAME = "alerts"
 
-    def __init__(self, link: Link, publish: Callable[[WatchSnapshot], None]) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[WatchSnapshot], None]) -> None:
         super().__init__(link, publish, WatchSnapshot())
         reader = GlanceReader()
         run = self._query(
@@ -49,10 +49,10 @@ class WatchFeed(Feed[WatchSnapshot]):
             lambda conn, _: reader.read(conn, link.clock.now()),
             lambda glance: {"glance": glance, "loading": False},
         )
-        self._look = Read("glance", run, Pace(WATCH_EVERY), on=lambda _channel, _payload: False)
+        self._look = FeedRead("glance", run, ReadPace(WATCH_EVERY), on=lambda _channel, _payload: False)
         self._reads = (self._look,)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         """Return no part: a replay rings no bell, and the overview's feed records the same numbers."""
         return ()
 

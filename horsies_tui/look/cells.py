@@ -115,7 +115,7 @@ class Column(Generic[RowT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(Generic[RowT]):
+class PlacedColumn(Generic[RowT]):
     """A column at its place on the line."""
 
     column: Column[RowT]
@@ -142,7 +142,7 @@ class ColumnSet(Generic[RowT]):
         """The columns that an operator may choose from at this table width."""
         return tuple(column.key for column in self._shown_at(width))
 
-    def cells(self, row: RowT, columns: Iterable[Placed[RowT]], look: Look) -> list[Cell]:
+    def cells(self, row: RowT, columns: Iterable[PlacedColumn[RowT]], look: Look) -> list[Cell]:
         """The cells of this row in these columns."""
         return [placed.column.drawn(row, look, self.kind) for placed in columns]
 
@@ -155,15 +155,15 @@ class ColumnSet(Generic[RowT]):
                 needs[column.key] = max(needs[column.key], column.need(row, look, self.kind))
         return needs
 
-    def place(self, width: int, needs: Mapping[str, int] | None = None) -> tuple[Placed[RowT], ...]:
+    def place(self, width: int, needs: Mapping[str, int] | None = None) -> tuple[PlacedColumn[RowT], ...]:
         """The columns at this table width, for texts of this length. What exceeds the width is cut or left out."""
         shown = [column for column in self._shown_at(width) if column.key not in self.hidden]
-        placed: list[Placed[RowT]] = []
+        placed: list[PlacedColumn[RowT]] = []
         x = GUTTER
         for column, wanted in zip(shown, _widths(shown, _room(width, len(shown)), needs or {}), strict=True):
             if x >= width:
                 break
-            placed.append(Placed(column, x, min(wanted, width - x)))
+            placed.append(PlacedColumn(column, x, min(wanted, width - x)))
             x += wanted + GAP
         return tuple(placed)
 

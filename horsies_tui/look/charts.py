@@ -112,7 +112,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ChartReading:
     """The value that the operator reads instead of the newest one: its number, and its time as text."""
 
     number: int
@@ -120,7 +120,7 @@ class Reading:
 
 
 def chart_lines(
-    chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False, reading: Reading | None = None
+    chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False, reading: ChartReading | None = None
 ) -> list[Line]:
     """The chart at this size."""
     head = _head(chart, width, glyphs, chosen=chosen, reading=reading)
@@ -129,7 +129,7 @@ def chart_lines(
 
 
 def spark_line(
-    chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False, reading: Reading | None = None
+    chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False, reading: ChartReading | None = None
 ) -> Line:
     """The chart on one line: the text, then the first curve as bars."""
     room = min(_SPARK, width // 3)
@@ -143,7 +143,7 @@ def spark_line(
     return (*head, *(Piece(text, len(text), (curve.tone, *more)) for text, more in parts if text))
 
 
-def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool, reading: Reading | None) -> Line:
+def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool, reading: ChartReading | None) -> Line:
     """`finished/s 12.1  p95 0.2s`; each value has the colour of its curve."""
     over = (HEAD,) if chosen else ()
     sign = glyphs.cursor if chosen else " "
@@ -160,7 +160,7 @@ def _value_at(chart: Chart, curve: Curve, number: int, glyphs: Glyphs) -> str:
     return glyphs.dash if value is None else chart.write(value)
 
 
-def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs, reading: Reading | None) -> list[Line]:
+def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs, reading: ChartReading | None) -> list[Line]:
     inner = width - SCALE
     if inner <= 0 or height <= 0 or chart.is_empty:
         return _nothing(chart, width, height, glyphs)
@@ -257,7 +257,7 @@ def _nothing(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line
     return [(Piece(text, width, (Tone.MUTED,)),) if number == height // 2 else blank for number in range(height)]
 
 
-def _foot(chart: Chart, width: int, glyphs: Glyphs, reading: Reading | None) -> Line:
+def _foot(chart: Chart, width: int, glyphs: Glyphs, reading: ChartReading | None) -> Line:
     """`1h ago ─────── now`, with the time that is read at its place."""
     first, last = f"{' ' * SCALE}{chart.span} ago ", f" {chart.newest}"
     rule = glyphs.rule * max(width - len(first) - len(last), 0)

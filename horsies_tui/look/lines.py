@@ -16,7 +16,7 @@ from horsies_tui.look.tones import TONES, Tone
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from horsies_tui.look.cells import Cell, Look, Placed, RowT
+    from horsies_tui.look.cells import Cell, Look, PlacedColumn, RowT
     from horsies_tui.look.glyphs import Glyphs
 
 TITLE: Final = "row-table--title"
@@ -80,7 +80,7 @@ def beside(parts: Iterable[Sequence[Line]], width: int, gap: int = 2) -> list[Li
 
 def row_line(
     row: RowT,
-    columns: Sequence[Placed[RowT]],
+    columns: Sequence[PlacedColumn[RowT]],
     look: Look,
     width: int,
     *,
@@ -106,7 +106,7 @@ class RowState(NamedTuple):
 
 
 def cells_line(
-    cells: Iterable[Cell], columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, state: RowState
+    cells: Iterable[Cell], columns: Sequence[PlacedColumn[RowT]], glyphs: Glyphs, width: int, state: RowState
 ) -> Line:
     """The row with these cells."""
     cursor, marked, struck, recedes, damaged = state
@@ -129,7 +129,7 @@ def cells_line(
 
 
 def title_line(
-    columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, at_end: str = "", *, sorted_by: str = ""
+    columns: Sequence[PlacedColumn[RowT]], glyphs: Glyphs, width: int, at_end: str = "", *, sorted_by: str = ""
 ) -> Line:
     """The line above the rows; `at_end` is written at its end if the titles leave room, at least without its blanks.
 
@@ -216,7 +216,7 @@ def changed_part(old: str, new: str) -> tuple[int, int] | None:
     return first, last
 
 
-def _cell_text(cell: Cell, placed: Placed[RowT], glyphs: Glyphs) -> str:
+def _cell_text(cell: Cell, placed: PlacedColumn[RowT], glyphs: Glyphs) -> str:
     width = placed.width
     text: str = clean(glyphs.text(cell.text))
     if cell_len(text) > width:
@@ -227,14 +227,14 @@ def _cell_text(cell: Cell, placed: Placed[RowT], glyphs: Glyphs) -> str:
     return fit(text, width, glyphs, right=placed.column.right)
 
 
-def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:
+def _piece(placed: PlacedColumn[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:
     """A piece with the gap after it: pieces of one style are sent together."""
     gap = min(GAP, width - placed.x - placed.width)
     return Piece(text + " " * gap, placed.width + gap, classes)
 
 
 def _strip(
-    placed: Placed[RowT], text: str, tones: Sequence[Tone | None], width: int, over: tuple[str, ...]
+    placed: PlacedColumn[RowT], text: str, tones: Sequence[Tone | None], width: int, over: tuple[str, ...]
 ) -> Iterator[Piece]:
     """A piece for each place, also for blanks: where a sign is new, only what differs is sent."""
     for left, char in zip(range(len(text), 0, -1), text, strict=True):

@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 NOTHING: Final = Mark(" ")
 
 
-class _Grid:
+class _DotGrid:
     """`across` and `down` dots for each character."""
 
     def __init__(self, width: int, height: int, *, ascii_only: bool) -> None:
@@ -69,7 +69,7 @@ def plot(
     curves: Sequence[tuple[Sequence[float | None], Fill]], width: int, height: int, *, top: float, ascii_only: bool
 ) -> list[list[Mark]]:
     """Lines from the top, each `width` marks; earlier curves lie over later ones. Values range from 0 to `top`."""
-    grid = _Grid(width, height, ascii_only=ascii_only)
+    grid = _DotGrid(width, height, ascii_only=ascii_only)
     drawn = [(number, fill, _levels(values, grid, top)) for number, (values, fill) in enumerate(curves)]
     for wanted in (Fill.BAND, Fill.AREA):
         for number, fill, levels in drawn:
@@ -81,7 +81,7 @@ def plot(
     return grid.cells
 
 
-def _fill(grid: _Grid, number: int, fill: Fill, levels: Sequence[int | None]) -> None:
+def _fill(grid: _DotGrid, number: int, fill: Fill, levels: Sequence[int | None]) -> None:
     """All dots below the curve; whole characters at once, because most of an area is made of these."""
     whole = Mark(":" if grid.across == 1 else _FULL, number, inner=True)
     for first in range(0, len(levels), grid.across):
@@ -123,7 +123,7 @@ def _between(values: Sequence[float | None], place: float) -> float | None:
     return here if other is None else here + (other - here) * abs(share)
 
 
-def _levels(values: Sequence[float | None], grid: _Grid, top: float) -> list[int | None]:
+def _levels(values: Sequence[float | None], grid: _DotGrid, top: float) -> list[int | None]:
     """The highest dot of each column: zero is the lowest one, because a column without a dot is a gap."""
     most = grid.levels - 1
     return [

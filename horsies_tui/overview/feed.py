@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import chart_marks, cluster_series, task_series
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import GRACE_S, Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import GRACE_S, ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.health.history import History, Series
 from horsies_tui.health.reading import GlanceReader
 from horsies_tui.health.windows import USUAL, Window
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.store.connect import Connection
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.health.glance import Glance
 
 NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=10.0, grace_s=GRACE_S)
@@ -45,7 +45,7 @@ class OverviewFeed(Feed[OverviewSnapshot]):
 
     def __init__(
         self,
-        link: Link,
+        link: DatabaseLink,
         publish: Callable[[OverviewSnapshot], None],
         *,
         window: Window = USUAL,
@@ -57,15 +57,15 @@ class OverviewFeed(Feed[OverviewSnapshot]):
         self._reader = GlanceReader()
         now = self._query(lambda: None, self._glance, lambda glance: {"glance": glance})
         past = self._query(lambda: self.snapshot.window, self._series, lambda series: {"series": series})
-        self._past = Read("past", past, Pace(past_every), on=lambda _channel, _payload: False)
-        self._reads = (Read("now", now, Pace(now_every)), self._past)
+        self._past = FeedRead("past", past, ReadPace(past_every), on=lambda _channel, _payload: False)
+        self._reads = (FeedRead("now", now, ReadPace(now_every)), self._past)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         now, window = self.snapshot, self.snapshot.window
         charts = f"the window {window.name}"
         return (
-            Part("glance", ("glance",), ready=now.glance is not None),
-            Part("series", ("series",), (window.name,), ready=now.series is not None, what=charts),
+            SnapshotPart("glance", ("glance",), ready=now.glance is not None),
+            SnapshotPart("series", ("series",), (window.name,), ready=now.series is not None, what=charts),
         )
 
     def look_at(self, window: Window) -> None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from horsies.findings.diagnose import Report
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.health.glance import Glance
     from horsies_tui.health.history import Series
 
@@ -114,7 +114,7 @@ class OverviewView(ConsoleView[_Published]):
     def on_mount(self) -> None:
         self._say_window(self._snapshot)
 
-    def create_feed(self, link: Link, publish: Callable[[_Published], None]) -> OverviewFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[_Published], None]) -> OverviewFeed:
         return OverviewFeed(link, publish)
 
     @property

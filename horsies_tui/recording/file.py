@@ -45,7 +45,7 @@ class RecordingError(HorsiesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RecordedFrame:
     """`begins` a segment. `at_ms` is the database's time when it was written. `body` is deflated in the file."""
 
     begins: bool
@@ -72,7 +72,7 @@ class Writer:
         self._append(MAGIC + b"%d\n" % VERSION)
         self._deflater = zlib.compressobj()
 
-    def write(self, frame: Frame) -> None:
+    def write(self, frame: RecordedFrame) -> None:
         """RecordingError if it cannot be written; what was written before stays readable."""
         if frame.begins:
             self._deflater = zlib.compressobj()
@@ -122,7 +122,7 @@ class Reader:
         self.damaged_at: int | None = None
         """The byte from which on the file is damaged; None: it is whole, but for an end that was not written."""
 
-    def frames(self, begin: int | None = None) -> Iterator[tuple[int, Frame]]:
+    def frames(self, begin: int | None = None) -> Iterator[tuple[int, RecordedFrame]]:
         """Each frame with its offset, its body still deflated, as far as they are whole. ValueError for a huge head."""
         data, offset = self._data, self._begin if begin is None else begin
         least = _TOLD.size
@@ -137,10 +137,10 @@ class Reader:
             kind, at_ms, size = _TOLD.unpack_from(told)
             if size > _MOST_HEAD:
                 raise ValueError(f"the head of a frame has more than {_MOST_HEAD // 1_000_000} MB")
-            yield offset, Frame(kind == b"K", at_ms, told[least : least + size], told[least + size :])
+            yield offset, RecordedFrame(kind == b"K", at_ms, told[least : least + size], told[least + size :])
             offset += _HEAD.size + length
 
-    def segment(self, begin: int) -> Iterator[Frame]:
+    def segment(self, begin: int) -> Iterator[RecordedFrame]:
         """The frames from the K at this offset to the next one, inflated. ValueError if they cannot be."""
         inflater, memory = zlib.decompressobj(), 0
         for offset, frame in self.frames(begin):

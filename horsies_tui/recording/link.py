@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from horsies.config.contexts import DatabaseChoice
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.status import FeedFailure, LinkError, LinkState
 from horsies_tui.recording.player import words
 
@@ -22,7 +22,7 @@ NO_WRITES: Final = "this is a recording, and what has happened cannot be changed
 _NOTHING_READ: Final = "this is a recording: what was not on screen then cannot be read now"
 
 
-class ReplayLink(Link):
+class ReplayLink(DatabaseLink):
     def __init__(self, player: Player, actor: Actor) -> None:
         super().__init__(DatabaseChoice(None, "a recording"), read_only=True, actor=actor, clock=player)
         self.playback = self._player = player

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ErrorCode
-from horsies_tui.feed.recorded import Part, Seen
+from horsies_tui.feed.recorded import Seen, SnapshotPart
 from horsies_tui.feed.status import LinkStatus
 from horsies_tui.recording.file import RecordingError
 from horsies_tui.recording.recorder import BEAT_S
@@ -25,7 +25,7 @@ SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _TICK_S: Final = 0.25
 _GAP_MS: Final = 3 * BEAT_S * 1000
 """Frames are written every ten seconds; where there are none for longer, the console slept or was cut off."""
-_STATUS: Final = Part("status", ("status",), what="the state of the connection")
+_STATUS: Final = SnapshotPart("status", ("status",), what="the state of the connection")
 
 
 class Player:
@@ -113,7 +113,7 @@ class Player:
         for callback in tuple(self._callbacks):
             callback()
 
-    def look(self, feed: str, part: Part) -> Seen:
+    def look(self, feed: str, part: SnapshotPart) -> Seen:
         key, at_ms = (feed, part.name, *part.subject), _ms(self.now())
         track = self._tracks.tracks.get(key)
         if track is None:

@@ -16,7 +16,7 @@ from horsies_tui.feed.status import sentence, sentence_with_place
 from horsies_tui.health.windows import USUAL, WINDOWS
 from horsies_tui.overview.feed import PAST_EVERY, OverviewFeed
 from horsies_tui.recording.codec import Encoder
-from horsies_tui.recording.file import LARGE_SEGMENT, Frame, RecordingError
+from horsies_tui.recording.file import LARGE_SEGMENT, RecordedFrame, RecordingError
 from horsies_tui.recording.values import NotAValue
 from horsies_tui.schedules.feed import SchedulesFeed
 from horsies_tui.tasks.feed import TaskFeed
@@ -27,9 +27,9 @@ from horsies_tui.workflows.view import USUAL_FILTER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.loop import Feed
-    from horsies_tui.feed.recorded import Part, Recordable
+    from horsies_tui.feed.recorded import Recordable, SnapshotPart
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.health.windows import Window
     from horsies_tui.recording.file import Writer
@@ -55,17 +55,17 @@ Key = tuple[str, ...]
 class _ChartsFeed(OverviewFeed):
     """The charts of one more window, which are cheap: only their newest part is read."""
 
-    def __init__(self, link: Link, publish: Callable[[Any], None], window: Window) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[Any], None], window: Window) -> None:
         every = max(window.step.total_seconds() / 2, PAST_EVERY.poll_s)
         rhythm = replace(PAST_EVERY, tick_s=every, poll_s=every, reconcile_s=every)
         super().__init__(link, publish, window=window, past_every=rhythm)
         self._reads = (self._past,)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         return super().parts()[1:]
 
 
-def base_feeds(link: Link) -> tuple[Feed[Any], ...]:
+def base_feeds(link: DatabaseLink) -> tuple[Feed[Any], ...]:
     """Create the feeds that make each screen live in the replay, as it is without a filter."""
 
     def publish(_snapshot: object) -> None:
@@ -117,7 +117,7 @@ class Recorder:
         with suppress(ValueError):
             self._feeds.remove(feed)
 
-    async def run(self, link: Link) -> None:
+    async def run(self, link: DatabaseLink) -> None:
         base = base_feeds(link)
         link.tape = self
         for feed in base:
@@ -198,7 +198,7 @@ class Recorder:
             head = {"names": names, "on": sorted(values), "off": off}
             objects_text = f"[{','.join(objects)}]"
             body = f'{{"classes":{_json(classes)},"objects":{objects_text},"values":{_json(values)}}}'
-            frame = Frame(begins, at_ms, _json(head).encode(), body.encode())
+            frame = RecordedFrame(begins, at_ms, _json(head).encode(), body.encode())
             self._segment_bytes += len(frame.body)
             self._writer.write(frame)
             self._wrote_ms = at_ms

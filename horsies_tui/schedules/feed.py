@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import schedule_rows, schedule_story
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from horsies.store.connect import Connection
     from horsies.views import ScheduleRow, Schedules, ScheduleStory
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 OFTEN: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
 """No notification says that a schedule has come due or was paused; 1,000 schedules are read in 60 ms."""
@@ -42,20 +42,22 @@ class SchedulesSnapshot:
 class SchedulesFeed(Feed[SchedulesSnapshot]):
     NAME = "schedules"
 
-    def __init__(self, link: Link, publish: Callable[[SchedulesSnapshot], None], *, rhythm: Rhythm = OFTEN) -> None:
+    def __init__(
+        self, link: DatabaseLink, publish: Callable[[SchedulesSnapshot], None], *, rhythm: Rhythm = OFTEN
+    ) -> None:
         super().__init__(link, publish, SchedulesSnapshot())
         self._selected: str | None = None
-        self._all = Read(
+        self._all = FeedRead(
             "schedules",
             self._query(lambda: None, lambda conn, _: schedule_rows(conn), self._put_all),
-            Pace(rhythm),
+            ReadPace(rhythm),
             on=lambda channel, _payload: channel == _TASKS,
             wanted=lambda: not self._frozen or self.snapshot.loading,
         )
-        self._one = Read(
+        self._one = FeedRead(
             "one schedule",
             self._query(lambda: self._selected, _read_one, lambda story: {"story": story}),
-            Pace(rhythm),
+            ReadPace(rhythm),
             on=lambda channel, _payload: channel == _TASKS,
             wanted=lambda: self._selected is not None,
         )
@@ -71,12 +73,12 @@ class SchedulesFeed(Feed[SchedulesSnapshot]):
         self._one.pace.renew()
         self._wake.set()
 
-    def parts(self) -> Iterator[Part]:
-        yield Part("found", ("found",), ready=not self.snapshot.loading)
+    def parts(self) -> Iterator[SnapshotPart]:
+        yield SnapshotPart("found", ("found",), ready=not self.snapshot.loading)
         if self._selected is not None:
             story = self.snapshot.story
             read = story is not None and story.row.name == self._selected
-            yield Part("story", ("story",), (self._selected,), read, "the history of this schedule")
+            yield SnapshotPart("story", ("story",), (self._selected,), read, "the history of this schedule")
 
     def _has_all(self) -> bool:
         """Return whether all is read; on a frozen screen the cursor may still go to a schedule with unread runs."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from horsies.views import ScheduleRow
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _LOW: Final = 30
 """A screen with fewer lines is a low one."""
@@ -112,7 +112,7 @@ class SchedulesView(FilteredView[SchedulesSnapshot]):
 
     # Called by the base class.
 
-    def create_feed(self, link: Link, publish: Callable[[SchedulesSnapshot], None]) -> SchedulesFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[SchedulesSnapshot], None]) -> SchedulesFeed:
         feed = SchedulesFeed(link, publish)
         feed.ask(self._looked_at)
         return feed

@@ -17,7 +17,7 @@ from platformdirs import user_state_path
 from horsies.display.terminal import say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies_tui.serving.access import Access, is_loopback
-from horsies_tui.serving.tab import Tab
+from horsies_tui.serving.tab import ConsoleTab
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -165,7 +165,7 @@ class ConsoleServer:
         self._tabs.add(websocket)
         try:
             width, height = (_number(request.query.get(name, "")) for name in ("width", "height"))
-            await Tab(self._command, self._environ, websocket).serve(width or 80, height or 24)
+            await ConsoleTab(self._command, self._environ, websocket).serve(width or 80, height or 24)
         finally:
             self._tabs.discard(websocket)
             await websocket.close()

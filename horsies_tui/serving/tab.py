@@ -29,7 +29,7 @@ _MOST_COLUMNS: Final = 1_000
 _MOST_TYPED: Final = 1_000_000
 
 
-class Tab(AppService):
+class ConsoleTab(AppService):
     """Ends its console when the tab is closed, and closes the tab when the console ends."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], websocket: WebSocketResponse) -> None:

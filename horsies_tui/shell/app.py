@@ -18,7 +18,7 @@ from horsies.operations.actor import Actor
 from horsies_tui.actions import Action, Scope, bindings, live_actions
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.look import themes
 from horsies_tui.look.damage import drawn, listen
 from horsies_tui.look.glyphs import glyphs
@@ -32,7 +32,7 @@ from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.later import action_commands, named_filters
 from horsies_tui.shell.outage import OutageLine
-from horsies_tui.shell.stage import Stage
+from horsies_tui.shell.stage import ViewStage
 from horsies_tui.shell.tabs import Tabs
 from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.screen import ModalScreen
 
-    from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.clock import ConsoleClock
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.damage import Damage
     from horsies_tui.options import ConsoleOptions
@@ -78,7 +78,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         options: ConsoleOptions,
         *,
         keys: Mapping[str, str] | None = None,
-        clock: Clock | None = None,
+        clock: ConsoleClock | None = None,
         actor: Actor | None = None,
     ) -> None:
         theme = themes.THEMES[options.theme or themes.DEFAULT]
@@ -100,7 +100,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._use(options.choice)
         self.header = Header(self._glyphs)
         self.tabs = Tabs(TABS, self._glyphs)
-        self.stage = Stage(VIEWS, self.link)
+        self.stage = ViewStage(VIEWS, self.link)
         self.footer = Footer(self._glyphs)
         for known in themes.THEMES.values():
             self.register_theme(known)
@@ -226,9 +226,9 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._framed = ""
         """The view that was framed last. Messages before the first one are about the database."""
 
-    def _link_to(self, choice: DatabaseChoice) -> Link:
+    def _link_to(self, choice: DatabaseChoice) -> DatabaseLink:
         wanted, clock = self.options, self._clock or DatabaseClock()
-        return Link(choice, read_only=wanted.read_only, actor=self._actor, clock=clock, poll_s=wanted.refresh_s)
+        return DatabaseLink(choice, read_only=wanted.read_only, actor=self._actor, clock=clock, poll_s=wanted.refresh_s)
 
     def _picked(self, context: Context | None) -> None:
         if context is not None:
@@ -343,8 +343,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
     def _look_on(self) -> None:
         self._session.first_rows()
 
-    @on(Stage.Shown)
-    def _frame_the_view(self, message: Stage.Shown) -> None:
+    @on(ViewStage.Shown)
+    def _frame_the_view(self, message: ViewStage.Shown) -> None:
         self.note("")
         if self._framed not in ("", message.name):
             self.footer.message_over()

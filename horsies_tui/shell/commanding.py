@@ -18,7 +18,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import COMMAND_GROUPS
 from horsies.query import FilterError
 from horsies_tui.actions import action_of
-from horsies_tui.command.history import History
+from horsies_tui.command.history import CommandHistory
 from horsies_tui.command.line import CommandLine
 from horsies_tui.feed.status import LinkError, sentence
 from horsies_tui.intents import Intent
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from horsies.store.connect import Connection
     from horsies_tui.command.completing import Known
     from horsies_tui.command.grammar import Act, Command
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.values import KnownValues
     from horsies_tui.options import ConsoleOptions
     from horsies_tui.shell.operation_flow import OperationFlow
-    from horsies_tui.shell.stage import Stage
+    from horsies_tui.shell.stage import ViewStage
     from horsies_tui.view import Console, ConsoleView
 
 _KINDS: Final[Mapping[str, TargetKind]] = {
@@ -63,16 +63,16 @@ class CommandingApp(App[int], inherit_bindings=False):
     """The part of the application that has the command line, exports and the user's programs."""
 
     options: ConsoleOptions
-    link: Link
-    stage: Stage
+    link: DatabaseLink
+    stage: ViewStage
 
     def __init__(self, options: ConsoleOptions, *, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
-        self.command_line = CommandLine(History(user_state_path("horsies") / "console-history"))
+        self.command_line = CommandLine(CommandHistory(user_state_path("horsies") / "console-history"))
         self.export_line = ExportLine(glyphs(ascii_only=options.ascii))
         self.command_line.present = lambda: present_on(cast("Console", self))
         self._focused_before: Widget | None = None
-        self._values: tuple[Link, KnownValues] | None = None
+        self._values: tuple[DatabaseLink, KnownValues] | None = None
 
     if TYPE_CHECKING:  # the rest of the application, see view.Console
 
@@ -147,13 +147,13 @@ class CommandingApp(App[int], inherit_bindings=False):
                 await self._save(name)
             case grammar.Forget(name):
                 await self._forget(name)
-            case grammar.Export(form, path):
+            case grammar.ExportRows(form, path):
                 self._export(Format(form), path)
             case grammar.Theme(name):
                 self._use_theme(name)
-            case grammar.Read(part, pager):
+            case grammar.OpenPart(part, pager):
                 self._read_part(part, pager=pager)
-            case grammar.Run(action):
+            case grammar.RunAction(action):
                 await self.run_action(f"app.{action}")
 
     # Screens and rows.

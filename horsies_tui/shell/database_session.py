@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.recording.recorder import Recorder
@@ -49,7 +49,9 @@ class DatabaseSession:
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, DatabaseSession.RecoveryRead) and message.session is self.session
 
-    def __init__(self, choice: DatabaseChoice, link: Link, *, watches: bool, post: Callable[[Message], object]) -> None:
+    def __init__(
+        self, choice: DatabaseChoice, link: DatabaseLink, *, watches: bool, post: Callable[[Message], object]
+    ) -> None:
         """`watches`: the terminal's title or bell follows the alerts, whichever screen is open."""
         self.choice = choice
         self.link = link

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from horsies.display.exporting import Export, Format
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.view import Console
 
@@ -62,7 +62,7 @@ class ExportLine(LineCell):
         self._writing.cancel()
         return True
 
-    async def _write(self, console: Console, link: Link, export: Export[Any], form: Format, path: Path) -> None:
+    async def _write(self, console: Console, link: DatabaseLink, export: Export[Any], form: Format, path: Path) -> None:
         from horsies.display.exporting import export_rows, new_file
 
         began, done = link.clock.monotonic(), 0

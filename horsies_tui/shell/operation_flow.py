@@ -9,7 +9,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 from horsies.views import Ambiguous, TaskDetail, task_detail
-from horsies_tui.intents import Done, Intent, Operation
+from horsies_tui.intents import FinishedOperation, Intent, Operation
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.operations.edited import Arguments
     from horsies.operations.verb import NewValue, Options
     from horsies.store.connect import Connection
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.view import Console, ConsoleView
 
 UNDO: Final = VERBS["operation", "undo"]
@@ -41,11 +41,11 @@ class OperationFlow:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._glyphs = glyphs(ascii_only=console.options.ascii)
-        self._last: Done | None = None
-        self._last_link: Link | None = None
+        self._last: FinishedOperation | None = None
+        self._last_link: DatabaseLink | None = None
 
     @property
-    def last(self) -> Done | None:
+    def last(self) -> FinishedOperation | None:
         """The last operation on the current database."""
         return self._last if self._last_link is self._console.link else None
 
@@ -164,7 +164,7 @@ class OperationFlow:
 
         operation = Operation(link, intent, self._console.options.types)
 
-        def closed(done: Done | None) -> None:
+        def closed(done: FinishedOperation | None) -> None:
             cast("App[object]", self._console).run_worker(operation.release(), group="release")
             if done is not None:
                 self._report(done, link, view)
@@ -172,7 +172,7 @@ class OperationFlow:
         hidden = self._console.options.config.mask_arguments
         self._console.push_sheet(PreviewSheet(operation, where, self._glyphs, hidden=hidden), closed)
 
-    def _report(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
+    def _report(self, done: FinishedOperation, link: DatabaseLink, view: ConsoleView[Any]) -> None:
         self._last, self._last_link = done, link
         self._console.recovery.refresh()
         view.acted()
@@ -181,7 +181,7 @@ class OperationFlow:
         else:
             self._show(done, view)
 
-    def _offer(self, done: Done) -> None:
+    def _offer(self, done: FinishedOperation) -> None:
         """Say the outcome with the keys for its rows and its undo, which is offered for a minute."""
         ways = [f"{self._key('verbs.outcome')} rows"]
         if not done.can_be_undone:
@@ -197,7 +197,7 @@ class OperationFlow:
         else:
             self._show(self.last, view)
 
-    def _show(self, done: Done, view: ConsoleView[Any]) -> None:
+    def _show(self, done: FinishedOperation, view: ConsoleView[Any]) -> None:
         def closed(chosen: Next | None) -> None:
             if chosen is None:
                 if undo:

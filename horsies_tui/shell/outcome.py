@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.preview import Preview
     from horsies.operations.target import Target
-    from horsies_tui.intents import Done, Intent
+    from horsies_tui.intents import FinishedOperation, Intent
     from horsies_tui.look.glyphs import Glyphs
 
 
@@ -57,7 +57,7 @@ def rows_of_preview(intent: Intent, preview: Preview) -> tuple[ResultRow, ...]:
     return (*refused, *(_row(target, intent.verb.will, "", Tone.GOOD) for target in preview.eligible))
 
 
-def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
+def rows_of_done(done: FinishedOperation) -> tuple[ResultRow, ...]:
     """Rows that were not changed first."""
     outcome = done.outcome
     return (

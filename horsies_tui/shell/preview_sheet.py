@@ -21,7 +21,7 @@ from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import sentence, sentence_with_place
-from horsies_tui.intents import Done, Fact, facts_of, word_to_type
+from horsies_tui.intents import Fact, FinishedOperation, facts_of, word_to_type
 from horsies_tui.look.damage import drawn, report
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from horsies.operations.preview import Preview
-    from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.clock import ConsoleClock
     from horsies_tui.intents import Operation
     from horsies_tui.look.glyphs import Glyphs
 
@@ -51,7 +51,7 @@ SEEN_FOR_S: Final = 0.4
 that the operator has not seen."""
 
 
-class Phase(Enum):
+class SheetPhase(Enum):
     READING = auto()
     READY = auto()
     """Waits for the confirmation."""
@@ -68,10 +68,10 @@ class Where:
 
     label: str
     production: str | None
-    clock: Clock
+    clock: ConsoleClock
 
 
-class PreviewSheet(Sheet[Done]):
+class PreviewSheet(Sheet[FinishedOperation]):
     """Dismissed with the finished operation, or with None if nothing was done.
 
     The reason has the focus, so every letter is typed into it, and no key without ctrl confirms. While the operation
@@ -123,7 +123,7 @@ class PreviewSheet(Sheet[Done]):
 
     @dataclass
     class Ended(Message):
-        done: Done
+        done: FinishedOperation
 
     @dataclass
     class Refused(Message):
@@ -138,7 +138,7 @@ class PreviewSheet(Sheet[Done]):
         self._operation = operation
         self._where = where
         self._glyphs = glyphs
-        self._phase = Phase.READING
+        self._phase = SheetPhase.READING
         self._preview: Preview | None = None
         self._first: Preview | None = None
         self._word: str | None = None
@@ -179,11 +179,11 @@ class PreviewSheet(Sheet[Done]):
 
     def action_confirm(self) -> None:
         """Apply, if the key is enough or the confirmation is typed; otherwise focus the field for it."""
-        if self._phase is Phase.READING or (self._phase is Phase.READY and not self._armed):
+        if self._phase is SheetPhase.READING or (self._phase is SheetPhase.READY and not self._armed):
             self._came_too_early = True
             self._ask(self._question(), error=True)
             return
-        if self._phase is not Phase.READY:
+        if self._phase is not SheetPhase.READY:
             return
         word = self.query_one("#word", Input)
         typed = word.value.strip()
@@ -195,12 +195,12 @@ class PreviewSheet(Sheet[Done]):
         word.focus()
 
     def _arm(self, preview: Preview) -> None:
-        if preview is self._preview and self._phase is Phase.READY:
+        if preview is self._preview and self._phase is SheetPhase.READY:
             self._armed = True
             self.add_class("-ready")
 
     def action_fresh(self) -> None:
-        if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
+        if self._phase is SheetPhase.READY and self._operation.intent.asks_for("fresh_budget"):
             self._fresh_budget = not self._fresh_budget
             self._start_preview()
 
@@ -217,10 +217,10 @@ class PreviewSheet(Sheet[Done]):
                 self._ask(f"{what} is more than a terminal's clipboard takes")
 
     def action_close(self) -> None:
-        if self._phase is Phase.DOING:
-            self._set_phase(Phase.STOPPING)
+        if self._phase is SheetPhase.DOING:
+            self._set_phase(SheetPhase.STOPPING)
             self.workers.cancel_group(self, "doing")
-        elif self._phase is not Phase.STOPPING:
+        elif self._phase is not SheetPhase.STOPPING:
             self.dismiss(None)
 
     @on(ClickButton.Pressed, "#keep")
@@ -239,7 +239,7 @@ class PreviewSheet(Sheet[Done]):
         event.stop()
         if self._word is not None:
             self.query_one("#word").focus()
-        elif self._phase is Phase.READY:
+        elif self._phase is SheetPhase.READY:
             self._ask(f"{self._key('preview.confirm')} does it, {self._key('sheet.close')} keeps all as it is")
 
     @on(Input.Submitted, "#word")
@@ -252,7 +252,7 @@ class PreviewSheet(Sheet[Done]):
     @on(Looked)
     def _show_preview(self, message: Looked) -> None:
         message.stop()
-        if self._phase in (Phase.DOING, Phase.STOPPING):
+        if self._phase in (SheetPhase.DOING, SheetPhase.STOPPING):
             return
         # A look at what is held again finds the same rows or fewer: no other row can be confirmed by it.
         again = self._armed and bool(message.preview.eligible) and message.preview.undone is not None
@@ -270,14 +270,14 @@ class PreviewSheet(Sheet[Done]):
         self.query_one(Facts).show(facts)
         self._tick()
         self._armed = again
-        self._set_phase(Phase.READY if preview.eligible else Phase.CLOSED)
+        self._set_phase(SheetPhase.READY if preview.eligible else SheetPhase.CLOSED)
         # The time counts from the frame that has it, not from the message.
         self.call_after_refresh(lambda: self.set_timer(SEEN_FOR_S, lambda: self._arm(preview)))
 
     @on(Progressed)
     def _show_progress(self, message: Progressed) -> None:
         message.stop()
-        stop = "stopping" if self._phase is Phase.STOPPING else f"{self._key('sheet.close')} stops"
+        stop = "stopping" if self._phase is SheetPhase.STOPPING else f"{self._key('sheet.close')} stops"
         self._ask(f"{message.done:,} of {message.of:,} done, {stop}")
 
     @on(Ended)
@@ -288,7 +288,7 @@ class PreviewSheet(Sheet[Done]):
     @on(Refused)
     def _show_refusal(self, message: Refused) -> None:
         message.stop()
-        self._set_phase(Phase.CLOSED)
+        self._set_phase(SheetPhase.CLOSED)
         # Shown among the facts, where it may take several lines: the remedy is at its end.
         before = [] if self._preview is None else self._facts(self._preview)
         self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
@@ -297,7 +297,7 @@ class PreviewSheet(Sheet[Done]):
     # Calls of the operation, which answers with messages.
 
     def _start_preview(self) -> None:
-        self._set_phase(Phase.READING)
+        self._set_phase(SheetPhase.READING)
         self.run_worker(self._ask_for_preview(), group="looking", exclusive=True)
 
     async def _ask_for_preview(self) -> None:
@@ -322,7 +322,7 @@ class PreviewSheet(Sheet[Done]):
         if self._preview is not None:
             self.workers.cancel_group(self, "looking")
             reason = self.query_one("#reason", Input).value.strip() or None
-            self._set_phase(Phase.DOING)
+            self._set_phase(SheetPhase.DOING)
             self.run_worker(self._carry_out(self._preview, reason), group="doing")
 
     async def _carry_out(self, preview: Preview, reason: str | None) -> None:
@@ -339,35 +339,35 @@ class PreviewSheet(Sheet[Done]):
 
     # Drawing.
 
-    def _set_phase(self, phase: Phase) -> None:
+    def _set_phase(self, phase: SheetPhase) -> None:
         self._phase = phase
-        self.set_class(phase is Phase.READING, "-old")
-        self.set_class(phase is Phase.READY and self._armed, "-ready")
+        self.set_class(phase is SheetPhase.READING, "-old")
+        self.set_class(phase is SheetPhase.READY and self._armed, "-ready")
         self._ask(self._question())
         self._label_buttons()
         self.query_one("#offers", LineCell).put(self._glyphs.text(self._offers()))
 
     def _question(self) -> str:
         match self._phase:
-            case Phase.READING:
+            case SheetPhase.READING:
                 return f"reading what would change{self._glyphs.ellipsis}"
-            case Phase.DOING:
+            case SheetPhase.DOING:
                 return "at work"
-            case Phase.STOPPING:
+            case SheetPhase.STOPPING:
                 return "stopping after these rows"
-            case Phase.CLOSED:
+            case SheetPhase.CLOSED:
                 return "nothing to do"
-            case Phase.READY if self._word is not None:
+            case SheetPhase.READY if self._word is not None:
                 return f"type {self._word} to confirm, then {self._key('preview.confirm')}"
-            case Phase.READY if self._came_too_early:
+            case SheetPhase.READY if self._came_too_early:
                 return f"{self._key('preview.confirm')} was ignored: it came before these rows were shown"
-            case Phase.READY:
+            case SheetPhase.READY:
                 return ""
 
     def _label_buttons(self) -> None:
         """`esc Back, change nothing` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
         back = "Back, change nothing" if self.size.width >= _ROOM_FOR_BOTH else "Back"
-        keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else back
+        keep = "Stop" if self._phase in (SheetPhase.DOING, SheetPhase.STOPPING) else back
         self.query_one("#keep", ClickButton).show(f"{self._key('sheet.close')} {keep}", self._glyphs)
         if self._preview is not None:
             intent, count = self._operation.intent, len(self._preview.eligible)
@@ -379,7 +379,7 @@ class PreviewSheet(Sheet[Done]):
         if self._preview is None:
             return ""
         offers = {"preview.rows": "list rows"}
-        if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
+        if self._phase is SheetPhase.READY and self._operation.intent.asks_for("fresh_budget"):
             offers["preview.fresh"] = "runs once more" if self._fresh_budget else "reset retries"
         keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))

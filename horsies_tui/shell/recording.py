@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.options import ConsoleOptions
 
@@ -83,7 +83,7 @@ class ReplayConsole(ConsoleApp, inherit_bindings=False):
         self._player.on_moved(lambda: self.call_later(self._moved))
         self._tell(self._player.damage or "a recording")
 
-    def _link_to(self, choice: DatabaseChoice) -> Link:
+    def _link_to(self, choice: DatabaseChoice) -> DatabaseLink:
         return ReplayLink(self._player, self._actor)
 
     def _note_outage(self, status: LinkStatus) -> None:

@@ -11,14 +11,14 @@ from textual.message import Message
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.view import ConsoleView
 
 
-class Stage(Container):
+class ViewStage(Container):
     """Creates a view when it is first shown, and again for another database."""
 
-    DEFAULT_CSS = "Stage { height: 1fr; }"
+    DEFAULT_CSS = "ViewStage { height: 1fr; }"
 
     @dataclass
     class Shown(Message):
@@ -26,7 +26,7 @@ class Stage(Container):
 
         name: str
 
-    def __init__(self, views: Mapping[str, type[ConsoleView[Any]]], link: Link) -> None:
+    def __init__(self, views: Mapping[str, type[ConsoleView[Any]]], link: DatabaseLink) -> None:
         super().__init__()
         self._makers = views
         self._link = link
@@ -86,7 +86,7 @@ class Stage(Container):
         await self._show_top()
         return True
 
-    async def use(self, link: Link) -> None:
+    async def use(self, link: DatabaseLink) -> None:
         """Switch to another database: all views are removed, with their rows and marks."""
         self._link = link
         for view in self._views.values():

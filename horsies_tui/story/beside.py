@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.story.companion import Companion
 
 WIDE: Final = 160
@@ -59,7 +59,7 @@ class StoryPane(Container):
         super().__init__(id=id)
         self._makers = stories
         self._stories: dict[str, Companion[Any]] = {}
-        self._link: Link | None = None
+        self._link: DatabaseLink | None = None
         self._subject: Subject | None = None
         self._runs = self._frozen = False
         self._rest: Timer | None = None
@@ -80,7 +80,7 @@ class StoryPane(Container):
         """These lists and the pane, which share the height or the width."""
         return Container(*lists, self, id="list-and-story")
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: DatabaseLink) -> None:
         self._link = link
         for story in self._stories.values():
             story.attach(link)
@@ -188,7 +188,7 @@ class WithStory(RowsView[SnapshotT]):
 
     # Called by the application.
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: DatabaseLink) -> None:
         super().attach(link)
         self._pane.attach(link)
 

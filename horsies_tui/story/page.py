@@ -56,7 +56,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class PageSpot:
     """The position of a place on the page."""
 
     y: int
@@ -64,13 +64,13 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StoryPage:
     """All rows of a document at one width. Built again at each change; lines are not copied."""
 
     rows: tuple[tuple[Placed, ...], ...] = ()
-    spots: dict[Place, Spot] = field(default_factory=dict)
+    spots: dict[Place, PageSpot] = field(default_factory=dict)
 
-    def spot(self, place: Place | None) -> Spot | None:
+    def spot(self, place: Place | None) -> PageSpot | None:
         """The position of the place; if it no longer exists, the first line of its section, else of the page."""
         if place is not None and place in self.spots:
             return self.spots[place]
@@ -79,19 +79,19 @@ class Page:
         )
 
     @property
-    def first(self) -> Spot | None:
+    def first(self) -> PageSpot | None:
         return next(iter(self.spots.values()), None)
 
-    def near(self, y: int, x: int, step: int) -> Spot | None:
+    def near(self, y: int, x: int, step: int) -> PageSpot | None:
         """The first line at `y` or further in the direction of `step`, in the column that contains `x`."""
         while 0 <= y < len(self.rows):
             for placed in self.rows[y]:
                 if placed.line is not None and placed.x <= x < placed.x + placed.width:
-                    return Spot(y, placed)
+                    return PageSpot(y, placed)
             y += step
         return None
 
-    def beside(self, spot: Spot, step: int) -> Spot | None:
+    def beside(self, spot: PageSpot, step: int) -> PageSpot | None:
         """The line in the column to the right (-1: left) at the same height or above."""
         columns = sorted({placed.x for placed in self.rows[spot.y]} | {spot.placed.x})
         index = columns.index(spot.placed.x) + step
@@ -99,7 +99,7 @@ class Page:
             return None
         return self.near(spot.y, columns[index], -1)
 
-    def part(self, spot: Spot, step: int) -> Spot | None:
+    def part(self, spot: PageSpot, step: int) -> PageSpot | None:
         """The first line of the next (-1: previous) section."""
         keys = list(dict.fromkeys(place.section for place in self.spots))
         index = keys.index(spot.placed.section.key) + step
@@ -108,7 +108,7 @@ class Page:
         return next(known for place, known in self.spots.items() if place.section == keys[index])
 
 
-def lay_out(document: Document, width: int) -> Page:
+def lay_out(document: Document, width: int) -> StoryPage:
     """`width` is that of the whole page, margins included."""
     rows: list[tuple[Placed, ...]] = []
     for band in document:
@@ -118,7 +118,7 @@ def lay_out(document: Document, width: int) -> Page:
         for at in range(height):
             beside = [(x, room, section) for x, room, section in columns if at < len(section.lines)]
             rows.append(tuple(Placed(x, room, section, section.lines[at]) for x, room, section in beside))
-    return Page(tuple(rows), _spots(rows))
+    return StoryPage(tuple(rows), _spots(rows))
 
 
 def text_width(width: int) -> int:
@@ -137,12 +137,12 @@ def _columns(sections: tuple[Section, ...], width: int) -> Iterator[tuple[int, i
         x += room + BETWEEN
 
 
-def _spots(rows: Iterable[tuple[Placed, ...]]) -> dict[Place, Spot]:
+def _spots(rows: Iterable[tuple[Placed, ...]]) -> dict[Place, PageSpot]:
     """Return the spots in reading order: a whole section before the one beside it."""
-    by_section: dict[str, dict[Place, Spot]] = {}
+    by_section: dict[str, dict[Place, PageSpot]] = {}
     for y, row in enumerate(rows):
         for placed in row:
             found = by_section.setdefault(placed.section.key, {})
             if placed.line is not None:
-                found[placed.place] = Spot(y, placed)
+                found[placed.place] = PageSpot(y, placed)
     return {place: spot for spots in by_section.values() for place, spot in spots.items()}

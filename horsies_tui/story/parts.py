@@ -29,7 +29,7 @@ _TRACEBACK: Final = "traceback"
 """Shown folded, with its last line, which has the error message."""
 
 
-class Part(NamedTuple):
+class StoryPart(NamedTuple):
     """A value with its label; None for a line of a text."""
 
     label: str | None
@@ -46,11 +46,11 @@ class Chunk:
     """None: numbered values of a list."""
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[StoryPart]:
         if self.labels is not None:
-            return list(map(Part, self.labels, self.values))
+            return list(map(StoryPart, self.labels, self.values))
         return [
-            Part(None if isinstance(value, Raw) else str(number), value)
+            StoryPart(None if isinstance(value, Raw) else str(number), value)
             for number, value in enumerate(self.values, self.start)
         ]
 
@@ -84,7 +84,7 @@ def folds(value: Any, width: int) -> bool:
             return isinstance(value, Chunk | dict | list) and value not in ({}, [])
 
 
-def parts_of(value: Any, width: int) -> Sequence[Part]:
+def parts_of(value: Any, width: int) -> Sequence[StoryPart]:
     """The parts of an unfolded value."""
     if not folds(value, width):
         return ()
@@ -94,11 +94,11 @@ def parts_of(value: Any, width: int) -> Sequence[Part]:
         case Chunk():
             return value.parts
         case Traceback():
-            return [Part(None, part) for part in value.parts]
+            return [StoryPart(None, part) for part in value.parts]
         case LibraryFrames():
-            return [Part(None, frame) for frame in value.frames]
+            return [StoryPart(None, frame) for frame in value.frames]
         case Frame():
-            return [Part(None, Code(line)) for line in value.source]
+            return [StoryPart(None, Code(line)) for line in value.source]
         case dict():
             return _chunked(list(value.values()), list(map(str, value)))
         case list():
@@ -107,13 +107,13 @@ def parts_of(value: Any, width: int) -> Sequence[Part]:
             return _chunked([Raw(line) for line in _text_lines(value, width)], None)
 
 
-def _chunked(values: Sequence[Any], labels: Sequence[str] | None) -> Sequence[Part]:
+def _chunked(values: Sequence[Any], labels: Sequence[str] | None) -> Sequence[StoryPart]:
     whole = Chunk(0, values, labels)
     if len(values) <= CHUNK:
         return whole.parts
     starts = range(0, len(values), CHUNK)
     chunks = [Chunk(at, values[at : at + CHUNK], labels and labels[at : at + CHUNK]) for at in starts]
-    return [Part(f"{chunk.start}…{chunk.start + len(chunk.values) - 1}", chunk) for chunk in chunks]
+    return [StoryPart(f"{chunk.start}…{chunk.start + len(chunk.values) - 1}", chunk) for chunk in chunks]
 
 
 def _text_lines(text: str, width: int) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _text_lines(text: str, width: int) -> Iterator[str]:
         yield last + line[len(body) :]
 
 
-def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
+def behind_open(part: StoryPart, glyphs: Glyphs) -> list[Span]:
     """The text after the label of an unfolded part."""
     match part.value:
         case Labelled():
@@ -140,12 +140,12 @@ def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
             return []
 
 
-def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
+def behind(part: StoryPart, room: int, glyphs: Glyphs) -> list[Span]:
     """The text after the label of a part that is folded, or cannot be unfolded."""
     value = part.value
     match value:
         case Traceback():
-            return behind(Part(_TRACEBACK, value.text), room, glyphs)
+            return behind(StoryPart(_TRACEBACK, value.text), room, glyphs)
         case Raw() | Frame() | LibraryFrames() | Outside():
             return _behind_line(value, glyphs)
         case str() if "\n" in value.rstrip("\n"):
@@ -155,7 +155,10 @@ def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
         case Chunk():
             return [Span(f"{len(value.values)} of them", Tone.MUTED)]
         case Labelled(label=label) if isinstance(value.data, dict | list):
-            return [Span(clean(glyphs.text(label)) + " ", Tone.MUTED), *behind(Part(None, value.data), room, glyphs)]
+            return [
+                Span(clean(glyphs.text(label)) + " ", Tone.MUTED),
+                *behind(StoryPart(None, value.data), room, glyphs),
+            ]
         case list() if len(value) > 1:
             return [Span(f"[{len(value)}] ", Tone.MUTED), Span(clean(glyphs.text(preview(value, room))), Tone.MUTED)]
         case dict() | list() if value:

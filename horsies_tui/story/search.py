@@ -22,7 +22,7 @@ class Hit(NamedTuple):
     line: Hashable | Found
 
 
-class Search:
+class TextSearch:
     """The text that is searched for, the matches, and the current match."""
 
     def __init__(self) -> None:

@@ -13,7 +13,18 @@ from horsies_tui.look.lines import Span, cut_spans
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.frames import Frame, LibraryFrames, Outside, Traceback
 from horsies_tui.story.lines import Fold, Line
-from horsies_tui.story.parts import CHUNK, WIDEST_LABEL, Chunk, Part, Raw, behind, behind_open, folds, parts_of, scalar
+from horsies_tui.story.parts import (
+    CHUNK,
+    WIDEST_LABEL,
+    Chunk,
+    Raw,
+    StoryPart,
+    behind,
+    behind_open,
+    folds,
+    parts_of,
+    scalar,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +59,7 @@ class Tree:
         self.open: set[Path] = set()
         self._lines: tuple[Line, ...] | None = None
         self._laid_out_for: tuple[int, Glyphs] | None = None
-        self._parts: dict[Path, Sequence[Part]] = {}
+        self._parts: dict[Path, Sequence[StoryPart]] = {}
         if not folded:
             self._unfold_small()
 
@@ -76,9 +87,9 @@ class Tree:
         """The width of the last layout."""
         return 0 if self._laid_out_for is None else self._laid_out_for[0]
 
-    def part(self, path: Path) -> Part:
+    def part(self, path: Path) -> StoryPart:
         """The part at this path. Long texts are split into lines by the width."""
-        part = Part(None, self.value)
+        part = StoryPart(None, self.value)
         for depth, index in enumerate(path):
             part = parts_of(part.value, self.width - 2 * depth)[index]
         return part
@@ -100,7 +111,7 @@ class Tree:
     def _unfold_small(self) -> None:
         """Unfold level by level, as long as the lines fit."""
         left = _LINES_AT_FIRST
-        waiting: deque[tuple[Path, Part]] = deque([((), Part(None, self.value))])
+        waiting: deque[tuple[Path, StoryPart]] = deque([((), StoryPart(None, self.value))])
         while waiting:
             path, part = waiting.popleft()
             if isinstance(part.value, str):
@@ -126,7 +137,7 @@ class Tree:
     def _lay_out(self, width: int, glyphs: Glyphs) -> Iterator[Line]:
         root = self._inside((), self.value, width)
         if not root:
-            yield Line((), cut_spans(tuple(behind(Part(None, self.value), width, glyphs)), width, glyphs))
+            yield Line((), cut_spans(tuple(behind(StoryPart(None, self.value), width, glyphs)), width, glyphs))
             return
         # Not recursive: a search may unfold a thousand levels.
         waiting = [(path, part, _label_width(root)) for path, part in reversed(_numbered((), root))]
@@ -137,13 +148,13 @@ class Tree:
                 inside = self._inside(path, part.value, width)
                 waiting += [(child, each, _label_width(inside)) for child, each in reversed(_numbered(path, inside))]
 
-    def _inside(self, path: Path, value: Any, width: int) -> Sequence[Part]:
+    def _inside(self, path: Path, value: Any, width: int) -> Sequence[StoryPart]:
         """Cached: splitting a long list or a long text takes milliseconds."""
         if path not in self._parts:
             self._parts[path] = parts_of(value, width - 2 * len(path))
         return self._parts[path]
 
-    def _line(self, path: Path, part: Part, label_width: int, width: int, glyphs: Glyphs) -> Line:
+    def _line(self, path: Path, part: StoryPart, label_width: int, width: int, glyphs: Glyphs) -> Line:
         can_fold = folds(part.value, width - 2 * len(path))
         is_open = can_fold and path in self.open
         sign = f"{glyphs.unfolded if is_open else glyphs.folded} " if can_fold else "  "
@@ -161,7 +172,7 @@ def find(value: Any, needle: str) -> list[Found]:
     """Every label and value that contains this text, in the order of the lines. Safe to call in a thread."""
     pattern = re.compile(re.escape(needle), re.IGNORECASE)
     found: list[Found] = []
-    waiting: list[tuple[Path, Part]] = [((), Part(None, value))]
+    waiting: list[tuple[Path, StoryPart]] = [((), StoryPart(None, value))]
     while waiting and len(found) < _MOST_FOUND:
         path, part = waiting.pop()
         if isinstance(part.value, str):
@@ -178,11 +189,11 @@ def find(value: Any, needle: str) -> list[Found]:
     return found[:_MOST_FOUND]
 
 
-def _numbered(path: Path, parts: Sequence[Part]) -> list[tuple[Path, Part]]:
+def _numbered(path: Path, parts: Sequence[StoryPart]) -> list[tuple[Path, StoryPart]]:
     return [((*path, index), part) for index, part in enumerate(parts)]
 
 
-def _piece_at(pieces: Sequence[Part], at: int) -> tuple[int, int]:
+def _piece_at(pieces: Sequence[StoryPart], at: int) -> tuple[int, int]:
     """The index of the piece that has the `at`-th character of a text, and the character's index in that piece."""
     for index, part in enumerate(pieces):
         length = sum(map(len, part.value.values)) if isinstance(part.value, Chunk) else len(part.value)
@@ -192,6 +203,6 @@ def _piece_at(pieces: Sequence[Part], at: int) -> tuple[int, int]:
     return len(pieces) - 1, 0
 
 
-def _label_width(parts: Sequence[Part]) -> int:
+def _label_width(parts: Sequence[StoryPart]) -> int:
     widest = max((cell_len(part.label) for part in parts[:CHUNK] if part.label is not None), default=0)
     return min(widest, WIDEST_LABEL)

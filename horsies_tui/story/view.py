@@ -12,7 +12,7 @@ from horsies_tui.look.lines import FOUND, Span, blank_line, span_pieces
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.story.drawing import CURSOR, row_pieces
 from horsies_tui.story.lines import Fold
-from horsies_tui.story.page import MARGIN, Page, Place, lay_out, text_width
+from horsies_tui.story.page import MARGIN, Place, StoryPage, lay_out, text_width
 from horsies_tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line as Pieces
     from horsies_tui.story.lines import Document, Line, Target
-    from horsies_tui.story.page import Spot
+    from horsies_tui.story.page import PageSpot
 
 _WHEEL_ROWS: Final = 3
 
@@ -79,7 +79,7 @@ class StoryView(LineView, can_focus=True):
         self._glyphs = glyphs
         self._beside = beside
         self._document: Document = ()
-        self._page = Page()
+        self._page = StoryPage()
         self._place: Place | None = None
         self._top = 0
         self._sought: re.Pattern[str] | None = None
@@ -241,13 +241,13 @@ class StoryView(LineView, can_focus=True):
         if spot is not None:
             self._move(self._page.part(spot, step))
 
-    def _move(self, spot: Spot | None) -> None:
+    def _move(self, spot: PageSpot | None) -> None:
         if spot is not None:
             self._place = spot.placed.place
             self._keep_in_view(spot)
             self._redraw()
 
-    def _keep_in_view(self, spot: Spot) -> None:
+    def _keep_in_view(self, spot: PageSpot) -> None:
         """Scroll so that the line is visible; for the first line of a section, also its title."""
         titled = spot.y > 0 and all(placed.line is None for placed in self._page.rows[spot.y - 1])
         self._top = min(max(self._top, spot.y - self._height + 1), spot.y - titled)

@@ -22,7 +22,7 @@ from horsies_tui.widgets.prompt import Prompt
 if TYPE_CHECKING:
     from horsies.display.payload import Masks
     from horsies.findings.why import Why
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.view import ConsoleView
 
@@ -42,7 +42,7 @@ def is_cut(detail: TaskDetail) -> bool:
     return any(stored is not None and stored.cut for stored in texts)
 
 
-async def whole_task(link: Link, task_id: str) -> TaskDetail | None:
+async def whole_task(link: DatabaseLink, task_id: str) -> TaskDetail | None:
     """The task with all its texts in full; raises a LinkError if the read fails."""
     found = await link.read(lambda conn: task_detail(conn, task_id, most_characters=_WHOLE))
     return found if isinstance(found, TaskDetail) else None
@@ -99,7 +99,7 @@ def _for_a_program(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text) + "\n"
 
 
-class Exporter:
+class PartExporter:
     """The exporter of one view."""
 
     def __init__(self, view: ConsoleView[Any], masks: Masks, glyphs: Glyphs) -> None:

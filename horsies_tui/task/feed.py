@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.findings.cluster import read_cluster
 from horsies.findings.why import why_pending
 from horsies.views import Ambiguous, TaskDetail, task_detail
-from horsies_tui.feed.loop import Read, StoryFeed
-from horsies_tui.feed.pace import USUAL, Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import FeedRead, StoryFeed
+from horsies_tui.feed.pace import USUAL, ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.config.recovery import RecoveryConfig
     from horsies.findings.why import Why
     from horsies.store.connect import Connection
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _BEATS_EVERY_S: Final = 5.0
 """Heartbeats send no notification, so the task is read this often."""
@@ -57,16 +57,21 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
     NAME = "detail"
 
     def __init__(
-        self, link: Link, publish: Callable[[DetailSnapshot], None], *, exact: bool = False, rhythm: Rhythm = USUAL
+        self,
+        link: DatabaseLink,
+        publish: Callable[[DetailSnapshot], None],
+        *,
+        exact: bool = False,
+        rhythm: Rhythm = USUAL,
     ) -> None:
         """`exact`: only whole ids are requested."""
         super().__init__(link, publish, DetailSnapshot())
         self._exact = exact
         self._settings: RecoveryConfig | None = None
         self._settings_at = 0.0
-        self._pace = Pace(replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S)))
+        self._pace = ReadPace(replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S)))
         self._reads = (
-            Read(
+            FeedRead(
                 "task",
                 self._query(lambda: self._text, self._story, self._put),
                 self._pace,
@@ -82,14 +87,14 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
         self.refresh()
         self._publish(text=text, detail=None, ambiguous=None, why=None, loading=True)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         now, detail = self.snapshot, self.snapshot.detail
         if not self._text:
             return ()
         # Asked for by a part of its id, it is recorded under the whole one, by which a list opens it.
         known = detail.row.id if detail is not None and now.text == self._text and self._link.playback is None else ""
         fields = ("detail", "ambiguous", "why", "settings")
-        return (Part("task", fields, (known or self._text,), not now.loading, "this task"),)
+        return (SnapshotPart("task", fields, (known or self._text,), not now.loading, "this task"),)
 
     def _is_about(self, _channel: str, payload: str) -> bool:
         return self.snapshot.detail is not None and payload == self.snapshot.detail.row.id

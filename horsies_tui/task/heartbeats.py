@@ -39,7 +39,7 @@ class BeatState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Beats:
+class BeatTrack:
     """The beats of one execution, and its threshold."""
 
     role: str
@@ -56,7 +56,7 @@ class Beats:
         return max((*self.beats[-1:], self.begin))
 
 
-def strip(known: Beats, width: int) -> tuple[BeatState, ...]:
+def strip(known: BeatTrack, width: int) -> tuple[BeatState, ...]:
     """Return at most `width` places of equal time, each at least one beat long."""
     passed = max(known.end - known.begin, timedelta())
     if width <= 0:
@@ -67,7 +67,7 @@ def strip(known: Beats, width: int) -> tuple[BeatState, ...]:
     return tuple(_state_at(known, end) for end in ends)
 
 
-def _state_at(known: Beats, at: datetime) -> BeatState:
+def _state_at(known: BeatTrack, at: datetime) -> BeatState:
     """The state at this moment, by the time since the last beat. The start counts as a beat."""
     before = bisect_right(known.beats, at)
     silent = at - max(known.begin, *known.beats[max(before - 1, 0) : before], known.begin)
@@ -76,7 +76,7 @@ def _state_at(known: Beats, at: datetime) -> BeatState:
     return BeatState.LATE if silent > _LATE_BEATS * known.every else BeatState.ON_TIME
 
 
-def beats_of(context: StoryContext) -> Beats | None:
+def beats_of(context: StoryContext) -> BeatTrack | None:
     """The newest execution's beats; None if there is none, or if it ended without beats."""
     if not context.detail.executions:
         return None
@@ -87,7 +87,7 @@ def beats_of(context: StoryContext) -> Beats | None:
     begin, end = _bounds(context, newest)
     if begin is None or (not live and not beats):
         return None
-    return Beats(
+    return BeatTrack(
         role="claimer" if claimed else "runner",
         beats=beats,
         begin=beats[0] if newest.cut and beats else begin,
@@ -138,7 +138,7 @@ def _sender(context: StoryContext, runner: str | None) -> str:
     return place_of(worker_id, None, int(pid)) if name_of(worker_id) != worker_id and pid.isdecimal() else runner
 
 
-def _drawn(known: Beats, cut: bool, width: int, context: StoryContext) -> Spans:
+def _drawn(known: BeatTrack, cut: bool, width: int, context: StoryContext) -> Spans:
     """One sign per place, with the threshold where the silence crossed it."""
     places = strip(known, width - 2)
     crossed = places.index(BeatState.STALE) if BeatState.STALE in places else len(places)
@@ -163,7 +163,7 @@ def _runs(places: Sequence[BeatState], context: StoryContext) -> Iterator[Span]:
             start = at
 
 
-def _words(known: Beats, context: StoryContext) -> Iterator[Spans]:
+def _words(known: BeatTrack, context: StoryContext) -> Iterator[Spans]:
     silent = known.end - known.last
     late, stale = silent > _LATE_BEATS * known.every, silent > known.stale_after
     tone = Tone.BAD if stale else Tone.WARNING if late else None
@@ -180,7 +180,7 @@ def _words(known: Beats, context: StoryContext) -> Iterator[Spans]:
         yield (Span(f"stale in {ticking(known.stale_after - silent)}", Tone.WARNING),)
 
 
-def _prediction(known: Beats, context: StoryContext) -> str:
+def _prediction(known: BeatTrack, context: StoryContext) -> str:
     """Predict what the next sweep does about a stale execution, by the newest worker's configuration."""
     requeues, fails = context.recovery.auto_requeue_stale_claimed, context.recovery.auto_fail_stale_running
     if known.role == "claimer":

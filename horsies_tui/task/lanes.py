@@ -20,7 +20,7 @@ _SAME_MOMENT: Final = timedelta(seconds=2)
 """An operator's change and its audit row are written by one statement, but perhaps with two clocks."""
 
 
-class Phase(Enum):
+class LanePhase(Enum):
     LATER = auto()
     """Not due yet."""
     WAITING = auto()
@@ -32,8 +32,8 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    phase: Phase
+class LaneStretch:
+    phase: LanePhase
     begin: datetime
     end: datetime
 
@@ -46,7 +46,7 @@ class Stretch:
 class Lane:
     """One line of the timeline: an attempt, the time between two attempts, or the task's present state."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[LaneStretch, ...]
     attempt: Attempt | None = None
     action: AuditRow | None = None
     """The operator action that this lane shows, or that ended the attempt."""
@@ -55,7 +55,7 @@ class Lane:
     about: bool = False
     """`due` is approximate: computed from the retry policy, whose jitter is not stored."""
 
-    def phase(self, phase: Phase) -> Stretch | None:
+    def phase(self, phase: LanePhase) -> LaneStretch | None:
         return next((stretch for stretch in self.stretches if stretch.phase is phase), None)
 
 
@@ -74,7 +74,7 @@ def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
             Lane(
                 (
                     *_before_start(detail, previous, begin, claimed, attempt.started_at),
-                    *_stretch(Phase.RUNNING, attempt.started_at, attempt.finished_at),
+                    *_stretch(LanePhase.RUNNING, attempt.started_at, attempt.finished_at),
                 ),
                 attempt,
                 _ended_by(detail, attempt),
@@ -99,7 +99,7 @@ def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Ite
         return  # the backoff is the present state
     stretches = (
         *_before_start(detail, previous, begin, claimed, started or until),
-        *(_stretch(Phase.RUNNING, started, until) if started else ()),
+        *(_stretch(LanePhase.RUNNING, started, until) if started else ()),
     )
     yield Lane(stretches, action=None if live else _action_at(detail, until))
 
@@ -113,13 +113,13 @@ def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> t
         if due <= previous.finished_at:
             return [], previous.finished_at
         hurried = _action_within(detail, previous.finished_at, until, ("retry-now",))
-        waited = _stretch(Phase.BACKOFF, previous.finished_at, min(due, until))
+        waited = _stretch(LanePhase.BACKOFF, previous.finished_at, min(due, until))
         return [Lane(tuple(waited), action=hurried, due=due, about=about)], min(due, until)
     requeued = _action_within(detail, previous.finished_at, until, ("requeue", "undo"))
     if requeued is None or previous.ended_by_operator:
         return [], previous.finished_at
     again = min(requeued.acted_at, until)
-    return [Lane(tuple(_stretch(Phase.ENDED, previous.finished_at, again)), action=requeued)], again
+    return [Lane(tuple(_stretch(LanePhase.ENDED, previous.finished_at, again)), action=requeued)], again
 
 
 def _due_after(detail: TaskDetail, attempt: Attempt) -> tuple[datetime, bool]:
@@ -139,17 +139,17 @@ def _due_after(detail: TaskDetail, attempt: Attempt) -> tuple[datetime, bool]:
 
 def _before_start(
     detail: TaskDetail, previous: Attempt | None, begin: datetime, claimed: datetime | None, until: datetime
-) -> Iterator[Stretch]:
+) -> Iterator[LaneStretch]:
     due = begin
     # A requeue resets the time: one after the first start says nothing about the wait before it.
     reset = bool(detail.attempts) and detail.row.enqueued_at > until
     if previous is None and detail.row.next_retry_at is None and not reset:
         due = min(max(detail.row.enqueued_at, begin), until)
-        yield from _stretch(Phase.LATER, begin, due)
+        yield from _stretch(LanePhase.LATER, begin, due)
     # Kept between the two: clocks of upstream's workers may differ.
     claimed = until if claimed is None else min(max(claimed, due), until)
-    yield from _stretch(Phase.WAITING, due, claimed)
-    yield from _stretch(Phase.CLAIMED, claimed, until)
+    yield from _stretch(LanePhase.WAITING, due, claimed)
+    yield from _stretch(LanePhase.CLAIMED, claimed, until)
 
 
 def _claimed_at(detail: TaskDetail, attempt: Attempt, begin: datetime) -> datetime | None:
@@ -160,9 +160,9 @@ def _claimed_at(detail: TaskDetail, attempt: Attempt, begin: datetime) -> dateti
     return min((at for at in (*known, *beats) if begin <= at <= attempt.started_at), default=None)
 
 
-def _stretch(phase: Phase, begin: datetime, end: datetime) -> Iterator[Stretch]:
+def _stretch(phase: LanePhase, begin: datetime, end: datetime) -> Iterator[LaneStretch]:
     if end > begin:
-        yield Stretch(phase, begin, end)
+        yield LaneStretch(phase, begin, end)
 
 
 def _ended_by(detail: TaskDetail, attempt: Attempt) -> AuditRow | None:

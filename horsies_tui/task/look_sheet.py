@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from horsies.display.payload import Masks
     from horsies.display.stack_lines import StackLine
     from horsies.operations.looking import Answer, StackRequest
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.look.glyphs import Glyphs
 
 Kind = Literal["stack", "output"]
@@ -90,7 +90,9 @@ class LookSheet(Sheet[None]):
     }
     """
 
-    def __init__(self, task_id: str, kind: Kind, link: Link, masks: Masks, glyphs: Glyphs, zone: tzinfo | None) -> None:
+    def __init__(
+        self, task_id: str, kind: Kind, link: DatabaseLink, masks: Masks, glyphs: Glyphs, zone: tzinfo | None
+    ) -> None:
         super().__init__()
         self._task_id = task_id
         self._kind = kind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from horsies_tui.story.page import Place
-from horsies_tui.story.search import Search, find_in_payload, hits
+from horsies_tui.story.search import TextSearch, find_in_payload, hits
 from horsies_tui.story.tree import Found
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class DetailSearch:
         self._view = view
         self._story = story
         self._show = show
-        self._search = Search()
+        self._search = TextSearch()
         self._payload: Payload | None = None
 
     @property

@@ -11,7 +11,7 @@ from horsies_tui.look.lines import Span, cut_spans, flow, width_of, words, wrap_
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import date_and_time, length, moment_text, ticking, time_of_day
 from horsies_tui.story.lines import Fold, Line, Section
-from horsies_tui.task.lanes import Lane, Phase, lanes, places
+from horsies_tui.task.lanes import Lane, LanePhase, lanes, places
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -34,17 +34,17 @@ _INDENT: Final = Span(" " * (_NUMBER + 2))
 _DAY: Final = timedelta(days=1)
 
 _GLYPHS: Final = {
-    Phase.LATER: ("backoff", Tone.MUTED),
-    Phase.WAITING: ("waiting", Tone.PENDING),
-    Phase.CLAIMED: ("claimed", Tone.CLAIMED),
-    Phase.RUNNING: ("running", Tone.RUNNING),
-    Phase.BACKOFF: ("backoff", Tone.RETRY),
+    LanePhase.LATER: ("backoff", Tone.MUTED),
+    LanePhase.WAITING: ("waiting", Tone.PENDING),
+    LanePhase.CLAIMED: ("claimed", Tone.CLAIMED),
+    LanePhase.RUNNING: ("running", Tone.RUNNING),
+    LanePhase.BACKOFF: ("backoff", Tone.RETRY),
 }
 _LEGEND: Final = (
-    (Phase.WAITING, "waiting"),
-    (Phase.CLAIMED, "claimed"),
-    (Phase.RUNNING, "running"),
-    (Phase.BACKOFF, "backoff"),
+    (LanePhase.WAITING, "waiting"),
+    (LanePhase.CLAIMED, "claimed"),
+    (LanePhase.RUNNING, "running"),
+    (LanePhase.BACKOFF, "backoff"),
 )
 
 
@@ -105,14 +105,14 @@ def _end_sign(lane: Lane, context: StoryContext) -> Span:
 
 def _is_end(lane: Lane, context: StoryContext) -> bool:
     """Return whether the lane is the end of a task that was cancelled, expired or failed without running."""
-    return lane.due is None and lane.phase(Phase.ENDED) is None and context.detail.row.finished_at is not None
+    return lane.due is None and lane.phase(LanePhase.ENDED) is None and context.detail.row.finished_at is not None
 
 
 def _lane(lane: Lane, drawn: Spans, width: int, context: StoryContext) -> Iterator[Line]:
     attempt = lane.attempt
     if attempt is not None:
         number, said = str(attempt.attempt), _attempt_words(lane, attempt, context)
-    elif lane.due is not None or lane.phase(Phase.ENDED):
+    elif lane.due is not None or lane.phase(LanePhase.ENDED):
         number, said = context.glyphs.state("RETRY"), _between_words(lane, context)
     else:
         number, said = str(context.detail.row.attempt), _present_words(lane, context)
@@ -134,7 +134,7 @@ def _lane(lane: Lane, drawn: Spans, width: int, context: StoryContext) -> Iterat
 def _key(lane: Lane) -> Hashable:
     if lane.attempt is not None:
         return lane.attempt.attempt
-    ended = lane.phase(Phase.ENDED)
+    ended = lane.phase(LanePhase.ENDED)
     return ("between", lane.due, ended and ended.begin) if lane.due is not None or ended else "now"
 
 
@@ -188,7 +188,7 @@ def _present_words(lane: Lane, context: StoryContext) -> Iterator[Span]:
             yield Span(f"waiting {ticking(context.now - row.due_at)}")
         case _:
             yield Span(row.state.lower(), state_tone(row.state))
-            waited = lane.phase(Phase.WAITING)
+            waited = lane.phase(LanePhase.WAITING)
             if waited is not None:
                 yield Span(f" after {_long(waited.length)} of waiting", Tone.MUTED)
             if lane.action is not None:
@@ -201,7 +201,9 @@ def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> 
     lengths = [
         f"{word} {_long(stretch.length)}"
         for word, stretch in zip(
-            ("waited", "claimed", "ran"), map(lane.phase, (Phase.WAITING, Phase.CLAIMED, Phase.RUNNING)), strict=True
+            ("waited", "claimed", "ran"),
+            map(lane.phase, (LanePhase.WAITING, LanePhase.CLAIMED, LanePhase.RUNNING)),
+            strict=True,
         )
         if stretch is not None
     ]

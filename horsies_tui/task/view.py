@@ -24,7 +24,7 @@ from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, StoryContext, read_payload, source_of
 from horsies_tui.story.view import StoryHead, StoryView
 from horsies_tui.task.document import choices, document, nothing
-from horsies_tui.task.export import PARTS, Exporter
+from horsies_tui.task.export import PARTS, PartExporter
 from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 from horsies_tui.task.look_sheet import LookSheet
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from horsies.views import TaskDetail
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.story.tree import Path, Tree
     from horsies_tui.task.look_sheet import Kind
 
@@ -76,12 +76,12 @@ class DetailView(Companion[DetailSnapshot]):
         self._head = StoryHead(self._glyphs, id="head")
         self._story = StoryView(self._glyphs, beside=self.BESIDE, id="story")
         self._search = DetailSearch(self, self._story, self._show)
-        self._exporter = Exporter(self, self._masks, self._glyphs)
+        self._exporter = PartExporter(self, self._masks, self._glyphs)
         yield from (self._head, self._story)
 
     # Called by the base class.
 
-    def create_feed(self, link: Link, publish: Callable[[DetailSnapshot], None]) -> DetailFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[DetailSnapshot], None]) -> DetailFeed:
         feed = DetailFeed(link, publish, exact=self.BESIDE)
         if self._asked:
             feed.ask(self._asked)

@@ -18,9 +18,9 @@ from horsies.views import (
     usual_durations,
 )
 from horsies.views.progress import has_progress
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import GRACE_S, USUAL, Pace, Rest, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import GRACE_S, USUAL, OperatorIdle, ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.progress import LIST_EVERY_S
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from horsies.store.connect import Connection
     from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow, TaskStatistics, Usual
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.health.windows import Window
     from horsies_tui.tasks.window import Slice
     from horsies_tui.widgets.row_table import Edge
@@ -88,7 +88,7 @@ class TaskFeed(Feed[TaskSnapshot]):
 
     NAME = "tasks"
 
-    def __init__(self, link: Link, publish: Callable[[TaskSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+    def __init__(self, link: DatabaseLink, publish: Callable[[TaskSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
         super().__init__(link, publish, TaskSnapshot())
         self._rhythm = rhythm
         self._need = TaskNeed()
@@ -98,12 +98,16 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._load_at = 0.0
         self._background_at = 0.0
         self._around: str | None = None
-        self._rest = Rest(rhythm.settle_s)
+        self._rest = OperatorIdle(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         rarely = replace(rhythm, poll_s=_USUAL_EVERY_S, reconcile_s=_USUAL_EVERY_S)
-        self._rows, self._further, self._groups = Pace(replace(rhythm, grace_s=GRACE_S)), Pace(seldom), Pace(seldom)
-        self._arguments = Pace(rhythm)
-        self._statistics = Pace(replace(rhythm, tick_s=_STATISTICS_TICKS * rhythm.tick_s))
+        self._rows, self._further, self._groups = (
+            ReadPace(replace(rhythm, grace_s=GRACE_S)),
+            ReadPace(seldom),
+            ReadPace(seldom),
+        )
+        self._arguments = ReadPace(rhythm)
+        self._statistics = ReadPace(replace(rhythm, tick_s=_STATISTICS_TICKS * rhythm.tick_s))
         counts = replace(seldom, grace_s=GRACE_S)
         self._counts: Tally[TaskConditions, TaskCounts] = Tally(counts, count_parts(self._conditions))
         count = self._counting(self._counts, task_counts)
@@ -112,10 +116,10 @@ class TaskFeed(Feed[TaskSnapshot]):
             lambda: (self._conditions, self._need.statistics), _named, lambda found: {"statistics": found}
         )
         self._reads = (
-            Read("rows", self._read_rows, self._rows, _may_change, due=self._rows_due_at),
-            Read("counts", count, self._counts, _may_change),
-            Read("above", self._read_above, Pace(seldom), _may_change, self._may_have_rows_above),
-            Read(
+            FeedRead("rows", self._read_rows, self._rows, _may_change, due=self._rows_due_at),
+            FeedRead("counts", count, self._counts, _may_change),
+            FeedRead("above", self._read_above, ReadPace(seldom), _may_change, self._may_have_rows_above),
+            FeedRead(
                 "further",
                 self._read_further,
                 self._further,
@@ -123,10 +127,12 @@ class TaskFeed(Feed[TaskSnapshot]):
                 self._may_search_further,
                 lambda: self._further.earliest_at,
             ),
-            Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
-            Read("statistics", statistics, self._statistics, _may_change, lambda: self._need.statistics is not None),
-            Read("usual", self._read_usual, Pace(rarely), lambda *_: False, lambda: bool(self._running_names)),
-            Read(
+            FeedRead("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
+            FeedRead(
+                "statistics", statistics, self._statistics, _may_change, lambda: self._need.statistics is not None
+            ),
+            FeedRead("usual", self._read_usual, ReadPace(rarely), lambda *_: False, lambda: bool(self._running_names)),
+            FeedRead(
                 "arguments",
                 self._query(self._without_arguments, brief_arguments, self._put_arguments),
                 self._arguments,
@@ -164,12 +170,12 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._wake.set()
         self._publish(**changes)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SnapshotPart]:
         now, need, text = self.snapshot, self._need, self._need.filter.text
-        yield Part("rows", _RECORDED, (text, need.sort.value), not now.loading, "this filter")
-        yield Part("counts", ("counts",), (text,), now.counts is not None, "the count of this filter")
+        yield SnapshotPart("rows", _RECORDED, (text, need.sort.value), not now.loading, "this filter")
+        yield SnapshotPart("counts", ("counts",), (text,), now.counts is not None, "the count of this filter")
         if need.group_by is not None:
-            yield Part("groups", ("groups",), (text, need.group_by), now.groups is not None, "these groups")
+            yield SnapshotPart("groups", ("groups",), (text, need.group_by), now.groups is not None, "these groups")
 
     def touch(self, row_id: str | None = None) -> None:
         """The operator moved the cursor (to this row): for two seconds no row changes its place."""

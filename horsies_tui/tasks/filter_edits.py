@@ -99,7 +99,7 @@ def _status(*words: str, negated: bool = False) -> Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenGroups:
     """`groups` are the keys of the marked groups, or of the one under the cursor; `ids` likewise.
 
     Of statistics the groups are names.

@@ -21,7 +21,7 @@ from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.tasks import menus
 from horsies_tui.tasks.columns import ARGUMENTS, ArgumentTexts
 from horsies_tui.tasks.feed import TaskFeed
-from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_states
+from horsies_tui.tasks.filter_edits import ChosenGroups, NoSuchFilter, all_shown, of_states
 from horsies_tui.tasks.grouping import NEXT, OF_GROUPS, GroupedTasks
 from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from horsies.query import TaskFilter
     from horsies.views import TaskRow
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.intents import Intent
     from horsies_tui.story.companion import Companion
@@ -129,7 +129,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
             self.feed.stop()
         self._end_subscriptions()
 
-    def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
         self._end_subscriptions()
         self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
         self._status_ends = link.on_status(lambda status: cast("None", self.post_message(self.LinkChanged(status))))
@@ -331,12 +331,12 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._ask(filter=wanted, follow=self._need.sort is Sort.NEWEST)
 
     @property
-    def _choice(self) -> Chosen:
+    def _choice(self) -> ChosenGroups:
         groups: tuple[str | None, ...] = tuple(group.key for group in self._groups.chosen)
         if self._need.statistics is not None:
             groups = self._statistics.chosen_ids
         found, marked = self._snapshot.statistics, len(self._focused.marks)
-        return Chosen(self._need, found, self._all_that_match, groups, self._table.chosen_ids, marked)
+        return ChosenGroups(self._need, found, self._all_that_match, groups, self._table.chosen_ids, marked)
 
     def _clear_marks(self) -> None:
         self._all_that_match = False

@@ -11,7 +11,7 @@ from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
 from horsies_tui.tasks.statistics import ORDER_WORDS, window_words
-from horsies_tui.widgets.counts_line import Tally, of_rows
+from horsies_tui.widgets.counts_line import CountsText, of_rows
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -34,7 +34,7 @@ SORT_WORDS: Final = {
 
 def tally(
     snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, frozen: bool, up: bool
-) -> Tally:
+) -> CountsText:
     words = []
     if need.statistics is not None:
         words += [window_words(snapshot.statistics, need.statistics, zone), ORDER_WORDS[need.order]]
@@ -46,7 +46,7 @@ def tally(
     elif snapshot.searched and need.in_rows:
         words.append(snapshot.searched)
     counts = _counts(snapshot) if need.in_rows else snapshot.counts
-    return Tally(
+    return CountsText(
         counts=counts,
         counting=up,
         filtered=bool(need.filter.terms),

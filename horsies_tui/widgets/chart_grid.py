@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.charts import AT, HEAD, SCALE, Chart, Reading, chart_lines, spark_line
+from horsies_tui.look.charts import AT, HEAD, SCALE, Chart, ChartReading, chart_lines, spark_line
 from horsies_tui.look.damage import drawn
 from horsies_tui.look.lines import beside, blank_line, damaged_lines, words_line
 from horsies_tui.look.tones import AREA, TONES, area_css, tone_css
@@ -83,12 +83,12 @@ class ChartGrid(LineView, can_focus=True):
         return bool(self._nothing)
 
     @property
-    def reading(self) -> Reading | None:
+    def reading(self) -> ChartReading | None:
         """The values read at the cursor instead of the newest ones, while its time is in the window."""
         if self._buckets is None or self._read_at is None or not self.has_focus:
             return None
         number = self._buckets.index(self._read_at)
-        return None if number is None else Reading(number, time_of_day(self._read_at, self._zone))
+        return None if number is None else ChartReading(number, time_of_day(self._read_at, self._zone))
 
     def show(self, charts: Sequence[Chart], buckets: Buckets, *, zone: tzinfo | None, nothing: str = "") -> None:
         """Show these charts of these buckets; those with unchanged data are not drawn again.

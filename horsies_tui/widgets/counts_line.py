@@ -57,7 +57,7 @@ _WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CountsText:
     """The line's content. `words` are right-aligned: the order, how far was searched, FOLLOW."""
 
     counts: TaskCounts | WorkflowCounts | None = None
@@ -99,11 +99,11 @@ class CountsLine(EndsLine):
         super().__init__(glyphs, self._ends, id=id)
         self._order = order
         self._things = things
-        self._tally = Tally()
+        self._tally = CountsText()
         self._slots: dict[str, int] = {}
         self._chip_ends: list[tuple[int, str]] = []
 
-    def show(self, tally: Tally) -> None:
+    def show(self, tally: CountsText) -> None:
         if tally.counts is None:
             self._slots = {}
         self._tally = tally

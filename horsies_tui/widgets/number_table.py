@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
-    from horsies_tui.look.cells import ColumnSet, Placed
+    from horsies_tui.look.cells import ColumnSet, PlacedColumn
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line
     from horsies_tui.look.tones import Tone
@@ -93,13 +93,13 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
         keys = [placed.column.key for placed in self.placed]
         return [key for key in keys if key in self._numbers]
 
-    def _row_line(self, row: ItemT, columns: Sequence[Placed[ItemT]], look: Look, width: int) -> Line:
+    def _row_line(self, row: ItemT, columns: Sequence[PlacedColumn[ItemT]], look: Look, width: int) -> Line:
         if self._is_here(row):
             columns = [_marked(placed) if placed.column.key == self.selected else placed for placed in columns]
         return super()._row_line(row, columns, look, width)
 
 
-def _marked(placed: Placed[ItemT]) -> Placed[ItemT]:
+def _marked(placed: PlacedColumn[ItemT]) -> PlacedColumn[ItemT]:
     """The same column, with its cells in the style of the selection."""
 
     def cell(row: ItemT, look: Look) -> Cell:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
     from horsies.views import Usual
-    from horsies_tui.look.cells import Cell, ColumnSet, Placed
+    from horsies_tui.look.cells import Cell, ColumnSet, PlacedColumn
 
 TRACK: Final = "row-table--track"
 Edge: TypeAlias = Literal["start", "end"]
@@ -159,7 +159,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
         followed each row would move all the time."""
         self._placed_of: tuple[ColumnSet[RowT], int, dict[str, int]] | None = None
-        self._placed: tuple[Placed[RowT], ...] = ()
+        self._placed: tuple[PlacedColumn[RowT], ...] = ()
         self._drawn: dict[str, tuple[int, RowState, list[Cell], Line, RowT]] = {}
         """By their ids, the rows as they were drawn last: of 34 in view few change from one tick to the next."""
         self._fresh = self._measure_anew = False
@@ -219,7 +219,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._redraw()
 
     @property
-    def placed(self) -> tuple[Placed[RowT], ...]:
+    def placed(self) -> tuple[PlacedColumn[RowT], ...]:
         """The columns as they are drawn."""
         of = self._columns, self._rows_width, self._needs
         if of != self._placed_of:
@@ -417,7 +417,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
             lines += [words_line(words, self._glyphs, width) for words in self._empty.splitlines()]
         return lines[:height] + [blank_line(width)] * (height - len(lines))
 
-    def _title(self, columns: Sequence[Placed[RowT]], width: int) -> Line:
+    def _title(self, columns: Sequence[PlacedColumn[RowT]], width: int) -> Line:
         """The titles, and at the end of the line the position if there is room."""
         view = self._view
         if self._beside and not self.has_focus:
@@ -434,7 +434,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         ends = (Piece(signs[0], 1, (Tone.MUTED,)), Piece(signs[1], 1, (TRACK,)))
         return [(*line, ends[y not in thumb]) for y, line in enumerate(lines)]
 
-    def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
+    def _row_line(self, row: RowT, columns: Sequence[PlacedColumn[RowT]], look: Look, width: int) -> Line:
         marked, struck = row.id in self._marks, row.id in self._struck
         recedes = self._columns.recedes is not None and self._columns.recedes(row)
         cells = self._columns.cells(row, columns, look)

@@ -10,9 +10,9 @@ from horsies.query import TaskConditions
 from horsies.views import Sort, task_page, worker_rows
 from horsies.views.series import worker_series
 from horsies.views.tables import tables
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.health.windows import USUAL, Window
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from horsies.store.connect import Connection
     from horsies.views import TaskRow, WorkerRow
     from horsies.views.series import WorkerPoint
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 OFTEN: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
 """500 workers send 100 notifications a second; a lost worker sends none, so the list is read every two seconds."""
@@ -74,20 +74,22 @@ class WorkersSnapshot:
 class WorkersFeed(Feed[WorkersSnapshot]):
     NAME = "workers"
 
-    def __init__(self, link: Link, publish: Callable[[WorkersSnapshot], None], *, rhythm: Rhythm = OFTEN) -> None:
+    def __init__(
+        self, link: DatabaseLink, publish: Callable[[WorkersSnapshot], None], *, rhythm: Rhythm = OFTEN
+    ) -> None:
         super().__init__(link, publish, WorkersSnapshot())
         self._need = WorkersNeed()
-        self._all = Read(
+        self._all = FeedRead(
             "workers",
             self._query(lambda: self._need.everyone, self._read_all, lambda changes: changes),
-            Pace(rhythm),
+            ReadPace(rhythm),
             on=lambda channel, _payload: channel in _CHANNELS,
             wanted=lambda: not self._frozen or self.snapshot.loading,
         )
-        self._one = Read(
+        self._one = FeedRead(
             "one worker",
             self._query(lambda: (self._need.selected, self._need.window), _read_one, lambda one: {"one": one}),
-            Pace(rhythm),
+            ReadPace(rhythm),
             on=self._is_about_one,
             wanted=lambda: self._need.selected is not None,
         )
@@ -104,17 +106,17 @@ class WorkersFeed(Feed[WorkersSnapshot]):
             self._one.pace.renew()
         self._wake.set()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SnapshotPart]:
         now, need = self.snapshot, self._need
         everyone = "everyone" if need.everyone else "of the last hour"
         fields = ("rows", "read_at", "everyone")
-        yield Part(
+        yield SnapshotPart(
             "rows", fields, (everyone,), now.everyone is need.everyone and not now.loading, "this list of workers"
         )
         if need.selected is not None:
             one = now.one
             read = one is not None and (one.id, one.window) == (need.selected, need.window)
-            yield Part("one", ("one",), (need.selected, need.window.name), read, "what this worker holds")
+            yield SnapshotPart("one", ("one",), (need.selected, need.window.name), read, "what this worker holds")
 
     def _is_about_one(self, channel: str, payload: str) -> bool:
         return channel in _CHANNELS and (channel != _OF_WORKERS or payload == self._need.selected)

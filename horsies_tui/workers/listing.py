@@ -23,7 +23,7 @@ from horsies_tui.widgets.steady_order import SteadyOrder
 from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
 from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, by_host, in_order
-from horsies_tui.workers.story import Shown, WorkerStory
+from horsies_tui.workers.story import WorkerPoints, WorkerStory
 from horsies_tui.workers.words import capacity, summary
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from horsies.display.exporting import Export
     from horsies.views import WorkerRow
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _HELD_TICK_S: Final = 5.0
 """Ages of tasks in the second list need not tick: three per row and second are 400 bytes."""
@@ -108,7 +108,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         self.set_class(event.size.height < _LOW, "-low")
         self._arrange_parts()
 
-    def create_feed(self, link: Link, publish: Callable[[WorkersSnapshot], None]) -> WorkersFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[WorkersSnapshot], None]) -> WorkersFeed:
         feed = WorkersFeed(link, publish)
         feed.ask(self._need)
         return feed
@@ -247,7 +247,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         points = known.points if known is not None and known.window == self._need.window else None
         zone = zone_of(utc=self.console.utc)
         recover = key_for("workers.recover", self.screen, self._glyphs)
-        self._story.show(Shown(row, points, self._need.window.name, now, zone, recover))
+        self._story.show(WorkerPoints(row, points, self._need.window.name, now, zone, recover))
         held = () if known is None else known.tasks
         at_once = self._opened is not None or held != self._held.rows
         if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:

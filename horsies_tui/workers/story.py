@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rich.cells import cell_len
 
 from horsies.domain.plain_text import clean
-from horsies_tui.look.charts import AT, Chart, Curve, Reading, chart_lines, spark
+from horsies_tui.look.charts import AT, Chart, ChartReading, Curve, chart_lines, spark
 from horsies_tui.look.damage import drawn
 from horsies_tui.look.lines import Line, Piece, beside, blank_line, damaged_lines, piece
 from horsies_tui.look.plot import Fill
@@ -48,7 +48,7 @@ _LATELY: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class WorkerPoints:
     """`points` None: not read yet."""
 
     row: WorkerRow
@@ -72,12 +72,12 @@ class WorkerStory(LineView):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._shown: Shown | None = None
+        self._shown: WorkerPoints | None = None
         self._drawn: dict[int, tuple[object, list[Line]]] = {}
         self._read_at: datetime | None = None
         """The beginning of the bucket that is read; None: the newest values."""
 
-    def show(self, shown: Shown | None) -> None:
+    def show(self, shown: WorkerPoints | None) -> None:
         self._shown = shown
         self._redraw()
 
@@ -91,12 +91,12 @@ class WorkerStory(LineView):
         self._read_at = None if number >= len(points) else points[max(number, 0)].start
         self._redraw()
 
-    def _reading(self, points: Sequence[WorkerPoint]) -> Reading | None:
+    def _reading(self, points: Sequence[WorkerPoint]) -> ChartReading | None:
         """Return the values read at the cursor instead of the newest ones, while its time is in the window."""
         if self._read_at is None or self._shown is None:
             return None
         number = next((at for at, point in enumerate(points) if point.start == self._read_at), None)
-        return None if number is None else Reading(number, time_of_day(self._read_at, self._shown.zone))
+        return None if number is None else ChartReading(number, time_of_day(self._read_at, self._shown.zone))
 
     def on_resize(self, _event: events.Resize) -> None:
         self._redraw()
@@ -110,7 +110,7 @@ class WorkerStory(LineView):
         lines = [] if self._shown is None else self._lines_of(self._shown, width, height)
         return lines[:height] + [blank_line(width)] * (height - len(lines))
 
-    def _lines_of(self, shown: Shown, width: int, height: int) -> list[Line]:
+    def _lines_of(self, shown: WorkerPoints, width: int, height: int) -> list[Line]:
         title = self._title(shown, width)
         known = facts(shown.row, shown.now, shown.zone, shown.recover_key)
         inner, left = width - 2 * _MARGIN, height - 1
@@ -124,7 +124,7 @@ class WorkerStory(LineView):
         plotted = self._plots(shown, inner, min(max(left - 2, 0), _FEW))
         return [title, *map(_framed, [*self._facts(known, inner)[: left - len(plotted)], *plotted])]
 
-    def _title(self, shown: Shown, width: int) -> Line:
+    def _title(self, shown: WorkerPoints, width: int) -> Line:
         glyphs, row = self._glyphs, shown.row
         text: str = clean(glyphs.text(f"{sign(row.liveness, glyphs)} {row.name}"))
         window = f" last {shown.window} {glyphs.rule}"
@@ -147,7 +147,7 @@ class WorkerStory(LineView):
                 label = ""
         return lines
 
-    def _plots(self, shown: Shown, width: int, height: int) -> list[Line]:
+    def _plots(self, shown: WorkerPoints, width: int, height: int) -> list[Line]:
         """Return as much as fits: charts side by side, charts below each other, one chart and lines, or only lines."""
         if shown.points is None or height < 1:
             return []
@@ -173,7 +173,7 @@ class WorkerStory(LineView):
             return lines[:height]
         return self._chart(0, every[0], width, first, reading) + lines[1:]
 
-    def _chart(self, number: int, chart: Chart, width: int, height: int, reading: Reading | None) -> list[Line]:
+    def _chart(self, number: int, chart: Chart, width: int, height: int, reading: ChartReading | None) -> list[Line]:
         """Drawn only if its data changed."""
         key = (chart.title, chart.curves, chart.span, width, height, reading)
         before = self._drawn.get(number)

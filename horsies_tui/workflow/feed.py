@@ -16,9 +16,9 @@ from horsies.views import (
     workflow_runs,
     workflow_story,
 )
-from horsies_tui.feed.loop import Read, StoryFeed
-from horsies_tui.feed.pace import USUAL, Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import FeedRead, StoryFeed
+from horsies_tui.feed.pace import USUAL, ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.workflow.gantt import TimedStory
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.findings.why import Why
     from horsies.store.connect import Connection
     from horsies.views import NodeStory
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 _PROGRESS_EVERY_S: Final = 2.0
 _BEATS_EVERY_S: Final = 5.0
@@ -70,7 +70,12 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
     NAME = "workflow"
 
     def __init__(
-        self, link: Link, publish: Callable[[WorkflowSnapshot], None], *, brief: bool = False, rhythm: Rhythm = USUAL
+        self,
+        link: DatabaseLink,
+        publish: Callable[[WorkflowSnapshot], None],
+        *,
+        brief: bool = False,
+        rhythm: Rhythm = USUAL,
     ) -> None:
         """`brief`: only whole ids are requested, and of a large workflow the first nodes are enough."""
         super().__init__(link, publish, WorkflowSnapshot())
@@ -80,26 +85,26 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         """The index of the node that was read last."""
         self._settings: RecoveryConfig | None = None
         seldom = replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))
-        self._node = Read(
+        self._node = FeedRead(
             "node",
             self._query(self._requested_node, _read_node, self._put_node),
-            Pace(seldom),
+            ReadPace(seldom),
             on=self._is_about,
             wanted=lambda: bool(self._text) and self.snapshot.story is not None and self._index is not None,
         )
         self._timed: frozenset[str] | None = None
         """The sub-workflows that are unfolded in the timeline; None: no timeline is shown."""
         self._timed_last: tuple[str, frozenset[str]] | None = None
-        self._times = Read(
+        self._times = FeedRead(
             "times",
             self._query(self._requested_times, _read_times, self._put_times),
-            Pace(seldom),
+            ReadPace(seldom),
             on=self._may_be_timed,
             wanted=lambda: bool(self._text) and self.snapshot.story is not None and self._timed is not None,
         )
-        self._pace = Pace(seldom)
+        self._pace = ReadPace(seldom)
         self._reads = (
-            Read(
+            FeedRead(
                 "workflow",
                 self._query(lambda: self._text, self._read_flow, self._put_flow),
                 self._pace,
@@ -132,20 +137,20 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         self._times.pace.renew()
         self._wake.set()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SnapshotPart]:
         now, story = self.snapshot, self.snapshot.story
         if not self._text:
             return
         # Asked for by a part of its id, it is recorded under the whole one, by which a list opens it.
         known = story.row.id if story is not None and now.text == self._text and self._link.playback is None else ""
         fields = ("story", "ambiguous", "settings")
-        yield Part("story", fields, (known or self._text,), not now.loading, "this workflow")
+        yield SnapshotPart("story", fields, (known or self._text,), not now.loading, "this workflow")
         if story is not None and self._index is not None:
             read = now.node is not None and self._read_index == self._index
-            yield Part("node", ("node",), (story.row.id, str(self._index)), read, "this node")
+            yield SnapshotPart("node", ("node",), (story.row.id, str(self._index)), read, "this node")
         if story is not None and self._timed is not None:
             wanted, read = (story.row.id, *sorted(self._timed)), self._timed_last == self._requested_times()
-            yield Part("times", ("times",), wanted, read and now.times is not None, "this timeline")
+            yield SnapshotPart("times", ("times",), wanted, read and now.times is not None, "this timeline")
 
     def _may_be_timed(self, channel: str, payload: str) -> bool:
         """The tasks of unfolded sub-workflows are not known by their ids."""

@@ -80,7 +80,7 @@ def draw(arranged: Arrangement, scale: Scale, wants: Mapping[int, Wants]) -> Dra
     rows, strokes_of = _place_rows(arranged, scale.rows)
     top = min(rows.values(), default=0)
     spots: dict[int, Spot] = {}
-    grid = _Grid(max((row - top + 1 for row in rows.values()), default=0))
+    grid = _CharacterGrid(max((row - top + 1 for row in rows.values()), default=0))
     x = 0
     for number, layer in enumerate(arranged.layers):
         widths = [wants[knot].name + wants[knot].extra * scale.extras for knot in layer if knot >= 0]
@@ -130,7 +130,9 @@ def _place_rows(
     return rows, gaps
 
 
-def _draw_gap(grid: _Grid, x: int, found: Sequence[Bundle], columns: Mapping[Bundle, int], top: int, apart: int) -> int:
+def _draw_gap(
+    grid: _CharacterGrid, x: int, found: Sequence[Bundle], columns: Mapping[Bundle, int], top: int, apart: int
+) -> int:
     """Draw the lines to the next layer, from `x` on; returns the column where that layer begins."""
     count = max(columns.values(), default=-1) + 1
     end = x + 2 + (count - 1) * (apart + 1) + 2 if count else x + 2
@@ -154,7 +156,7 @@ def _draw_gap(grid: _Grid, x: int, found: Sequence[Bundle], columns: Mapping[Bun
     return end
 
 
-class _Grid:
+class _CharacterGrid:
     """Rows of characters; later ones overwrite earlier ones."""
 
     def __init__(self, height: int) -> None:

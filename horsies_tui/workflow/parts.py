@@ -8,7 +8,7 @@ from textual.containers import Container
 from textual.message import Message
 
 
-class Parent(NamedTuple):
+class ParentStep(NamedTuple):
     """A workflow from which a node led here, and that node."""
 
     workflow_id: str

@@ -30,7 +30,7 @@ from horsies_tui.workflow.graph_sizes import MANY, Sizes
 from horsies_tui.workflow.graph_view import GraphView
 from horsies_tui.workflow.head import HeadContext, flow_head, workflow_choices, workflow_missing
 from horsies_tui.workflow.node import NodeContext, node_document, texts_of
-from horsies_tui.workflow.parts import Body, Parent
+from horsies_tui.workflow.parts import Body, ParentStep
 from horsies_tui.workflow.timeline_part import TimelinePart
 from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from horsies.views import NodeView, WorkflowStory
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.story.lines import Target
     from horsies_tui.story.tree import Path
     from horsies_tui.workflow.feed import NodeDetail
@@ -94,7 +94,7 @@ class WorkflowView(TimelinePart):
         """The workflow that is shown; `_asked` is the one that was requested."""
         self._to: int | None = None
         """The node to select once its workflow has been read."""
-        self._parents: list[Parent] = []
+        self._parents: list[ParentStep] = []
         self._snapshot = WorkflowSnapshot()
         self._node_views: dict[int, NodeView] = {}
         """The snapshot's nodes, by index."""
@@ -118,7 +118,7 @@ class WorkflowView(TimelinePart):
 
     # Called by the base class.
 
-    def create_feed(self, link: Link, publish: Callable[[WorkflowSnapshot], None]) -> WorkflowFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[WorkflowSnapshot], None]) -> WorkflowFeed:
         feed = WorkflowFeed(link, publish, brief=self.BESIDE)
         if self._asked:
             feed.ask(self._asked)
@@ -265,7 +265,7 @@ class WorkflowView(TimelinePart):
             case OpenWorkflow(workflow_id, index):
                 story = self._snapshot.story
                 if story is not None:
-                    self._parents.append(Parent(story.row.id, story.row.name, self._graph.cursor))
+                    self._parents.append(ParentStep(story.row.id, story.row.name, self._graph.cursor))
                 self._ask(workflow_id, index)
             case Fold(section, part) as fold:
                 tree = None if self._payload is None else self._payload.tree(section)

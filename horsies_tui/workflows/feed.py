@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.query import WorkflowFilter, workflow_conditions
 from horsies.views import WorkflowSort, workflow_count_parts, workflow_counts, workflow_page
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import GRACE_S, USUAL, Pace, Rhythm
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import GRACE_S, USUAL, ReadPace, Rhythm
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.progress import LIST_EVERY_S
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from horsies.query import WorkflowConditions
     from horsies.views import Cursor, WorkflowCounts, WorkflowRow
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
 
 PAGE: Final = 100
 MOST_ROWS: Final = 1_000
@@ -60,17 +60,19 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
 
     NAME = "workflows"
 
-    def __init__(self, link: Link, publish: Callable[[WorkflowsSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+    def __init__(
+        self, link: DatabaseLink, publish: Callable[[WorkflowsSnapshot], None], *, rhythm: Rhythm = USUAL
+    ) -> None:
         super().__init__(link, publish, WorkflowsSnapshot())
         self._filter = WorkflowFilter()
         self._sort = WorkflowSort.NEWEST
         self._wanted = PAGE
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
-        self._rows = Pace(replace(rhythm, grace_s=GRACE_S))
+        self._rows = ReadPace(replace(rhythm, grace_s=GRACE_S))
         self._reads = (
-            Read("rows", self._read_rows, self._rows, on=_may_change),
-            Read("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
+            FeedRead("rows", self._read_rows, self._rows, on=_may_change),
+            FeedRead("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
         )
 
     def ask(self, wanted: WorkflowFilter, sort: WorkflowSort = WorkflowSort.NEWEST) -> None:
@@ -81,11 +83,11 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
         self.refresh()
         self._publish(filter_text=wanted.text, sort=sort, counts=None, loading=True)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         now, wanted = self.snapshot, (self._filter.text,)
         return (
-            Part("rows", ("rows", "at_end", "searched"), wanted, not now.loading, "this filter"),
-            Part("counts", ("counts",), wanted, now.counts is not None, "the count of this filter"),
+            SnapshotPart("rows", ("rows", "at_end", "searched"), wanted, not now.loading, "this filter"),
+            SnapshotPart("counts", ("counts",), wanted, now.counts is not None, "the count of this filter"),
         )
 
     def more(self) -> None:

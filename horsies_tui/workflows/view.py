@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from horsies.display.exporting import Export
     from horsies.views import WorkflowRow
     from horsies_tui.actions import Action
-    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.story.companion import Companion
 
 _TICK_S: Final = 0.25
@@ -96,7 +96,7 @@ class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot
 
     # Called by the base class.
 
-    def create_feed(self, link: Link, publish: Callable[[WorkflowsSnapshot], None]) -> WorkflowsFeed:
+    def create_feed(self, link: DatabaseLink, publish: Callable[[WorkflowsSnapshot], None]) -> WorkflowsFeed:
         feed = WorkflowsFeed(link, publish)
         feed.ask(self._filter, self._sort)
         return feed

@@ -10,7 +10,7 @@ from horsies.views import WorkflowSort
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text
-from horsies_tui.widgets.counts_line import Tally, of_rows
+from horsies_tui.widgets.counts_line import CountsText, of_rows
 from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.state_menu import state_menu
 
@@ -66,10 +66,10 @@ def flow_states_menu(current: WorkflowFilter, snapshot: WorkflowsSnapshot, glyph
     return state_menu(_LETTERS, snapshot.counts, current, glyphs)
 
 
-def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> Tally:
+def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> CountsText:
     counts = _counts(snapshot)
     since = None if counts is None else counts.reached
-    return Tally(
+    return CountsText(
         counts=counts,
         counting=up,
         filtered=bool(snapshot.filter_text),

@@ -14,7 +14,7 @@ from feed_steps import linked
 
 from horsies.query import parse
 from horsies.views import Sort
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.pace import Rhythm
 from horsies_tui.feed.report import RecoveryFeed
@@ -89,7 +89,7 @@ NEEDS = {
 class Meter:
     """Replaces `link.read`: records the CPU time of the backend by the name of the feed's read."""
 
-    def __init__(self, link: Link, feed: Feed[Any]) -> None:
+    def __init__(self, link: DatabaseLink, feed: Feed[Any]) -> None:
         self._what = "load"
         for each in feed._reads:
             each.run = partial(self._named, each.name, each.run)
@@ -160,7 +160,7 @@ async def test_every_read_takes_less_than_twenty_milliseconds_of_the_database(mi
     assert {what: taken_ms for what, taken_ms in usual.items() if taken_ms >= MOST_MS} == {}
 
 
-def feeds(link: Link) -> Iterator[tuple[str, TaskFeed | RecoveryFeed | DetailFeed, tuple[str, ...]]]:
+def feeds(link: DatabaseLink) -> Iterator[tuple[str, TaskFeed | RecoveryFeed | DetailFeed, tuple[str, ...]]]:
     for name, need in NEEDS.items():
         feed = TaskFeed(link, lambda _snapshot: None, rhythm=RESTLESS)
         feed.ask(need)

@@ -25,7 +25,7 @@ from horsies.config.contexts import DatabaseChoice, read_config_file
 from horsies.config.url import DatabaseUrl
 from horsies_tui import saved_filters
 from horsies_tui.actions import live_actions
-from horsies_tui.command.history import History
+from horsies_tui.command.history import CommandHistory
 from horsies_tui.command.line import CommandLine
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.settings import ConsoleSettings
@@ -89,7 +89,7 @@ def writers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
         return here
 
-    monkeypatch.setattr(History, "append", noted(History.append))
+    monkeypatch.setattr(CommandHistory, "append", noted(CommandHistory.append))
     monkeypatch.setattr(saved_filters, "save_filter", noted(saved_filters.save_filter))
     monkeypatch.setattr(saved_filters, "forget_filter", noted(saved_filters.forget_filter))
     return threads

@@ -19,7 +19,7 @@ from horsies.operations.verbs import VERBS
 from horsies_tui.intents import Intent
 from horsies_tui.recording.codec import Decoder, Encoder
 from horsies_tui.shell.app import ConsoleApp
-from horsies_tui.shell.preview_sheet import Phase, PreviewSheet
+from horsies_tui.shell.preview_sheet import PreviewSheet, SheetPhase
 from horsies_tui.widgets.rows_view import FilteredView
 
 BESIDE = (170, 60)
@@ -141,7 +141,7 @@ async def preview(screen: Screen, conn: asyncpg.Connection, verbs: Iterable[Verb
 
 
 async def is_previewed(screen: Screen, sheet: PreviewSheet) -> None:
-    await until(screen.pilot, lambda: sheet._phase is not Phase.READING, "the preview")
+    await until(screen.pilot, lambda: sheet._phase is not SheetPhase.READING, "the preview")
     assert sheet._preview is not None, screen.text
 
 

@@ -14,7 +14,7 @@ from horsies.views import Count, TaskCounts, TaskGroup, TaskGroups
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.menus import read_moment
-from horsies_tui.widgets.counts_line import CountsLine, Tally
+from horsies_tui.widgets.counts_line import CountsLine, CountsText
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
 from horsies_tui.widgets.prompt import Prompt
 from horsies_tui.widgets.row_table import RowTable
@@ -95,8 +95,8 @@ async def test_what_a_time_means_stands_under_it_and_what_is_none_is_not_taken()
         assert app.results == [NOON - timedelta(minutes=30)]
 
 
-def a_tally(since: str = "", **states: Count) -> Tally:
-    return Tally(TaskCounts(states, None, 1_204_000), filtered=True, since=since, loud="FOLLOW")
+def a_tally(since: str = "", **states: Count) -> CountsText:
+    return CountsText(TaskCounts(states, None, 1_204_000), filtered=True, since=since, loud="FOLLOW")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_an_estimate_is_shown_only_where_not_all_were_counted_and_as_one(
     line = CountsLine(UNICODE)
     app = OneWidget(widget=line)
     async with app.run_test(size=(width, 4)) as pilot:
-        line.show(Tally(counts))
+        line.show(CountsText(counts))
         await pilot.pause()
         assert app.text[0].endswith(said)
 
@@ -152,7 +152,7 @@ async def test_an_estimate_that_is_older_than_the_count_is_not_shown_beside_it(w
     line = CountsLine(UNICODE, things="workflows")
     app = OneWidget(widget=line)
     async with app.run_test(size=(width, 4)) as pilot:
-        line.show(Tally(TaskCounts({"FAILED": Count(49)}, None, 46), filtered=True))
+        line.show(CountsText(TaskCounts({"FAILED": Count(49)}, None, 46), filtered=True))
         await pilot.pause()
         assert app.text[0].endswith(said)
 
@@ -161,10 +161,10 @@ async def test_without_a_connection_nothing_is_being_counted() -> None:
     line = CountsLine(UNICODE)
     app = OneWidget(widget=line)
     async with app.run_test(size=(120, 4)) as pilot:
-        line.show(Tally(counting=False))
+        line.show(CountsText(counting=False))
         await pilot.pause()
         assert not app.text[0].strip()
-        line.show(Tally())
+        line.show(CountsText())
         await pilot.pause()
         assert app.text[0].endswith("counting…")
 
@@ -179,7 +179,7 @@ async def test_numbers_keep_their_places_when_they_shrink_or_vanish() -> None:
         line.show(a_tally(FAILED=Count(9)))
         await pilot.pause()
         assert app.text[0].index("✗") == place
-        line.show(Tally())
+        line.show(CountsText())
         line.show(a_tally(FAILED=Count(9)))
         await pilot.pause()
         assert app.text[0].index("✗") < place

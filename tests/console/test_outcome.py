@@ -12,7 +12,7 @@ from verb_steps import NOON, REQUEUE, UNICODE, SheetApp, SmallConsole, a_preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import RowOutcome
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.intents import Done
+from horsies_tui.intents import FinishedOperation
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done, rows_of_preview
 from horsies_tui.shell.preview_sheet import PreviewSheet
@@ -56,7 +56,7 @@ async def ready(pilot: Pilot[Any], *words: str) -> str:
     return shown(pilot.app.screen)
 
 
-def a_mixed_outcome() -> Done:
+def a_mixed_outcome() -> FinishedOperation:
     preview = a_preview(3, refused=1)
     outcome = an_outcome(
         preview,
@@ -65,7 +65,7 @@ def a_mixed_outcome() -> Done:
         not_attempted=(a_task(3),),
         stopped="the connection was lost",
     )
-    return Done(REQUEUE, preview, outcome)
+    return FinishedOperation(REQUEUE, preview, outcome)
 
 
 def test_what_did_not_go_through_stands_before_what_did() -> None:

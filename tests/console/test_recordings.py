@@ -22,7 +22,7 @@ import horsies_tui
 from horsies.config.contexts import DatabaseChoice
 from horsies_tui.actions import ACTIONS
 from horsies_tui.feed.loop import Feed
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.recording.file import Reader
 from horsies_tui.recording.player import Player
@@ -76,7 +76,7 @@ def ids_at_end(path: Path) -> list[str]:
     player = Player(Reader(path))
     player.seek(3600)
     fields = ("rows", "struck", "unseen", "more_unseen", "at_start", "at_end", "searched")
-    seen = player.look("tasks", Part("rows", fields, ("", "newest")))
+    seen = player.look("tasks", SnapshotPart("rows", fields, ("", "newest")))
     return [] if seen.values is None else [row.id for row in seen.values[0]]
 
 

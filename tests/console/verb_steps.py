@@ -20,9 +20,9 @@ from horsies.operations.preview import OperationOutcome, Preview, Refusal
 from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.report import RecoveryFeed
-from horsies_tui.intents import Done, Intent
+from horsies_tui.intents import FinishedOperation, Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.operation_flow import OperationFlow
@@ -86,12 +86,14 @@ class PlannedOperation:
             raise self.preview
         return self.preview
 
-    async def do(self, preview: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
+    async def do(
+        self, preview: Preview, reason: str | None, on_progress: Callable[[int, int], None]
+    ) -> FinishedOperation:
         self.deeds.append(reason)
         on_progress(500, 1200)
         if self.trouble is not None:
             raise self.trouble
-        return Done(self.intent, preview, an_outcome(preview, stopped=await self._until_the_gate()))
+        return FinishedOperation(self.intent, preview, an_outcome(preview, stopped=await self._until_the_gate()))
 
     async def _until_the_gate(self) -> str | None:
         try:
@@ -128,7 +130,7 @@ class SmallConsole(App[None]):
         self.options = ConsoleOptions(choice, config)
         self.utc = True
         self.stories = False
-        self.link = Link(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
+        self.link = DatabaseLink(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
         self.recovery = RecoveryFeed(self.link, self._drawn, every_s=0.05)
         self.said: list[str] = []
         self.offered = ""

@@ -14,12 +14,12 @@ from horsies_tui.command.grammar import (
     SYNTAX,
     Act,
     CommandError,
-    Export,
+    ExportRows,
     Forget,
     Go,
-    Read,
+    OpenPart,
     Recall,
-    Run,
+    RunAction,
     Save,
     Show,
     Theme,
@@ -27,7 +27,7 @@ from horsies_tui.command.grammar import (
     parse_command,
     without_secrets,
 )
-from horsies_tui.command.history import MOST, History
+from horsies_tui.command.history import MOST, CommandHistory
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.views import TABS
 
@@ -80,12 +80,12 @@ def test_no_line_breaks_the_parser_the_completion_or_the_history(line: str, curs
         ("filter mine", Recall("mine")),
         ("save mine", Save("mine")),
         ("unsave mine", Forget("mine")),
-        ("export csv", Export("csv")),
-        ("export jsonl 'my file.jsonl'", Export("jsonl", "my file.jsonl")),
+        ("export csv", ExportRows("csv")),
+        ("export jsonl 'my file.jsonl'", ExportRows("jsonl", "my file.jsonl")),
         ("theme nord", Theme("nord")),
-        ("editor arguments", Read("arguments")),
-        ("pager traceback", Read("traceback", pager=True)),
-        ("q", Run("quit_now")),
+        ("editor arguments", OpenPart("arguments")),
+        ("pager traceback", OpenPart("traceback", pager=True)),
+        ("q", RunAction("quit_now")),
         ("requeue", Act((VERBS["task", "requeue"],))),
         (
             "requeue --fresh-budget --reason 'it is up again'",
@@ -145,7 +145,7 @@ def test_every_screen_every_verb_and_every_action_has_a_command() -> None:
     for one in SYNTAX:
         if not one.usage:
             command = parse_command(one.name)
-            if isinstance(command, Run):
+            if isinstance(command, RunAction):
                 assert callable(getattr(ConsoleApp, f"action_{command.action}"))
 
 
@@ -181,7 +181,7 @@ def test_an_empty_line_offers_first_what_the_screen_can_do() -> None:
     assert [offer.text for offer in complete("", 0, KNOWN)][:2] == ["cancel", "overview"]
 
 
-def keep(history: History, line: str) -> None:
+def keep(history: CommandHistory, line: str) -> None:
     """What the command line does, which writes in a thread."""
     if (kept := history.remember(line)) is not None:
         history.append(kept)
@@ -189,7 +189,7 @@ def keep(history: History, line: str) -> None:
 
 def test_the_history_keeps_no_reason_no_value_and_no_search_in_arguments(tmp_path: Path) -> None:
     path = tmp_path / "state" / "history"
-    history = History(path)
+    history = CommandHistory(path)
     for line in (
         "tasks queue:mail",
         "requeue 12 --reason 'hunter2 was leaked' --fresh-budget",
@@ -204,16 +204,16 @@ def test_the_history_keeps_no_reason_no_value_and_no_search_in_arguments(tmp_pat
     assert path.stat().st_mode & 0o777 == 0o600
     assert history.lines[:2] == ["tasks queue:mail", "go postgresql://ops:***@db/app"]
     assert "requeue 12 --fresh-budget" in history.lines
-    assert History(path).lines == history.lines
+    assert CommandHistory(path).lines == history.lines
 
 
 def test_the_history_stays_short_and_does_without_a_file(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_text("".join(f"go {number}\n" for number in range(3 * MOST)))
-    assert len(History(path).lines) == MOST
-    assert History(path).lines[0] == f"go {3 * MOST - 1}"
+    assert len(CommandHistory(path).lines) == MOST
+    assert CommandHistory(path).lines[0] == f"go {3 * MOST - 1}"
     assert len(path.read_text().splitlines()) == MOST
-    nowhere = History(tmp_path / "history" / "below" / "a file")
+    nowhere = CommandHistory(tmp_path / "history" / "below" / "a file")
     keep(nowhere, "go 1")
     keep(nowhere, "go 2")
     assert nowhere.lines == ["go 2", "go 1"]

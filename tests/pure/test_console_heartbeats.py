@@ -10,17 +10,17 @@ from story_scene import T0, at, row, running, story, told, waiting
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import Execution
-from horsies_tui.task.heartbeats import Beats, BeatState, beats_of, heartbeats, strip
+from horsies_tui.task.heartbeats import BeatState, BeatTrack, beats_of, heartbeats, strip
 
 MINUTE = timedelta(minutes=1)
 
 
-def of(beats: list[float], end: float, **fields: object) -> Beats:
+def of(beats: list[float], end: float, **fields: object) -> BeatTrack:
     usual = {
         "role": "runner", "beats": tuple(at(beat) for beat in beats), "begin": T0, "end": at(end), "live": True,
         "every": timedelta(seconds=30), "stale_after": 5 * MINUTE,
     }  # fmt: skip
-    return Beats(**{**usual, **fields})  # type: ignore[arg-type]
+    return BeatTrack(**{**usual, **fields})  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 400), st.integers(1, 100), st.floats(-10, 10))

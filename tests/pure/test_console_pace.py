@@ -10,24 +10,24 @@ from horsies.query import parse, task_conditions
 from horsies.views import Count, Cursor, TaskCounts, count_parts
 from horsies.views.search import UNSUCCESSFUL
 from horsies.views.searching import Rest as Left
-from horsies_tui.feed.pace import Pace, Rest, Rhythm
+from horsies_tui.feed.pace import OperatorIdle, ReadPace, Rhythm
 from horsies_tui.feed.tally import MOST_TURNS, Tally
 
 RHYTHM = Rhythm()
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 
 
-def read(pace: Pace, began: float, took: float = 0.01, *, done: bool = True) -> None:
+def read(pace: ReadPace, began: float, took: float = 0.01, *, done: bool = True) -> None:
     pace.begin(began)
     pace.end(began + took, done=done)
 
 
 def test_the_first_read_is_due_at_once() -> None:
-    assert Pace(RHYTHM).due_at(told=True) == 0.0
+    assert ReadPace(RHYTHM).due_at(told=True) == 0.0
 
 
 def test_notifications_are_folded_into_one_read_per_tick() -> None:
-    pace = Pace(RHYTHM)
+    pace = ReadPace(RHYTHM)
     read(pace, 10.0)
     for _ in range(1_000):
         pace.mark(12.0)
@@ -35,13 +35,13 @@ def test_notifications_are_folded_into_one_read_per_tick() -> None:
 
 
 def test_without_a_change_it_is_read_seldom_where_changes_are_told_and_polled_where_not() -> None:
-    pace = Pace(RHYTHM)
+    pace = ReadPace(RHYTHM)
     read(pace, 10.0)
     assert (pace.due_at(told=True), pace.due_at(told=False)) == (25.0, 12.0)
 
 
 def test_what_changes_while_it_is_read_needs_another_read() -> None:
-    pace = Pace(RHYTHM)
+    pace = ReadPace(RHYTHM)
     pace.begin(10.0)
     pace.mark(12.0)
     pace.end(10.01, done=True)
@@ -49,7 +49,7 @@ def test_what_changes_while_it_is_read_needs_another_read() -> None:
 
 
 def test_a_slow_read_is_repeated_after_five_times_its_cost() -> None:
-    pace = Pace(RHYTHM)
+    pace = ReadPace(RHYTHM)
     read(pace, 10.0, took=2.0)
     pace.mark(12.0)
     assert pace.due_at(told=True) == 20.0
@@ -57,20 +57,20 @@ def test_a_slow_read_is_repeated_after_five_times_its_cost() -> None:
 
 
 def test_a_read_that_was_given_up_is_still_to_be_done() -> None:
-    pace = Pace(RHYTHM)
+    pace = ReadPace(RHYTHM)
     read(pace, 10.0, took=2.0, done=False)
     assert pace.due_at(told=True) == 20.0
 
 
 def test_a_new_connection_forgets_how_slow_it_was() -> None:
-    pace = Pace(RHYTHM)
+    pace = ReadPace(RHYTHM)
     read(pace, 10.0, took=3.0, done=False)
     pace.renew()
     assert pace.due_at(told=True) == 0.0
 
 
 def test_the_operator_rests_two_seconds_after_he_moved_and_never_while_he_is_busy() -> None:
-    rest = Rest(2.0)
+    rest = OperatorIdle(2.0)
     assert rest.at(0.0)
     rest.touch(10.0)
     assert (rest.at(11.9), rest.at(12.0), rest.begins_at()) == (False, True, 12.0)
@@ -204,7 +204,7 @@ def test_a_part_without_an_end_is_given_up_and_says_so() -> None:
 
 def test_a_slow_read_that_is_put_off_says_when_what_is_shown_is_too_old() -> None:
     """Reads of 0.9 s were repeated every 18 s under LIVE."""
-    pace = Pace(Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0, grace_s=3.0))
+    pace = ReadPace(Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0, grace_s=3.0))
     assert not pace.is_overdue(100.0, told=True)
     pace.begin(100.0)
     pace.end(100.9, done=True)

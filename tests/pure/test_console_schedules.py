@@ -16,7 +16,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
 from horsies.views import ScheduleRow, SchedulerRow, ScheduleRun, Schedules, ScheduleStory
 from horsies_tui.feed.clock import DatabaseClock
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.look.cells import Look
 from horsies_tui.look.glyphs import ASCII, UNICODE, Glyphs
 from horsies_tui.look.lines import row_line
@@ -58,10 +58,10 @@ def line(section: Section, word: str) -> Line:
     return found
 
 
-def an_idle_link() -> Link:
+def an_idle_link() -> DatabaseLink:
     url = DatabaseUrl.parse("postgresql://ops@db01/app")
     choice = DatabaseChoice(url, "given", None)
-    return Link(choice, read_only=False, actor=Actor("ops", "bastion"), clock=DatabaseClock())
+    return DatabaseLink(choice, read_only=False, actor=Actor("ops", "bastion"), clock=DatabaseClock())
 
 
 # The list.

@@ -17,9 +17,9 @@ from horsies_tui.look.lines import FOUND, Span, span_pieces
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.drawing import row_pieces
 from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
-from horsies_tui.story.page import Page, Place, lay_out, text_width
+from horsies_tui.story.page import Place, StoryPage, lay_out, text_width
 from horsies_tui.story.payload import StoryContext, read_payload
-from horsies_tui.story.search import Search, find_in_payload, hits, pattern
+from horsies_tui.story.search import TextSearch, find_in_payload, hits, pattern
 from horsies_tui.task.document import choices, document, nothing
 from horsies_tui.task.facts import head, links, quoted, why
 from horsies_tui.task.feed import DetailSnapshot
@@ -32,11 +32,11 @@ def whole(detail: TaskDetail | None = None, **fields: object) -> StoryContext:
     return replace(tell, payload=read_payload(tell.detail, Masks()))
 
 
-def page(width: int, tell: StoryContext | None = None) -> Page:
+def page(width: int, tell: StoryContext | None = None) -> StoryPage:
     return lay_out(document(tell or whole(), text_width(width)), width)
 
 
-def keys(page: Page) -> list[str]:
+def keys(page: StoryPage) -> list[str]:
     return list(dict.fromkeys(place.section for place in page.spots))
 
 
@@ -94,7 +94,7 @@ def test_a_place_that_is_gone_leaves_the_cursor_in_its_section() -> None:
     assert spot is not None
     assert spot.placed.place == Place("outcome", (0,))
     assert laid.spot(None) == laid.first
-    assert Page().spot(Place("x", 1)) is None
+    assert StoryPage().spot(Place("x", 1)) is None
 
 
 def test_the_head_says_who_it_is_and_how_it_stands() -> None:
@@ -170,7 +170,7 @@ def test_a_search_goes_through_lines_and_folded_payload_from_top_to_bottom() -> 
 
 
 def test_matches_are_walked_round_and_round_and_counted() -> None:
-    search = Search()
+    search = TextSearch()
     search.begin("import")
     search.take(hits((document(told(), 119)), {}, "import"))
     assert search.words == "import: 0 of 1"

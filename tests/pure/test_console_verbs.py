@@ -24,7 +24,7 @@ from horsies.query import parse
 from horsies_tui.actions import ACTIONS
 from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.rows import filter_of
-from horsies_tui.intents import Done, Intent, facts_of, summed, word_to_type
+from horsies_tui.intents import FinishedOperation, Intent, facts_of, summed, word_to_type
 from horsies_tui.look.cells import Look
 from horsies_tui.recovery.rows import COLUMNS, countdown, headline, rows_of, why_of
 from horsies_tui.shell.editing import Draft, EditError
@@ -51,8 +51,10 @@ def preview(eligible: list[Target], refused: dict[int, str] | None = None, **fie
     return Preview(**{**usual, **fields})
 
 
-def done(seen: Preview, rows: tuple[RowOutcome, ...] = (), intent: Intent | None = None, **fields: Any) -> Done:
-    return Done(intent or Intent(REQUEUE), seen, OperationOutcome(UUID(int=7), seen.verb, rows, **fields))
+def done(
+    seen: Preview, rows: tuple[RowOutcome, ...] = (), intent: Intent | None = None, **fields: Any
+) -> FinishedOperation:
+    return FinishedOperation(intent or Intent(REQUEUE), seen, OperationOutcome(UUID(int=7), seen.verb, rows, **fields))
 
 
 def test_every_verb_with_a_key_has_it_on_its_screen() -> None:

@@ -15,8 +15,8 @@ from horsies_tui.health.history import Series
 from horsies_tui.health.windows import USUAL, WINDOWS, fitting
 from horsies_tui.look.charts import (
     Chart,
+    ChartReading,
     Curve,
-    Reading,
     chart_lines,
     drawable,
     round_up,
@@ -170,7 +170,7 @@ def test_each_curve_keeps_its_colour_and_the_first_lies_above() -> None:
     assert {mark.curve for line in grid for mark in line if not mark.inner} == {None, 0}
 
 
-def texts(chart: Chart, width: int, height: int, reading: Reading | None = None) -> list[str]:
+def texts(chart: Chart, width: int, height: int, reading: ChartReading | None = None) -> list[str]:
     lines = chart_lines(chart, width, height, UNICODE, reading=reading)
     return ["".join(piece.text for piece in line).rstrip() for line in lines]
 
@@ -192,14 +192,14 @@ def test_a_chart_has_its_peak_its_half_its_scale_and_its_time() -> None:
 
 
 def test_the_value_at_a_time_is_read_there() -> None:
-    read = texts(BUSY, 31, 8, Reading(2, "12:00:00Z"))
+    read = texts(BUSY, 31, 8, ChartReading(2, "12:00:00Z"))
     assert read[0] == " busy 6"
     assert "12:00:00Z" in read[-1]
     at = 7 + place_of(2, 8, 24)
     middle = read[-1].index("12:00:00Z") + 4
     assert abs(middle - at) <= 1
-    assert texts(BUSY, 31, 8, Reading(5, "12:03:00Z"))[0] == " busy –"
-    gap = chart_lines(BUSY, 31, 8, UNICODE, reading=Reading(5, "12:03:00Z"))
+    assert texts(BUSY, 31, 8, ChartReading(5, "12:03:00Z"))[0] == " busy –"
+    gap = chart_lines(BUSY, 31, 8, UNICODE, reading=ChartReading(5, "12:03:00Z"))
     assert all(any(piece == ("│", 1, (Tone.ACCENT,)) for piece in line) for line in gap[1:-1])
 
 

@@ -14,7 +14,7 @@ from horsies.views import Count, Flow, Liveness, QueueRate
 from horsies_tui.health.alerts import Level, alerts
 from horsies_tui.health.glance import Glance
 from horsies_tui.health.rates import Course, Outlook, all_queues, all_rates, outlook
-from horsies_tui.health.verdict import Verdict, verdict
+from horsies_tui.health.verdict import ClusterVerdict, verdict
 from horsies_tui.look.cells import Look
 from horsies_tui.overview.rows import QUEUE_COLUMNS, QueueLine, queue_lines
 
@@ -108,7 +108,7 @@ def test_what_has_long_waited_is_not_gone_at_once(comes: float, waited_s: float,
     assert drains.cell(QueueLine(row, rate, outlook(row, rate)), Look(NOON)).text == said
 
 
-def judged(glance: Glance) -> Verdict:
+def judged(glance: Glance) -> ClusterVerdict:
     return verdict(glance, alerts(glance))
 
 

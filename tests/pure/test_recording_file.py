@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from horsies_tui.feed.recorded import Part
+from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.status import LinkState, LinkStatus
-from horsies_tui.recording.file import MAGIC, Frame, Reader, RecordingError, Writer
+from horsies_tui.recording.file import MAGIC, Reader, RecordedFrame, RecordingError, Writer
 from horsies_tui.recording.player import Player, words
 from horsies_tui.recording.recorder import Recorder
 
@@ -69,7 +69,7 @@ def player_at(path: Path, second: float) -> Player:
 
 
 def rows_at(path: Path, second: float) -> tuple[Any, str]:
-    seen = player_at(path, second).look("tasks", Part("rows", ("rows",), ("", "newest"), what="this filter"))
+    seen = player_at(path, second).look("tasks", SnapshotPart("rows", ("rows",), ("", "newest"), what="this filter"))
     return seen.values and seen.values[0], seen.note
 
 
@@ -95,13 +95,13 @@ def test_what_was_not_on_screen_is_said_and_never_invented(path: Path) -> None:
     scene.at(10, rows=("a",), detail="story")
     scene.at(20, rows=("a",))
     scene.at(30, rows=("a",), detail="later story")
-    part = Part("task", ("detail",), ("7f3a",), what="this task")
+    part = SnapshotPart("task", ("detail",), ("7f3a",), what="this task")
     seen = {second: player_at(path, second).look("detail", part) for second in (5, 15, 25, 30)}
     assert [each.values for each in seen.values()] == [None, ("story",), ("story",), ("later story",)]
     assert [bool(each.note) for each in seen.values()] == [True, False, True, False]
     assert "this task was not on screen before" in seen[5].note
     assert "was on screen until" in seen[25].note
-    other = player_at(path, 15).look("detail", Part("task", ("detail",), ("other",), what="this task"))
+    other = player_at(path, 15).look("detail", SnapshotPart("task", ("detail",), ("other",), what="this task"))
     assert (other.values, other.note) == (None, "this task was not on screen while this was recorded")
 
 
@@ -188,7 +188,7 @@ def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why
     ],
 )
 def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) -> None:
-    Writer(path).write(Frame(True, T0_MS, head, b"{}"))
+    Writer(path).write(RecordedFrame(True, T0_MS, head, b"{}"))
     with pytest.raises(RecordingError, match="is not what this release of horsies records"):
         Player(Reader(path))
 
@@ -204,14 +204,14 @@ def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) 
 )
 def test_values_that_are_none_are_refused_at_the_start(path: Path, body: bytes, why: str) -> None:
     head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
-    Writer(path).write(Frame(True, T0_MS, head, body))
+    Writer(path).write(RecordedFrame(True, T0_MS, head, body))
     with pytest.raises(RecordingError, match=why):
         Player(Reader(path))
 
 
 @pytest.mark.parametrize("at_ms", [-1, -(2**62), 2**62, 253_402_300_799_000])
 def test_a_time_out_of_range_is_an_error(path: Path, at_ms: int) -> None:
-    Writer(path).write(Frame(True, at_ms, b'{"names":{},"on":[],"off":[]}', b"{}"))
+    Writer(path).write(RecordedFrame(True, at_ms, b'{"names":{},"on":[],"off":[]}', b"{}"))
     with pytest.raises(RecordingError, match="is not between the years 1970 and 9000"):
         Player(Reader(path))
 
@@ -222,7 +222,7 @@ def test_a_segment_of_many_frames_is_inflated_up_to_a_limit(path: Path) -> None:
     head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
     for number in range(9):
         body = b'{"classes":[],"objects":[%s[]],"values":{}}' % (b"[]," * 500_000)
-        writer.write(Frame(number == 0, T0_MS, head if number == 0 else b'{"names":{},"on":[],"off":[]}', body))
+        writer.write(RecordedFrame(number == 0, T0_MS, head if number == 0 else b'{"names":{},"on":[],"off":[]}', body))
     with pytest.raises(RecordingError, match="would take more than 256 MB of memory"):
         Player(Reader(path))
 
@@ -239,7 +239,9 @@ def test_a_part_that_cannot_be_read_later_says_so_and_the_others_are_shown(path:
     scene = Scene(path)
     scene.at(0, rows=("a",))
     head = b'{"names":{},"on":[0],"off":[]}'
-    scene.writer.write(Frame(True, T0_MS + 10_000, head, b'{"classes":[],"objects":[],"values":{"0":["system"]}}'))
+    scene.writer.write(
+        RecordedFrame(True, T0_MS + 10_000, head, b'{"classes":[],"objects":[],"values":{"0":["system"]}}')
+    )
     assert rows_at(path, 5) == (("a",), "")
     values, note = rows_at(path, 10)
     assert values is None
@@ -249,7 +251,7 @@ def test_a_part_that_cannot_be_read_later_says_so_and_the_others_are_shown(path:
 
 def test_a_part_with_other_fields_is_left_to_the_release_that_recorded_it(path: Path) -> None:
     Scene(path).at(0, rows=("a",))
-    seen = player_at(path, 0).look("tasks", Part("rows", ("rows", "new"), ("", "newest"), what="this filter"))
+    seen = player_at(path, 0).look("tasks", SnapshotPart("rows", ("rows", "new"), ("", "newest"), what="this filter"))
     assert (seen.values, seen.note) == (None, "this filter was recorded by another release, which shows it")
 
 

@@ -22,9 +22,9 @@ from horsies.operations.verbs import VERBS
 from horsies.store.embedded import EmbeddedServer
 from horsies.views.tables import tables
 from horsies_tui.feed.clock import DatabaseClock
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Patience
-from horsies_tui.feed.status import LinkDown, LinkError, LinkState, LinkStatus, Refused, SlowRead
+from horsies_tui.feed.status import LinkDown, LinkError, LinkState, LinkStatus, SlowRead, StatementRefused
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.tasks.snapshot import TaskSnapshot
 
@@ -34,7 +34,7 @@ HASTY = Patience(slow_s=0.05, statement_s=0.2, read_s=0.4)
 
 
 @asynccontextmanager
-async def fed(link: Link) -> AsyncIterator[Published[TaskSnapshot]]:
+async def fed(link: DatabaseLink) -> AsyncIterator[Published[TaskSnapshot]]:
     published: Published[TaskSnapshot] = Published()
     feed = TaskFeed(link, published, rhythm=QUICK)
     feed.start()
@@ -223,7 +223,7 @@ async def test_a_read_only_link_cannot_write_even_when_it_acts(database: str, co
         status = await statuses.until(is_live)
         assert status.words(link.clock.now()).endswith(" READ-ONLY")
         for ask in (link.act, link.read):
-            with pytest.raises((Refused, LinkDown)):
+            with pytest.raises((StatementRefused, LinkDown)):
                 await ask(lambda conn: conn.execute("UPDATE horsies_tasks SET priority = 1"))
         cancel = VERBS["task", "cancel"]
         seen = await link.act(lambda conn: preview(conn, cancel, Selection.of_ids(["a"])))
@@ -235,7 +235,7 @@ async def test_the_reader_cannot_write_though_the_operator_can(database: str, co
     await send(connection, "a")
     async with linked(database) as (link, statuses):
         await statuses.until(is_live)
-        with pytest.raises(Refused, match="read-only"):
+        with pytest.raises(StatementRefused, match="read-only"):
             await link.read(lambda conn: conn.execute("DELETE FROM horsies_tasks"))
         assert link.status.state is LinkState.LIVE
         await link.act(lambda conn: conn.execute("DELETE FROM horsies_tasks"))
@@ -243,7 +243,7 @@ async def test_the_reader_cannot_write_though_the_operator_can(database: str, co
 
 
 async def test_an_action_without_a_link_is_refused(database: str) -> None:
-    link = Link(choice(database), read_only=False, actor=ACTOR, clock=DatabaseClock())
+    link = DatabaseLink(choice(database), read_only=False, actor=ACTOR, clock=DatabaseClock())
     with pytest.raises(LinkDown, match="no connection"):
         await link.act(one)
 

@@ -12,9 +12,9 @@ import asyncpg
 from feed_steps import Published, linked, send
 from view_steps import insert
 
-from horsies_tui.feed.link import Link
-from horsies_tui.feed.loop import Feed, Read
-from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.feed.link import DatabaseLink
+from horsies_tui.feed.loop import Feed, FeedRead
+from horsies_tui.feed.pace import ReadPace, Rhythm
 from horsies_tui.feed.status import LinkState
 from horsies_tui.feed.values import KnownValues
 
@@ -34,14 +34,14 @@ class CountFeed(Feed[Shown]):
 
     NAME = "counts"
 
-    def __init__(self, link: Link, publish: Published[Shown]) -> None:
+    def __init__(self, link: DatabaseLink, publish: Published[Shown]) -> None:
         super().__init__(link, publish, Shown())
         self.queue = "a"
         self.began: list[str] = []
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
-        self.count = Read("count", self._query(lambda: self.queue, self._count, self._put), Pace(SELDOM))
-        self.other = Read("other", self._other, Pace(SELDOM), on=lambda _channel, _payload: False)
+        self.count = FeedRead("count", self._query(lambda: self.queue, self._count, self._put), ReadPace(SELDOM))
+        self.other = FeedRead("other", self._other, ReadPace(SELDOM), on=lambda _channel, _payload: False)
         self._reads = (self.count, self.other)
 
     async def _count(self, conn: asyncpg.Connection, queue: str) -> tuple[str, int]:

@@ -13,13 +13,13 @@ from horsies.doctor.findings import DATABASE
 from horsies.findings import Finding, Severity
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.why import ReasonKind
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 
 
 @asynccontextmanager
-async def reading(url: str, text: str) -> AsyncIterator[tuple[DetailFeed, Published[DetailSnapshot], Link]]:
+async def reading(url: str, text: str) -> AsyncIterator[tuple[DetailFeed, Published[DetailSnapshot], DatabaseLink]]:
     async with linked(url) as (link, statuses):
         published: Published[DetailSnapshot] = Published()
         feed = DetailFeed(link, published, rhythm=QUICK)

@@ -15,7 +15,7 @@ from until import until
 
 from horsies.query import parse
 from horsies.views import Count, Sort
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Patience, Rhythm
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
@@ -24,7 +24,7 @@ from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 @asynccontextmanager
 async def watching(
     url: str, need: TaskNeed | None = None, rhythm: Rhythm = QUICK, **options: Any
-) -> AsyncIterator[tuple[TaskFeed, Published[TaskSnapshot], Link]]:
+) -> AsyncIterator[tuple[TaskFeed, Published[TaskSnapshot], DatabaseLink]]:
     """A feed whose first rows have arrived, on a link with notifications."""
     async with linked(url, **options) as (link, statuses):
         published: Published[TaskSnapshot] = Published()

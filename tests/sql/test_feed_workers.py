@@ -12,7 +12,7 @@ import asyncpg
 from feed_steps import QUICK, Published, linked
 
 from horsies.views import Liveness
-from horsies_tui.feed.link import Link
+from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Rhythm
 from horsies_tui.health.windows import WINDOWS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
@@ -49,7 +49,7 @@ async def hold(conn: asyncpg.Connection, worker_id: str, task_id: str, status: s
 @asynccontextmanager
 async def reading(
     url: str, need: WorkersNeed = NEED, rhythm: Rhythm = QUICK
-) -> AsyncIterator[tuple[WorkersFeed, Published[WorkersSnapshot], Link]]:
+) -> AsyncIterator[tuple[WorkersFeed, Published[WorkersSnapshot], DatabaseLink]]:
     async with linked(url) as (link, statuses):
         published: Published[WorkersSnapshot] = Published()
         feed = WorkersFeed(link, published, rhythm=rhythm)
