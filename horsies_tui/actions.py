@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual.binding import Binding
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, format_key
 
 from horsies.operations.verbs import verbs_for
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
+    from horsies_tui.look.glyphs import Glyphs
 
 
 class Scope(StrEnum):
@@ -352,3 +355,55 @@ def live_actions(screen: Screen[object]) -> list[tuple[Action, list[str]]]:
     for key, active in screen.active_bindings.items():
         keys.setdefault(active.binding.id or "", []).append(key)
     return [(action, keys[action.id]) for action in ACTIONS if action.id in keys]
+
+
+_GLYPHS: Final = {"enter": "↵", "up": "↑", "down": "↓", "left": "←", "right": "→"}
+_PLAIN: Final = {"enter": "enter", "escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "space": "space"}
+_MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
+_NAMED: Final = frozenset(key.value for key in Keys)
+_OTHER_NAMES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
+
+
+def key_label(key: str, *, ascii_only: bool = False) -> str:
+    """Return the label of a key: `?` for question_mark, `↵` for enter, `^r` for ctrl+r."""
+    modifiers, plus, last = key.rpartition("+")
+    name = _PLAIN.get(last) or format_key(last)
+    if ascii_only and not name.isascii():
+        name = last
+    elif not ascii_only:
+        name = _GLYPHS.get(last, name)
+    return (modifiers + plus).replace("ctrl+", "^") + name
+
+
+def key_name(text: str) -> str | None:
+    """Textual's name for a key that the user wrote as `/`, `F5` or `Ctrl+f`; None if there is no such key."""
+    *modifiers, last = text.split("+") if len(text) > 1 else [text]
+    last = last if len(last) == 1 else _OTHER_NAMES.get(last.lower(), last.lower())
+    modifiers = [modifier.lower() for modifier in modifiers]
+    if not _MODIFIERS.issuperset(modifiers):
+        return None
+    if len(last) == 1:
+        last = _name_of_character(last)
+    elif last not in _NAMED and format_key(last) == last:
+        return None
+    return "+".join([*modifiers, last])
+
+
+def _name_of_character(character: str) -> str:
+    if character.isalnum():
+        return character
+    name = unicodedata.name(character, character).lower().replace("-", "_").replace(" ", "_")
+    return KEY_NAME_REPLACEMENTS.get(name, name)
+
+
+def key_for(action_id: str, screen: Screen[Any], glyphs: Glyphs) -> str:
+    """The first key of this action on this screen; if it has none here, its default key."""
+    usual = action_of(action_id)
+    keys = next((keys for action, keys in live_actions(screen) if action.id == action_id), None)
+    return key_label((keys or (usual.keys if usual else [""]))[0], ascii_only=glyphs.ascii)
+
+
+def hint(action_id: str, screen: Screen[Any], glyphs: Glyphs) -> str:
+    """`R requeue`."""
+    action = action_of(action_id)
+    return f"{key_for(action_id, screen, glyphs)} {action.label if action else action_id}"

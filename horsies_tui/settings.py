@@ -1,4 +1,4 @@
-"""The console's own settings in the user's config file: its looks, keys, saved filters and targets."""
+"""The console's keys of the user's config file, and the options of one run of the console."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.config.contexts import config_error, flag_at, word_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from horsies.config.contexts import ConfigFile
+    from horsies.config.contexts import ConfigFile, DatabaseChoice
+    from horsies.operations.edited import TypedValues
+
 
 _FILTERED: Final = ("workflows", "workers", "schedules", "activity")
 """The screens besides that of tasks that have a filter."""
@@ -96,3 +98,36 @@ def _keys(path: Path, table: object, where: str) -> Iterator[tuple[str, str]]:
             )
         else:
             yield place.removeprefix("keys."), value
+
+
+USUAL_FPS: Final = 60
+"""Data arrive four times a second; the rate matters for keys. At 20, the second of two quick keys waited 50 ms."""
+USUAL_REFRESH_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """`task_id` (a prefix is enough) opens that task first; `theme` None: the config file's, else a fitting one."""
+
+    choice: DatabaseChoice
+    config: ConfigFile
+    settings: ConsoleSettings = field(default_factory=ConsoleSettings)
+    read_only: bool = False
+    screen: str = "overview"
+    filter: str = ""
+    task_id: str | None = None
+    clusters: tuple[str, ...] = ()
+    """The contexts of `--context a,b`: the first page lists them, and no database is open until one is chosen."""
+    ascii: bool = False
+    mouse: bool = True
+    theme: str | None = None
+    refresh_s: float = USUAL_REFRESH_S
+    fps: int = USUAL_FPS
+    debug: bool = False
+    record: Path | None = None
+    """The new file in which what the feeds read is recorded."""
+    replay: Path | None = None
+    """The recording that is shown in place of a database."""
+    speed: float = 1.0
+    types: Callable[[], TypedValues] | None = None
+    """Imports the application that the command line names, for the values that operators write."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.report import RecoveryFeed
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.settings import ConsoleOptions
 
 SnapshotT = TypeVar("SnapshotT")
 ResultT = TypeVar("ResultT")

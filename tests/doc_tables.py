@@ -36,9 +36,8 @@ from horsies.run.settings import WorkerSettings
 from horsies.task.definition import TaskOptions
 from horsies.task.options import TaskSendOptions
 from horsies.workflow.nodes import MapNode, SubWorkflowNode, TaskNode
-from horsies_tui.actions import ACTIONS, Scope
+from horsies_tui.actions import ACTIONS, Scope, key_label
 from horsies_tui.command.grammar import SYNTAX
-from horsies_tui.keys import key_label
 
 SETTINGS = (
     AppConfig,

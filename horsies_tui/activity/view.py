@@ -33,9 +33,8 @@ from horsies_tui.look.damage import drawn
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import zone_of
-from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.filter_bar import FilterBar
-from horsies_tui.widgets.plain import Facts
+from horsies_tui.widgets.plain import Facts, LineCell
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView, present_on
 

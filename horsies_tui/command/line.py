@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.plain import LineCell
 from horsies_tui.widgets.suggestions import Suggestions
 from horsies_tui.widgets.typed_line import TypedInput, TypedLine, repairs
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
+from horsies_tui.look.glyphs import cut
 from horsies_tui.look.lines import Piece, Span, span_pieces, words
 from horsies_tui.look.plot import NOTHING, Fill, Mark, place_of, plot
-from horsies_tui.look.text import cut
 from horsies_tui.look.tones import AREA, Tone
 
 if TYPE_CHECKING:

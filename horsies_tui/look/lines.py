@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells
 
 from horsies.domain.plain_text import clean
 from horsies_tui.look.cells import GAP, GUTTER
-from horsies_tui.look.text import cut, cut_start, fit
+from horsies_tui.look.glyphs import cut, cut_start, fit
 from horsies_tui.look.tones import TONES, Tone
 
 if TYPE_CHECKING:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.damage import DamagedTime
+from horsies.domain.quantities import span
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta, tzinfo
+
 
 LENGTH_WIDTH: Final = 5
 """The greatest width of a duration, exact or ticking, below 10,000 days."""
@@ -147,3 +150,16 @@ def _offset(there: datetime) -> str:
     """Z, +02, +0530."""
     text = f"{there:%z}"
     return "Z" if text.startswith("+0000") else text[:3] + text[3:5].replace("00", "")
+
+
+_WITH_SECONDS: Final = re.compile(r"\b(\d+m)\d\ds\b")
+
+
+def lasting(seconds: float) -> str:
+    """4s, 2m, 3h05m, 2d3h."""
+    return whole_minutes(span(seconds))
+
+
+def whole_minutes(words: str) -> str:
+    """The same text without seconds; the recovery report has its times to the second."""
+    return _WITH_SECONDS.sub(r"\1", words)

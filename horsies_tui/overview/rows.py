@@ -10,12 +10,11 @@ from horsies_tui.health.alerts import Alert, Level
 from horsies_tui.health.history import last_known
 from horsies_tui.health.rates import Course, all_queues, all_rates, flow_now, outlook_of_all
 from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
-from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
 from horsies_tui.look.charts import DEPLOYED, OPERATED, OUTAGE, Chart, Curve, drawable, round_up_time
 from horsies_tui.look.plot import Fill
 from horsies_tui.look.tones import Tone
-from horsies_tui.look.units import age, count, length, per_second
+from horsies_tui.look.units import age, count, lasting, length, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable

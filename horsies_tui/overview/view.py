@@ -13,7 +13,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import QueueVerb
 from horsies.operations.verbs import VERBS
 from horsies.views import RATES_OVER
-from horsies_tui.actions import Scope, bindings, bindings_of
+from horsies_tui.actions import Scope, bindings, bindings_of, key_for
 from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.alerts import Alert, Level, alerts
 from horsies_tui.health.rows import rows_of_number
@@ -33,10 +33,9 @@ from horsies_tui.overview.rows import (
     queue_lines,
 )
 from horsies_tui.view import ConsoleView
-from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT, ChartGrid
-from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.number_table import NumberTable
+from horsies_tui.widgets.plain import LineCell
 from horsies_tui.widgets.rows_view import set_height
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.display.payload import HIDDEN, POSITIONAL
 from horsies.views import AuditRow, Definition, NodeStory, Stored, TaskDetail, WorkflowStory
-from horsies_tui.story.repair import closed
+from horsies_tui.story.payload import closed
 
 if TYPE_CHECKING:
     from horsies.display.payload import Masks

@@ -18,9 +18,9 @@ from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import LENGTH_WIDTH, age, clock_text, length, moment_text, number, ticking
 from horsies_tui.schedules.words import strip, tone
-from horsies_tui.story.damage import damage
 from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, ShowTasks, section
 from horsies_tui.story.page import side_by_side, widths
+from horsies_tui.story.parts import damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from textual import events, on
 
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
-from horsies_tui.actions import Action, Scope, bindings, live_actions
+from horsies_tui.actions import Action, Scope, bindings, key_for, live_actions
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink
@@ -28,16 +28,13 @@ from horsies_tui.shell.commanding import CommandingApp
 from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLog, ErrorSheet
 from horsies_tui.shell.footer import Footer
-from horsies_tui.shell.header import Header, HeaderFacts
+from horsies_tui.shell.header import Header, HeaderFacts, OutageLine
 from horsies_tui.shell.in_turn import InTurn
-from horsies_tui.shell.later import action_commands, named_filters
-from horsies_tui.shell.outage import OutageLine
 from horsies_tui.shell.stage import ViewStage
 from horsies_tui.shell.tabs import Tabs
-from horsies_tui.shell.views import TABS, VIEWS
+from horsies_tui.shell.views import TABS, VIEWS, action_commands, named_filters
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
 from horsies_tui.view import ConsoleView
-from horsies_tui.widgets.hints import key_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.clock import ConsoleClock
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.damage import Damage
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.settings import ConsoleOptions
     from horsies_tui.shell.picker import Picker
     from horsies_tui.task.view import DetailView
     from horsies_tui.widgets.rows_view import FilteredView

@@ -13,13 +13,11 @@ from textual.widgets import TextArea
 from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationError
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies_tui.actions import Scope, bindings
+from horsies_tui.actions import Scope, bindings, key_for
 from horsies_tui.feed.status import sentence
 from horsies_tui.look.units import size
 from horsies_tui.shell.editing import Draft, EditError
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.hints import key_for
-from horsies_tui.widgets.plain import entitle
+from horsies_tui.widgets.plain import LineCell, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:

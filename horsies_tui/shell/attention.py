@@ -8,7 +8,7 @@ from horsies.domain.plain_text import PlainText, clean
 from horsies.domain.quantities import counted
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.watch import AlertWatch
-from horsies_tui.look.text import cut
+from horsies_tui.look.glyphs import cut
 from horsies_tui.textual_internals import write_raw
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from horsies_tui.command.grammar import Act, Command
     from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.values import KnownValues
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.settings import ConsoleOptions
     from horsies_tui.shell.operation_flow import OperationFlow
     from horsies_tui.shell.stage import ViewStage
     from horsies_tui.view import Console, ConsoleView

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from horsies_tui.feed.report import RecoveryFeed
 from horsies_tui.health.watch import WatchFeed
-from horsies_tui.shell.later import import_report, import_rest
+from horsies_tui.shell.views import import_report, import_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

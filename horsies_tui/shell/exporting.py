@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.errors import HorsiesError
 from horsies.domain.quantities import counted
 from horsies.store.pool import CONNECTION_ERRORS
+from horsies_tui.actions import key_for
 from horsies_tui.feed.status import sentence
 from horsies_tui.look.units import number, size, ticking
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.plain import LineCell
 
 if TYPE_CHECKING:
     from textual.worker import Worker

@@ -8,9 +8,8 @@ from rich.text import Text
 from textual.widget import Widget
 
 from horsies.domain.plain_text import clean
-from horsies_tui.actions import Action, live_actions
-from horsies_tui.keys import key_label
-from horsies_tui.look.text import cut
+from horsies_tui.actions import Action, key_label, live_actions
+from horsies_tui.look.glyphs import cut
 
 if TYPE_CHECKING:
     from textual import events

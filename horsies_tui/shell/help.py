@@ -8,10 +8,8 @@ from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from horsies_tui.actions import Action, Scope
-from horsies_tui.keys import key_label
-from horsies_tui.look.glyphs import STATE_GLYPHS
-from horsies_tui.look.text import cut
+from horsies_tui.actions import Action, Scope, key_label
+from horsies_tui.look.glyphs import STATE_GLYPHS, cut
 from horsies_tui.look.tones import TONES, state_tone, tone_css
 from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet

@@ -6,8 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from horsies.domain.errors import ConfigurationError, ErrorCode
-from horsies_tui.actions import ACTIONS, FIXED, TOGETHER
-from horsies_tui.keys import key_label, key_name
+from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, key_label, key_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from horsies_tui.shell.leaving import Leaving
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.settings import ConsoleOptions
 
 
 def has_terminal() -> bool:

@@ -9,13 +9,13 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 from horsies.views import Ambiguous, TaskDetail, task_detail
+from horsies_tui.actions import key_for
 from horsies_tui.intents import FinishedOperation, Intent, Operation
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 from horsies_tui.shell.value_sheet import ValueSheet
-from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Final
 from textual import on
 from textual.containers import Vertical
 
-from horsies_tui.actions import Scope, bindings
+from horsies_tui.actions import Scope, bindings, hint
 from horsies_tui.look.cells import ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.hints import hint
-from horsies_tui.widgets.plain import entitle
+from horsies_tui.widgets.plain import LineCell, entitle
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 

@@ -9,9 +9,8 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 from textual.content import Content
 
 from horsies.domain.plain_text import clean
-from horsies_tui.actions import ACTIONS, Scope, action_of, live_actions
+from horsies_tui.actions import ACTIONS, Scope, action_of, key_label, live_actions
 from horsies_tui.command.grammar import Show
-from horsies_tui.keys import key_label
 from horsies_tui.shell.help import TITLES
 from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.textual_internals import PacedScreen

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies.config.contexts import Context, DatabaseChoice
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.settings import ConsoleOptions
 
 _NO_CONTEXTS: Final = (
     "{path} names no databases. With",

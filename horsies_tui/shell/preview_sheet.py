@@ -18,7 +18,7 @@ from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.operations.undo import HOLD_S, RENEW_EVERY_S
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies_tui.actions import Scope, bindings
+from horsies_tui.actions import Scope, bindings, key_for
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import sentence, sentence_with_place
 from horsies_tui.intents import Fact, FinishedOperation, facts_of, word_to_type
@@ -26,9 +26,7 @@ from horsies_tui.look.damage import drawn, report
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
 from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.hints import key_for
-from horsies_tui.widgets.plain import ClickButton, Facts, Lines, entitle
+from horsies_tui.widgets.plain import ClickButton, Facts, LineCell, Lines, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
     from horsies_tui.feed.link import DatabaseLink
     from horsies_tui.feed.status import LinkStatus
-    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.settings import ConsoleOptions
 
 _SIGN: Final = "REC"
 

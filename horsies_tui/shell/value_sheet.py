@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from textual.containers import Vertical
 from textual.widgets import TextArea
 
-from horsies_tui.actions import Scope, bindings
+from horsies_tui.actions import Scope, bindings, key_for
 from horsies_tui.shell.editing import EditError, read_value
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.hints import key_for
-from horsies_tui.widgets.plain import entitle
+from horsies_tui.widgets.plain import LineCell, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from horsies.operations.actor import Actor
 from horsies.testing import embedded_database
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.feed.status import LinkState
-from horsies_tui.options import ConsoleOptions
-from horsies_tui.settings import ConsoleSettings
+from horsies_tui.settings import ConsoleOptions, ConsoleSettings
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shots.scene import MOMENT, address_of, copied, nowhere, set_scene

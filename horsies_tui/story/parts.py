@@ -1,4 +1,4 @@
-"""Splits a value into parts, which are created only when they are shown, and formats the line of a part."""
+"""Splits a value into parts, which are created only when they are shown; formats a part, and damaged fields."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from horsies.domain.codec.display import Labelled
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
-from horsies_tui.look.lines import Span, chopped
+from horsies_tui.look.damage import damaged_words
+from horsies_tui.look.lines import Span, chopped, cut_spans, words
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.frames import Frame, Heading, LibraryFrames, Outside, Traceback, code_spans
+from horsies_tui.story.lines import Band, Line, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from horsies_tui.look.glyphs import Glyphs
+
 
 CHUNK: Final = 100
 """Items of a long list per group, so that a list of 100,000 unfolds to a number of lines that can be drawn."""
@@ -245,3 +248,19 @@ def plain(value: Any) -> Any:
             return value.isoformat()
         case _:
             return value
+
+
+_MOST: Final = 20
+
+
+def damage(record: object, width: int, glyphs: Glyphs) -> Iterator[Band]:
+    """Yield a section with the damaged fields, what is stored in each and what is shown for it; or nothing."""
+    found = damaged_words(record)
+    if found:
+        lines = [_line(name, stored, width, glyphs) for name, stored in [*found.items()][:_MOST]]
+        yield Band((Section("damaged", f"damaged {len(found)}", tuple(lines), more="as stored"),))
+
+
+def _line(name: str, stored: str, width: int, glyphs: Glyphs) -> Line:
+    label = words(f"{name}  ", Tone.MUTED, glyphs)
+    return Line(name, cut_spans((label, words(stored, Tone.BAD, glyphs)), width, glyphs))

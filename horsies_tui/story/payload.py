@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,7 +16,6 @@ from horsies_tui.look.damage import drawn
 from horsies_tui.look.units import size
 from horsies_tui.story.frames import traceback_of
 from horsies_tui.story.parts import preview
-from horsies_tui.story.repair import closed
 from horsies_tui.story.tree import Tree
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from horsies.views import TaskDetail
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.story.lines import Fold
+
 
 ARGUMENTS: Final = "arguments"
 OUTCOME: Final = "outcome"
@@ -199,3 +200,41 @@ class StoryContext:
     """None until it is read."""
     open: frozenset[Fold] = frozenset()
     """The unfolded parts; those of the payload are stored in its trees."""
+
+
+_TOKENS: Final = re.compile(
+    r'"(?P<inside>[^"\\]*(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*)*)(?P<end>"|\Z|\\(?:u[0-9a-fA-F]{0,3})?\Z)|[][{},:]'
+)
+_CLOSING: Final = {"{": "}", "[": "]"}
+CUT_OFF: Final = "…"
+
+
+def closed(beginning: str) -> str | None:
+    """Valid JSON with every complete value and the beginning of a cut text; None if there is none."""
+    opened: list[str] = []
+    safe, safe_depth = 0, 0
+    before = ""
+    for token in _TOKENS.finditer(beginning):
+        kind = token.group()[0]
+        if kind == '"':
+            is_name = opened[-1:] == ["{"] and before in "{,"
+            if token.group("end") != '"':
+                if is_name:
+                    break
+                text = f'{beginning[: token.start()]}"{token.group("inside")}{CUT_OFF}"'
+                return text + _closers(opened)
+        elif kind in _CLOSING:
+            opened.append(kind)
+            safe, safe_depth = token.end(), len(opened)
+        elif kind in "]}":
+            if opened:
+                opened.pop()
+            safe, safe_depth = token.end(), len(opened)
+        elif kind == ",":
+            safe, safe_depth = token.start(), len(opened)
+        before = kind
+    return beginning[:safe] + _closers(opened[:safe_depth]) if safe else None
+
+
+def _closers(opened: list[str]) -> str:
+    return "".join(_CLOSING[each] for each in reversed(opened))

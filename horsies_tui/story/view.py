@@ -10,9 +10,8 @@ from textual.message import Message
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.lines import FOUND, Span, blank_line, span_pieces
 from horsies_tui.look.tones import TONES, Tone, tone_css
-from horsies_tui.story.drawing import CURSOR, row_pieces
 from horsies_tui.story.lines import Fold
-from horsies_tui.story.page import MARGIN, Place, StoryPage, lay_out, text_width
+from horsies_tui.story.page import CURSOR, MARGIN, Place, StoryPage, lay_out, row_pieces, text_width
 from horsies_tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from horsies_tui.look.damage import drawn
 from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.damage import damage
 from horsies_tui.story.lines import Band, Line, OpenTask, Section, damaged, section
 from horsies_tui.story.page import side_by_side, widths
+from horsies_tui.story.parts import damage
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
 from horsies_tui.task.facts import links, operator_actions, output, progress, why
 from horsies_tui.task.heartbeats import heartbeats

@@ -11,8 +11,8 @@ from horsies.domain.quantities import counted
 from horsies.domain.retry import RetryRule
 from horsies.findings.why import ReasonKind
 from horsies.views.workers import place_of
+from horsies_tui.look.bars import progress_words, share_bar
 from horsies_tui.look.lines import Span, cut_spans, flow, words, wrap_spans, wrapped
-from horsies_tui.look.progress import progress_words, share_bar
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, ticking
 from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers

@@ -20,8 +20,7 @@ from horsies.views.workers import place_of
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.cells import Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.plain import entitle
+from horsies_tui.widgets.plain import LineCell, entitle
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
 

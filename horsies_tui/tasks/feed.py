@@ -22,7 +22,7 @@ from horsies_tui.feed.loop import Feed, FeedRead
 from horsies_tui.feed.pace import GRACE_S, USUAL, OperatorIdle, ReadPace, Rhythm
 from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.tally import Tally
-from horsies_tui.look.progress import LIST_EVERY_S
+from horsies_tui.look.bars import LIST_EVERY_S
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 

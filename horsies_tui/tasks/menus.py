@@ -15,9 +15,8 @@ from horsies_tui.look.units import date_and_time
 from horsies_tui.tasks.statistics import ORDER_WORDS
 from horsies_tui.tasks.words import SORT_WORDS
 from horsies_tui.widgets.counts_line import ORDER
-from horsies_tui.widgets.menus import Item, PickOne
+from horsies_tui.widgets.menus import Item, PickOne, state_menu
 from horsies_tui.widgets.prompt import Prompt
-from horsies_tui.widgets.state_menu import state_menu
 
 if TYPE_CHECKING:
     from datetime import tzinfo

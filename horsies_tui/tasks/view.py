@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from horsies_tui.intents import Intent
     from horsies_tui.story.companion import Companion
     from horsies_tui.widgets.row_table import Edge
-from horsies_tui.widgets.state_menu import toggled
+from horsies_tui.widgets.menus import toggled
 
 _TICK_S: Final = 0.125
 """Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import Sort, cursor_of
-from horsies_tui.look.progress import LIST_EVERY_S
+from horsies_tui.look.bars import LIST_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from horsies_tui.look.glyphs import cut
 from horsies_tui.look.lines import Span, width_of, words
-from horsies_tui.look.text import cut
 from horsies_tui.widgets.line_view import EndsLine
 
 if TYPE_CHECKING:

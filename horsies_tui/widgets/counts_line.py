@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from textual.message import Message
 
 from horsies.views import Count
+from horsies_tui.look.glyphs import cut
 from horsies_tui.look.lines import Span, width_of
-from horsies_tui.look.text import cut
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import count
 from horsies_tui.widgets.line_view import EndsLine

@@ -10,10 +10,9 @@ from textual.message import Message
 
 from horsies.query import Completion, FilterError, Problem, completions, parse
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.filter_input import FilterInput
+from horsies_tui.widgets.plain import LineCell
 from horsies_tui.widgets.suggestions import Suggestions
-from horsies_tui.widgets.typed_line import TypedLine, repairs
+from horsies_tui.widgets.typed_line import FilterInput, TypedLine, repairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from rich.cells import cell_len
@@ -11,21 +12,26 @@ from textual.message import Message
 from textual.widget import Widget
 
 from horsies.domain.plain_text import clean
+from horsies.query.sense import states
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.text import cut
-from horsies_tui.look.tones import TONES, Tone, tone_css
+from horsies_tui.look.glyphs import cut
+from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
+from horsies_tui.widgets.counts_line import counted
 from horsies_tui.widgets.plain import entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.style import Style
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from horsies.query.language import Filter
+    from horsies.views import TaskCounts, WorkflowCounts
     from horsies_tui.look.glyphs import Glyphs
+
 
 ResultT = TypeVar("ResultT")
 
@@ -194,3 +200,39 @@ class PickSome(_Menu[frozenset[str]]):
 
     def on_menu_lines_chosen(self) -> None:
         self.dismiss(frozenset(self._lines.on))
+
+
+_COUNT_WIDTH: Final = 8
+_NO_HELP: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def states_on(current: Filter) -> frozenset[str]:
+    """The states switched on in the menu; none if the filter names no states."""
+    return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
+
+
+def toggled(current: Filter, state: str) -> frozenset[str]:
+    """The filter's states with this one switched; if any state matched, this one alone."""
+    return states_on(current) ^ {state} if states(current) != current.language.every_state else frozenset({state})
+
+
+def state_menu(
+    letters: Mapping[str, str],
+    counts: TaskCounts | WorkflowCounts | None,
+    current: Filter,
+    glyphs: Glyphs,
+    help: Mapping[str, str] = _NO_HELP,  # noqa: A002 - as in an Item
+) -> PickSome:
+    """Return the states in the order of `letters`. With none switched on, any state matches."""
+    found = counts.states if counts is not None else {}
+    items = [
+        Item(
+            state,
+            glyphs.state_text(state),
+            letter,
+            f"{counted(found.get(state)):>{_COUNT_WIDTH}}  {help.get(state, '')}".rstrip(),
+            state_tone(state),
+        )
+        for state, letter in letters.items()
+    ]
+    return PickSome("States (none: any)", items, states_on(current), glyphs)

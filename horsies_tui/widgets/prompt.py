@@ -11,8 +11,7 @@ from textual.widgets import Input
 
 from horsies.domain.errors import HorsiesError
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.plain import entitle
+from horsies_tui.widgets.plain import LineCell, entitle
 from horsies_tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:

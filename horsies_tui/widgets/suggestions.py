@@ -11,8 +11,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from horsies.domain.plain_text import clean
-from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.text import cut
+from horsies_tui.look.glyphs import cut, glyphs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from horsies.domain.quantities import counted
 from horsies.domain.states import USUAL_CLAIM, USUAL_RUN, BeatPolicy
 from horsies.views.workers import place_of
+from horsies_tui.look.bars import share_bar, steady_words
 from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
-from horsies_tui.look.progress import share_bar, steady_words
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
 

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from horsies.query import Completion
+from horsies.query.scanner import words
 from horsies_tui.widgets.suggestions import Suggestions
 
 if TYPE_CHECKING:
@@ -168,3 +169,23 @@ def repairs(problems: Iterable[Problem]) -> list[Completion]:
         for each in problems
         if each.suggestion is not None
     ]
+
+
+class _KeysAndMarks(Marks):
+    def highlight(self, text: Text) -> None:
+        key = self._field.get_component_rich_style("filter--key", partial=True)
+        for word in words(text.plain):
+            if word.key is not None:
+                text.stylize(key, word.start, word.body + len(word.key) + 1)
+        super().highlight(text)
+
+
+class FilterInput(TypedInput):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"filter--key"}
+    DEFAULT_CSS = """
+    FilterInput {
+        & > .filter--key { color: $text-accent; }
+        &:focus { background: $boost; }
+    }
+    """
+    MARKS = _KeysAndMarks

@@ -10,13 +10,13 @@ from horsies.display.exporting import workers_export
 from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views.worker_filter import matching
+from horsies_tui.actions import key_for
 from horsies_tui.feed.status import not_connected
 from horsies_tui.health.windows import fitting
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.widgets.chips_line import ChipsLine
 from horsies_tui.widgets.filter_bar import FilterBar
-from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView, capped, in_steps, set_height
 from horsies_tui.widgets.steady_order import SteadyOrder

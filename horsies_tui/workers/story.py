@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from horsies.domain.plain_text import clean
 from horsies_tui.look.charts import AT, Chart, ChartReading, Curve, chart_lines, spark
 from horsies_tui.look.damage import drawn
+from horsies_tui.look.glyphs import fit
 from horsies_tui.look.lines import Line, Piece, beside, blank_line, damaged_lines, piece
 from horsies_tui.look.plot import Fill
-from horsies_tui.look.text import fit
 from horsies_tui.look.tones import AREA, TONES, Tone, area_css, tone_css
 from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT

@@ -13,15 +13,15 @@ from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies_tui.actions import bindings_of
 from horsies_tui.look.damage import drawn
+from horsies_tui.look.glyphs import cut_middle
 from horsies_tui.look.lines import Piece, blank_line, damaged_lines, filled, piece
-from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
 from horsies_tui.look.units import length, ticking, time_of_day
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.widgets.rows_view import set_height
 from horsies_tui.workflow.gantt import Gantt, GanttRow, Part, places
 from horsies_tui.workflow.graph_labels import state_of
-from horsies_tui.workflow.parts import TimelineWanted
+from horsies_tui.workflow.head import TimelineWanted
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
+from horsies_tui.look.bars import progress_words
+from horsies_tui.look.glyphs import cut_middle
 from horsies_tui.look.lines import Span, cut_spans, words
-from horsies_tui.look.progress import progress_words
-from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import LENGTH_WIDTH, length, number, ticking
 from horsies_tui.workflow.graph import Vertex

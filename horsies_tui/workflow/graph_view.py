@@ -15,7 +15,7 @@ from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.workflow.graph_page import Drawing, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES
-from horsies_tui.workflow.parts import TimelineWanted
+from horsies_tui.workflow.head import TimelineWanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

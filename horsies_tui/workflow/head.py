@@ -1,9 +1,12 @@
-"""The lines above a workflow's graph: state, progress, parents; and the sentence in place of a missing graph."""
+"""The lines above a workflow's graph, the sentence in place of a missing graph, and the box of the two."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from textual.containers import Container
+from textual.message import Message
 
 from horsies_tui.look.bars import bar_parts
 from horsies_tui.look.damage import damaged_words
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from horsies_tui.look.lines import Spans
     from horsies_tui.story.lines import Document
     from horsies_tui.workflow.feed import WorkflowSnapshot
+
 
 _PER_NODE: Final = 100
 _TONES: Final = {"running": Tone.RUNNING, "failed": Tone.FAILED, "skipped": Tone.MUTED}
@@ -122,3 +126,25 @@ def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs, *, 
         text = f"looking for {snapshot.text}" if snapshot.text else "waiting for the database"
     lines = tuple(Line(number, spans) for number, spans in enumerate(wrapped(text, width, None, glyphs)))
     return (Band((Section("nothing", "workflow", lines),)),)
+
+
+class ParentStep(NamedTuple):
+    """A workflow from which a node led here, and that node."""
+
+    workflow_id: str
+    name: str
+    node: int | None
+
+
+class TimelineWanted(Message):
+    """Show the timeline in place of the graph, or the graph again."""
+
+
+class Body(Container):
+    """Contains the graph and the details, which share its height."""
+
+    class Resized(Message):
+        """The height must be divided again."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())

@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.display.node_details import inconsistency
 from horsies.domain.plan import MAP_ITEMS
-from horsies.operations.verbs import VERBS
+from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verbs import VERBS, verbs_for
 from horsies_tui.look.lines import Span, cut_spans, flow, words
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import moment_text, number
-from horsies_tui.story.damage import damage
 from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, section
+from horsies_tui.story.parts import damage
 from horsies_tui.story.payload import Texts, source_of
 from horsies_tui.task.document import course, texts
 from horsies_tui.task.timeline import actor_of
 from horsies_tui.workflow.graph_labels import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import tzinfo
 
-    from horsies.views import NodeStory, NodeView, TaskDetail
+    from horsies.operations.verb import Verb
+    from horsies.views import NodeStory, NodeView, TaskDetail, WorkflowStory
     from horsies_tui.look.lines import Spans
     from horsies_tui.story.lines import Document, Target
     from horsies_tui.story.payload import Payload, StoryContext
     from horsies_tui.workflow.graph_labels import Labels
+
 
 NODE: Final = "node"
 _LABEL: Final = 11
@@ -197,3 +200,26 @@ def _name_of(context: NodeContext, index: int) -> str:
 
 def _plain(context: NodeContext, text: str, tone: Tone | None = None) -> Span:
     return words(text, tone, context.labels.glyphs)
+
+
+_CANNOT_GO_ON: Final = frozenset({"COMPLETED", "CANCELLED"})
+
+
+def unfit_verbs(statuses: Collection[str]) -> frozenset[str]:
+    """Return, of the verbs with an inverse, those for which none of these workflows is in the right state."""
+    switches = (verb for verb in verbs_for("workflow") if verb.inverse is not None)
+    return frozenset(verb.name for verb in switches if statuses and not offered(verb, statuses))
+
+
+def offered(verb: Verb | None, statuses: Collection[str]) -> bool:
+    """Return whether the footer offers the verb for workflows in these states; its key says why it does not apply."""
+    return not isinstance(verb, WorkflowVerb) or any(map(verb.fits, statuses))
+
+
+def why_no_value(story: WorkflowStory, node: NodeView) -> str | None:
+    """Return why an operator cannot set this node's result, checked before the value is typed."""
+    if node.status == "COMPLETED":
+        return f"{node.label} is COMPLETED already"
+    if story.row.status in _CANNOT_GO_ON:
+        return f"{node.label} belongs to {story.row.name}, which is {story.row.status}"
+    return None

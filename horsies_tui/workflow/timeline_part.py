@@ -11,7 +11,7 @@ from horsies_tui.story.companion import Companion
 from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.workflow.gantt import gantt
 from horsies_tui.workflow.gantt_view import GanttView
-from horsies_tui.workflow.parts import TimelineWanted
+from horsies_tui.workflow.head import TimelineWanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from horsies_tui.story.view import StoryView
     from horsies_tui.workflow.graph_view import GraphView
-    from horsies_tui.workflow.parts import Body
+    from horsies_tui.workflow.head import Body
 
 
 class TimelinePart(Companion[WorkflowSnapshot]):

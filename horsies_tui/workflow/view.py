@@ -28,11 +28,9 @@ from horsies_tui.workflow.graph import arrange
 from horsies_tui.workflow.graph_labels import Labels, vertices, wants
 from horsies_tui.workflow.graph_sizes import MANY, Sizes
 from horsies_tui.workflow.graph_view import GraphView
-from horsies_tui.workflow.head import HeadContext, flow_head, workflow_choices, workflow_missing
-from horsies_tui.workflow.node import NodeContext, node_document, texts_of
-from horsies_tui.workflow.parts import Body, ParentStep
+from horsies_tui.workflow.head import Body, HeadContext, ParentStep, flow_head, workflow_choices, workflow_missing
+from horsies_tui.workflow.node import NodeContext, node_document, offered, texts_of, unfit_verbs, why_no_value
 from horsies_tui.workflow.timeline_part import TimelinePart
-from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -11,7 +11,7 @@ from horsies_tui.feed.loop import Feed, FeedRead
 from horsies_tui.feed.pace import GRACE_S, USUAL, ReadPace, Rhythm
 from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.tally import Tally
-from horsies_tui.look.progress import LIST_EVERY_S
+from horsies_tui.look.bars import LIST_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,10 +17,10 @@ from horsies_tui.look.units import zone_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
+from horsies_tui.widgets.menus import toggled
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.rows_view import FilteredView
-from horsies_tui.widgets.state_menu import toggled
-from horsies_tui.workflow.verbs import offered, unfit_verbs
+from horsies_tui.workflow.node import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
 from horsies_tui.workflows.words import (

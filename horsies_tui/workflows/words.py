@@ -11,8 +11,7 @@ from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text
 from horsies_tui.widgets.counts_line import CountsText, of_rows
-from horsies_tui.widgets.menus import Item, PickOne
-from horsies_tui.widgets.state_menu import state_menu
+from horsies_tui.widgets.menus import Item, PickOne, state_menu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.doctor.examine import examine
 from horsies.store.connect import Database
 from horsies.store.schema import create
-from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 
 pytestmark = pytest.mark.chaos

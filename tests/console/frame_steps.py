@@ -13,7 +13,7 @@ from verb_steps import until
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
 

@@ -13,7 +13,7 @@ from task_steps import Screen
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.story.view import StoryView
 from horsies_tui.task.view import DetailView

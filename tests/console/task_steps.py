@@ -12,11 +12,10 @@ from verb_steps import sees, shown, until
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.options import ConsoleOptions
-from horsies_tui.settings import ConsoleSettings
+from horsies_tui.settings import ConsoleOptions, ConsoleSettings
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.tasks.view import TasksView
-from horsies_tui.widgets.filter_input import FilterInput
+from horsies_tui.widgets.typed_line import FilterInput
 
 WIDE = (120, 40)
 NAMED = {"stuck": "status:running run:>10m"}

@@ -20,7 +20,7 @@ from horsies.cli.main import app
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies_tui.health import clusters
-from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.preview_sheet import PreviewSheet

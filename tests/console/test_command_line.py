@@ -27,8 +27,7 @@ from horsies_tui import saved_filters
 from horsies_tui.actions import live_actions
 from horsies_tui.command.history import CommandHistory
 from horsies_tui.command.line import CommandLine
-from horsies_tui.options import ConsoleOptions
-from horsies_tui.settings import ConsoleSettings
+from horsies_tui.settings import ConsoleOptions, ConsoleSettings
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.preview_sheet import PreviewSheet
 from horsies_tui.widgets.typed_line import TypedInput

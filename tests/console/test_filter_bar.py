@@ -11,8 +11,8 @@ from textual.widgets import Static
 
 from horsies.query import TaskFilter, parse
 from horsies_tui.widgets.filter_bar import FilterBar
-from horsies_tui.widgets.filter_input import FilterInput
 from horsies_tui.widgets.suggestions import Suggestions
+from horsies_tui.widgets.typed_line import FilterInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

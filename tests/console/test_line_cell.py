@@ -5,7 +5,7 @@ from __future__ import annotations
 from table_app import TableApp, Terminal, painted
 from textual.app import ComposeResult
 
-from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.plain import LineCell
 
 WORDS = (
     "12:04:31Z",

@@ -18,8 +18,8 @@ from task_steps import Screen, console
 from verb_steps import until
 
 from horsies.operations.actor import Actor
-from horsies_tui.options import ConsoleOptions
 from horsies_tui.overview.view import OverviewView
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.chart_grid import ChartGrid
 

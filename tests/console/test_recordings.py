@@ -23,11 +23,11 @@ from horsies.config.contexts import DatabaseChoice
 from horsies_tui.actions import ACTIONS
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.recorded import SnapshotPart
-from horsies_tui.options import ConsoleOptions
 from horsies_tui.recording.file import Reader
 from horsies_tui.recording.player import Player
 from horsies_tui.recording.recorder import base_feeds
 from horsies_tui.recording.tracks import Tracks
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.recording import RecordingConsole, ReplayConsole, console_of
 from horsies_tui.shell.views import TABS
 

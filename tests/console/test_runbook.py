@@ -22,8 +22,7 @@ from verb_steps import until
 from worker_steps import hold, tell
 
 from horsies.cli.main import app
-from horsies_tui.actions import ACTIONS, action_of
-from horsies_tui.keys import key_name
+from horsies_tui.actions import ACTIONS, action_of, key_name
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.errors import ErrorSheet
 from horsies_tui.shell.preview_sheet import PreviewSheet

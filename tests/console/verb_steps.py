@@ -24,7 +24,7 @@ from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.report import RecoveryFeed
 from horsies_tui.intents import FinishedOperation, Intent
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.operation_flow import OperationFlow
 from horsies_tui.view import ConsoleView
 

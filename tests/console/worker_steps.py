@@ -13,7 +13,7 @@ from verb_steps import OPS, sees, shown, until
 
 from horsies_tui.look.cells import GUTTER
 from horsies_tui.shell.app import ConsoleApp
-from horsies_tui.widgets.filter_input import FilterInput
+from horsies_tui.widgets.typed_line import FilterInput
 from horsies_tui.workers.view import WorkersView
 
 WIDE = (160, 40)

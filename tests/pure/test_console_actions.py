@@ -10,9 +10,8 @@ from textual.widget import Widget
 
 from horsies.cli.tui import _SCREENS
 from horsies.domain.errors import ConfigurationError
-from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, bindings
+from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, bindings, key_label, key_name
 from horsies_tui.activity.view import ActivityView
-from horsies_tui.keys import key_label, key_name
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
 from horsies_tui.shell.app import ConsoleApp

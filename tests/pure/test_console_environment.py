@@ -12,7 +12,7 @@ import pytest
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies_tui.look import themes
-from horsies_tui.options import ConsoleOptions
+from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell import environment, launch
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.environment import (
@@ -87,7 +87,7 @@ def test_an_empty_no_color_is_no_wish() -> None:
     assert for_textual({}, fps=4)["TEXTUAL_FPS"] == "4"
 
 
-@pytest.mark.parametrize("module", ["horsies.cli.main", "horsies_tui.shell.launch", "horsies_tui.options"])
+@pytest.mark.parametrize("module", ["horsies.cli.main", "horsies_tui.shell.launch", "horsies_tui.settings"])
 def test_nothing_loads_textual_before_the_environment_is_set(module: str) -> None:
     code = f"import {module}, sys; print([name for name in sys.modules if name.partition('.')[0] == 'textual'])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -14,9 +14,8 @@ from horsies.display.payload import Masks
 from horsies.domain.plan import MAP_ITEMS
 from horsies.views import NodeView
 from horsies_tui.look.bars import bar_parts
-from horsies_tui.look.glyphs import ASCII, UNICODE
+from horsies_tui.look.glyphs import ASCII, UNICODE, cut_middle
 from horsies_tui.look.lines import width_of
-from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import OpenTask, OpenWorkflow
 from horsies_tui.story.payload import payload_of

@@ -16,8 +16,7 @@ from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.lines import width_of
 from horsies_tui.story.lines import Fold
 from horsies_tui.story.parts import plain
-from horsies_tui.story.payload import read_payload
-from horsies_tui.story.repair import closed
+from horsies_tui.story.payload import closed, read_payload
 from horsies_tui.story.tree import Found, Tree, find
 
 NO_MASKS = Masks()

@@ -15,9 +15,8 @@ from horsies.views import Ambiguous, NodeLink, TaskDetail
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.lines import FOUND, Span, span_pieces
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.drawing import row_pieces
 from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
-from horsies_tui.story.page import Place, StoryPage, lay_out, text_width
+from horsies_tui.story.page import Place, StoryPage, lay_out, row_pieces, text_width
 from horsies_tui.story.payload import StoryContext, read_payload
 from horsies_tui.story.search import TextSearch, find_in_payload, hits, pattern
 from horsies_tui.task.document import choices, document, nothing

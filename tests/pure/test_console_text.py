@@ -11,8 +11,7 @@ from rich.cells import cell_len
 
 from horsies.domain.plain_text import clean
 from horsies.domain.states import TaskStatus
-from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE, Glyphs, glyphs
-from horsies_tui.look.text import cut, fit
+from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE, Glyphs, cut, fit, glyphs
 from horsies_tui.look.tones import TONES, state_tone, tone_css
 
 SIGNS = [field.name for field in fields(Glyphs) if field.name != "ascii"]

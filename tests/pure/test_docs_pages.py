@@ -38,9 +38,8 @@ from horsies.handle import BrokerErrorCode, TaskSendErrorCode
 from horsies.store.schema import MIGRATIONS
 from horsies.workflow.handle import HandleErrorCode
 from horsies.workflow.starting import WorkflowStartErrorCode
-from horsies_tui.actions import ACTIONS, Scope
+from horsies_tui.actions import ACTIONS, Scope, key_name
 from horsies_tui.command.grammar import parse_command
-from horsies_tui.keys import key_name
 
 NOT_OURS = {"--help"}
 """Options of other programs, or of none."""

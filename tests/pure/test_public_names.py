@@ -176,7 +176,7 @@ def test_the_console_imports_only_what_its_first_screen_needs() -> None:
 def test_after_the_first_rows_the_console_imports_all_that_a_key_opens() -> None:
     loaded = modules_after(
         "import asyncio, horsies_tui.shell.app\n"
-        "from horsies_tui.shell.later import import_report, import_rest\n"
+        "from horsies_tui.shell.views import import_report, import_rest\n"
         "asyncio.run(import_report()), asyncio.run(import_rest())\n"
         "import gc\n"
         "assert gc.isenabled()"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.views import LATELY
 from horsies_tui.health.alerts import Alert, Level, Scene
 from horsies_tui.health.rows import rows_of_error, rows_of_retries, rows_that_failed
-from horsies_tui.health.times import lasting
-from horsies_tui.look.units import number
+from horsies_tui.look.units import lasting, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,8 +12,7 @@ from horsies.domain.quantities import span
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
 from horsies_tui.health.rates import Course, flow_now, outlook_of_all
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_number
-from horsies_tui.health.times import lasting
-from horsies_tui.look.units import number, per_second
+from horsies_tui.look.units import lasting, number, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

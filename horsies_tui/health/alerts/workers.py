@@ -8,7 +8,7 @@ from horsies.domain.quantities import counted, size
 from horsies.views import LATE_AFTER_S, Liveness
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
 from horsies_tui.health.rows import MOST_NAMED, any_of, one_worker
-from horsies_tui.health.times import lasting
+from horsies_tui.look.units import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -89,7 +89,7 @@ def _show(demo: Demo) -> NoReturn:
         launch = import_module("horsies_tui.shell.launch")
         import_module("horsies_tui.shell.app")  # while the server starts
         demo.wait()
-        options = import_module("horsies_tui.options").ConsoleOptions(
+        options = import_module("horsies_tui.settings").ConsoleOptions(
             choice=_choice(demo),
             config=replace(file, mask_arguments=(*file.mask_arguments, "card")),
             settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),

@@ -174,7 +174,7 @@ def tui(
         choice = choice if replay is not None else existing(choice)
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
     launch = _launcher()
-    options = import_module("horsies_tui.options").ConsoleOptions(
+    options = import_module("horsies_tui.settings").ConsoleOptions(
         choice=choice if replay is not None else existing(choice),
         config=file,
         settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),
