@@ -123,7 +123,7 @@ class Child:
         except BaseException:
             await child._end()
             raise
-        if child._gone.done():
+        if child.has_ended:
             raise child._failure("it ended as soon as it was ready")
         child._is_started = True
         return child
@@ -205,6 +205,10 @@ class Child:
     def retire(self) -> None:
         """Take no more jobs; the process ends after those that it has."""
         self._finish()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._gone.done()
 
     async def wait(self) -> None:
         """Wait until the process has ended."""

@@ -65,7 +65,7 @@ class Children:
 
     @property
     def alive(self) -> list[Child]:
-        return [slot.child for slot in self._slots if slot.child is not None]
+        return [slot.child for slot in self._slots if slot.child is not None and not slot.child.has_ended]
 
     async def renew(self, grace_s: float, on_loaded: Callable[[Child], Awaitable[None]]) -> None:
         """Replace every child by one that imports the application anew; ChildFailed if it cannot be imported.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from horsies.lifecycle.claiming import (
     claim_capped,
     release_expired,
 )
+from horsies.lifecycle.finish_and_claim import finish_and_claim
 from horsies.lifecycle.waiting import next_due
 from horsies.run.guard import clock
 from horsies.run.worker.claim_order import ClaimOrder
@@ -22,11 +23,13 @@ from horsies.run.worker.in_flight import Stage
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import asyncpg
 
+    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.finishing import Finished, Outcome
     from horsies.run.loops import Outage
     from horsies.run.pool.child import Child
     from horsies.run.worker.claim_rules import ClaimRules
@@ -41,16 +44,16 @@ _MANY_EXPIRED = 500
 _FULL_HOLDS_S = 0.1
 """How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _RETRIES_EVERY_S = 0.1
+_PATIENCE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class _Offer:
     """A claim ready to be made, with the places reserved for tasks that it starts at once."""
 
     request: ClaimRequest
     places: list[Child]
     is_async: bool
-    room: int = 0
     sent_at: int = field(default_factory=clock)
 
 
@@ -154,32 +157,35 @@ class Claimer:
                 await self._release_expired(connection)
                 await self._wake_when_due(connection)
 
-    async def free_within(self, seconds: float) -> bool:
-        """Whether `claiming` can be taken at once or within this time."""
+    async def finish_and_claim(
+        self, connection: asyncpg.Connection, outcomes: list[Outcome], *, is_async: bool
+    ) -> dict[Token, Finished] | None:
+        """Store outcomes, and claim in the same statement for the places that they free; None if that is not possible.
+
+        A claim under way is awaited: it takes a fraction of a millisecond unless it is stuck.
+        """
         if self.claiming.locked():
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds), self.claiming:
+                async with asyncio.timeout(_PATIENCE_S), self.claiming:
                     pass
-        return not self.claiming.locked()
-
-    def offer(self, *, is_async: bool) -> Offer | None:
-        """What to claim in the statement that stores outcomes; the caller holds `claiming`."""
-        names = self._rules.async_names if is_async else self._rules.sync_names
-        room = self._room(is_async=is_async)
-        if not self._rules.claims_along or self._lost_claims.expected or not names or room <= 0:
-            return None
-        return self._offer(self.queues[0], names, room, is_async=is_async)
-
-    def accept(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
-        """The finisher's claim was made."""
-        self._take(offer, claimed)
-        if len(claimed) < offer.room:
+            if self.claiming.locked():
+                return None
+        async with self.claiming:
+            names = self._rules.async_names if is_async else self._rules.sync_names
+            room = self._room(is_async=is_async)
+            if not self._rules.claims_along or self._lost_claims.expected or not names or room <= 0:
+                return None
+            offer = self._offer(self.queues[0], names, room, is_async=is_async)
+            with self._reserved(offer):
+                finished, claimed = await finish_and_claim(connection, self._rules.worker_id, outcomes, offer.request)
+            self._take(offer, claimed)
+        if len(claimed) < room:
             self.wake.set()  # nothing more is due and the alarm must be set, or the room needs another claim
+        return finished
 
-    def forget(self, offer: Offer, error: BaseException) -> None:
-        """The finisher's statement has failed. If the connection was lost, the claim may have been made or not."""
+    def failed(self, error: BaseException) -> None:
+        """A claim has failed. If the connection was lost, it may have been made or not."""
         self._lost_claims.after(error)
-        self._free(offer.places, offer)
         self.wake.set()
 
     @property
@@ -260,15 +266,12 @@ class Claimer:
         self, connection: asyncpg.Connection, queue: str, names: list[str], room: int, *, is_async: bool
     ) -> int:
         offer = self._offer(queue, names, room, is_async=is_async)
-        try:
+        with self._reserved(offer):
             claimed = await claim(connection, self._rules.worker_id, offer.request)
-        except BaseException as error:
-            self.forget(offer, error)
-            raise
         self._take(offer, claimed)
         return len(claimed)
 
-    def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> Offer:
+    def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> _Offer:
         """Tasks start in the statement that claims them, if a child is free and no earlier claim waits for one."""
         rules = self._rules
         limit = min(room, self._largest)
@@ -276,9 +279,19 @@ class Claimer:
         pids = [child.pid for child in places]
         following = self._order.following(queue, limit, is_async=is_async)
         request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
-        return Offer(request, places, is_async, room)
+        return _Offer(request, places, is_async)
 
-    def _take(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
+    @contextmanager
+    def _reserved(self, offer: _Offer) -> Iterator[None]:
+        """Free the places if the claim fails."""
+        try:
+            yield
+        except BaseException as error:
+            self.failed(error)
+            self._free(offer.places, offer)
+            raise
+
+    def _take(self, offer: _Offer, claimed: list[ClaimedTask]) -> None:
         request = offer.request
         self._order.remember(request.queue, request.following, claimed, is_async=offer.is_async)
         taken = {task.place for task in claimed}
@@ -297,7 +310,7 @@ class Claimer:
                 self._flow.tasks.add(entry)
                 self._starter.begin(entry)
 
-    def _free(self, places: list[Child], offer: Offer) -> None:
+    def _free(self, places: list[Child], offer: _Offer) -> None:
         for child in places:
             self._flow.unreserve(child, is_async=offer.is_async)
 

@@ -8,7 +8,7 @@ import asyncpg
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import Token, Verdict
-from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
+from horsies.lifecycle.finish_and_claim import is_end
 from horsies.lifecycle.finishing import finish, stored_earlier
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.run.contract import TASK_INTERRUPTED
@@ -17,20 +17,16 @@ from horsies.run.worker.in_flight import Stage
 from horsies.store.isolate_bad_rows import is_about_one_row
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from horsies.lifecycle.finishing import Finished, Outcome
+    from horsies.lifecycle.finishing import Finished
     from horsies.run.events import Ending, Events
     from horsies.run.worker.advancer import Advancer
     from horsies.run.worker.claim_rules import ClaimRules
-    from horsies.run.worker.claimer import Claimer, Offer
+    from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.in_flight import InFlightTask
     from horsies.run.worker.outbox import Batch, Ended
     from horsies.run.worker.starter import Starter
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
-
-_PATIENCE_S = 0.05  # for a claim under way, which takes a fraction of a millisecond unless it is stuck
 
 
 class Finisher:
@@ -116,9 +112,9 @@ class Finisher:
         try:
             if not any(map(self._outbox.is_rejected, batch)):
                 if careful:
-                    return await self._store(connection, batch, self._finish)
+                    return await self._store(connection, batch)
                 async with self.lane.briefly():
-                    return await self._store(connection, batch, self._finish)
+                    return await self._store(connection, batch)
         except asyncpg.LockNotAvailableError:
             if careful:
                 raise  # not a row is locked, but the table
@@ -147,7 +143,7 @@ class Finisher:
         finished: dict[Token, Finished] = {}
         for entry, ended in batch.items():
             try:
-                finished |= await self._store(connection, {entry: ended}, self._finish_only)
+                finished |= await self._store(connection, {entry: ended}, alone=True)
             except asyncpg.LockNotAvailableError:
                 self._outbox.wait_for_lock(entry, LockHolder(None, None))
             except asyncpg.PostgresError as error:
@@ -157,44 +153,24 @@ class Finisher:
         return finished
 
     async def _store(
-        self,
-        connection: asyncpg.Connection,
-        batch: Batch,
-        do: Callable[[asyncpg.Connection, Batch], Awaitable[dict[Token, Finished]]],
+        self, connection: asyncpg.Connection, batch: Batch, *, alone: bool = False
     ) -> dict[Token, Finished]:
-        finished = await do(connection, batch)
+        """Store the outcomes; unless `alone`, claim in the same statement tasks for the places that they free."""
+        outcomes = [ended.outcome for ended in batch.values()]
+        kinds = {entry.is_async for entry in batch}
+        finished = None
+        if not alone and len(kinds) == 1 and all(map(is_end, outcomes)):
+            finished = await self._claimer.finish_and_claim(connection, outcomes, is_async=kinds.pop())
+        if finished is None:
+            if not alone and not self._capped:  # the cap has no room before these are stored
+                self._claimer.wake.set()
+            finished = await finish(connection, self._worker_id, outcomes)
         in_doubt = [
             ended.outcome
             for entry, ended in batch.items()
             if entry in self._unanswered and finished[entry.task.token].verdict is Verdict.STALE
         ]
         return finished | await stored_earlier(connection, self._worker_id, in_doubt)
-
-    async def _finish(self, connection: asyncpg.Connection, batch: Batch) -> dict[Token, Finished]:
-        """Store the outcomes, and claim in the same statement tasks for the places that they free."""
-        outcomes = [ended.outcome for ended in batch.values()]
-        kinds = {entry.is_async for entry in batch}
-        if len(kinds) == 1 and all(map(is_end, outcomes)) and await self._claimer.free_within(_PATIENCE_S):
-            async with self._claimer.claiming:
-                if (offer := self._claimer.offer(is_async=kinds.pop())) is not None:
-                    return await self._finish_and_claim(connection, outcomes, offer)
-        if not self._capped:  # the cap has no room before these are stored
-            self._claimer.wake.set()
-        return await self._finish_only(connection, batch)
-
-    async def _finish_only(self, connection: asyncpg.Connection, batch: Batch) -> dict[Token, Finished]:
-        return await finish(connection, self._worker_id, [ended.outcome for ended in batch.values()])
-
-    async def _finish_and_claim(
-        self, connection: asyncpg.Connection, outcomes: list[Outcome], offer: Offer
-    ) -> dict[Token, Finished]:
-        try:
-            finished, claimed = await finish_and_claim(connection, self._worker_id, outcomes, offer.request)
-        except BaseException as error:
-            self._claimer.forget(offer, error)
-            raise
-        self._claimer.accept(offer, claimed)
-        return finished
 
     def _tell(self, entry: InFlightTask, ended: Ended, answer: Finished) -> None:
         outcome, duration_s = ended.outcome, ended.duration_s

@@ -13,7 +13,6 @@ from horsies.lifecycle.claiming import ClaimRequest, claim, claim_capped
 from horsies.lifecycle.starting import Start, start
 from horsies.run.contract import ChildResult
 from horsies.run.loops import Wake
-from horsies.run.worker.claimer import Offer
 from horsies.run.worker.in_flight import InFlightTask, Stage
 from horsies.store.statements import statement
 
@@ -115,7 +114,7 @@ class UnknownTasks:
                 try:
                     self._hold(await self._some(connection, request))
                 except BaseException as error:
-                    self._claimer.forget(Offer(request, [], is_async=False), error)
+                    self._claimer.failed(error)
                     raise
 
     async def _some(self, connection: asyncpg.Connection, request: ClaimRequest) -> list[ClaimedTask]:
