@@ -30,7 +30,7 @@ _SHOWN: Final = ("task", "id", "code")
 """Fields that a record has as attributes of its own, for the formats of applications."""
 
 
-Ending: TypeAlias = Literal["completed", "failed", "retried", "requeued"]
+TaskEnding: TypeAlias = Literal["completed", "failed", "retried", "requeued"]
 """`requeued`: interrupted by the stop of the worker, and PENDING again."""
 
 
@@ -39,7 +39,7 @@ class TaskEnd:
     """An outcome that is stored."""
 
     entry: InFlightTask
-    ending: Ending
+    ending: TaskEnding
     outcome: Outcome
     duration_s: float | None
     """How long its code ran, if its child has reported that."""

@@ -18,12 +18,12 @@ from horsies.store.isolate_bad_rows import is_about_one_row
 
 if TYPE_CHECKING:
     from horsies.lifecycle.finishing import Finished
-    from horsies.run.events import Ending, Events
+    from horsies.run.events import Events, TaskEnding
     from horsies.run.worker.advancer import Advancer
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.in_flight import InFlightTask
-    from horsies.run.worker.outbox import Batch, Ended
+    from horsies.run.worker.outbox import Batch, WaitingOutcome
     from horsies.run.worker.starter import Starter
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
@@ -87,7 +87,7 @@ class Finisher:
             self._claimer.ended({entry.task.queue_name: entry.task_id for entry in stored})
             self._starter.retry_waiting()
 
-    def _stored(self, entry: InFlightTask, ended: Ended, answer: Finished) -> None:
+    def _stored(self, entry: InFlightTask, ended: WaitingOutcome, answer: Finished) -> None:
         """The database has stored the outcome, or has reported its token as stale."""
         self._outbox.stored(entry)
         self._flow.tasks.drop(entry)
@@ -172,9 +172,9 @@ class Finisher:
         ]
         return finished | await stored_earlier(connection, self._worker_id, in_doubt)
 
-    def _tell(self, entry: InFlightTask, ended: Ended, answer: Finished) -> None:
+    def _tell(self, entry: InFlightTask, ended: WaitingOutcome, answer: Finished) -> None:
         outcome, duration_s = ended.outcome, ended.duration_s
-        ending: Ending = "failed"
+        ending: TaskEnding = "failed"
         if answer.verdict is Verdict.STALE:
             self._events.claim_lost(entry, "finish")
             return

@@ -118,7 +118,7 @@ class _Maker:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WaitingOutcome:
     """An outcome to be stored."""
 
     outcome: Outcome
@@ -130,7 +130,7 @@ class Ended:
         return len(self.outcome.result_json or "")
 
 
-Batch: TypeAlias = "dict[InFlightTask, Ended]"
+Batch: TypeAlias = "dict[InFlightTask, WaitingOutcome]"
 
 
 class Outbox:
@@ -281,7 +281,7 @@ class Outbox:
 
     def _add(self, entry: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
         self._tasks.move(entry, Stage.FINISHING)
-        self._outcomes[entry] = ended = Ended(outcome, duration_s)
+        self._outcomes[entry] = ended = WaitingOutcome(outcome, duration_s)
         self._count(ended.size)
         self.wake.set()
 
