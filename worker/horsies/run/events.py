@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from horsies.domain.codec import stored_traceback
 from horsies.domain.masking import mask
@@ -34,8 +33,7 @@ TaskEnding: TypeAlias = Literal["completed", "failed", "retried", "requeued"]
 """`requeued`: interrupted by the stop of the worker, and PENDING again."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnd:
+class TaskEnd(NamedTuple):
     """An outcome that is stored."""
 
     entry: InFlightTask
