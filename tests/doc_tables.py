@@ -17,11 +17,9 @@ from typing import Any, Final, get_args, get_type_hints
 
 from doc_pages import DOCS, ROOT, all_commands
 
-from horsies.config.app import AppConfig
-from horsies.config.broker import PostgresConfig
-from horsies.config.queues import CustomQueueConfig
+from horsies.config.app import AppConfig, CustomQueueConfig
+from horsies.config.broker import PostgresConfig, WorkerResilienceConfig
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.resilience import WorkerResilienceConfig
 from horsies.config.retry_policy import RetryPolicy
 from horsies.config.schedule import ScheduleConfig, TaskSchedule, WorkflowSchedule
 from horsies.domain.states import TASK_TRANSITIONS

@@ -23,7 +23,7 @@ from horsies import (
     TaskError,
     TaskResult,
 )
-from horsies.config.resilience import WorkerResilienceConfig
+from horsies.config.broker import WorkerResilienceConfig
 
 TICK_S = 0.05
 RETRIED = RetryPolicy.fixed([1] * 10, auto_retry_for=["WORKER_CRASHED"], jitter=False)

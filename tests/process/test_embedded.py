@@ -30,7 +30,7 @@ from horsies.store.embedded import EmbeddedError, EmbeddedPlace, acquire, defaul
 from horsies.store.embedded.binaries import Programs, find_programs, reachable
 from horsies.store.embedded.keeper import make_cluster
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.postmaster import is_ready
+from horsies.store.embedded.place import is_ready
 
 HOLD = """
 import sys

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from horsies.config.app import AppConfig
-from horsies.config.broker import PostgresConfig
-from horsies.config.queues import CustomQueueConfig, QueueMode
+from horsies.config.app import AppConfig, CustomQueueConfig, QueueMode
+from horsies.config.broker import PostgresConfig, WorkerResilienceConfig
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.resilience import WorkerResilienceConfig
 from horsies.domain.errors import (
     ConfigurationError,
     ErrorCode,

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.domain.digests import canonical_time, enqueue_sha, scheduled_task_id
+from horsies.domain.ids import canonical_time, enqueue_sha, scheduled_task_id
 
 SEND: dict[str, Any] = {
     "task_name": "demo.add",

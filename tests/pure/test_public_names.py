@@ -87,7 +87,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("horsies.core.models.recovery", "RecoveryConfig", "horsies.config.recovery"),
         ("horsies.core.models.schedule", "DailySchedule", "horsies.config.schedule"),
         ("horsies.core.models.schedule", "TaskSchedule", "horsies.config.schedule"),
-        ("horsies.core.models.queues", "CustomQueueConfig", "horsies.config.queues"),
+        ("horsies.core.models.queues", "CustomQueueConfig", "horsies.config.app"),
         ("horsies.core.models.tasks", "BUILTIN_CODE_REGISTRY", "horsies.domain.codes"),
         ("horsies.core.models.task_pg", "TaskStatus", "horsies.domain.states"),
         ("horsies.core.models.workflow.context", "SubWorkflowSummary", "horsies.domain.task_result"),

@@ -15,11 +15,9 @@ from codec_models import Colour, Level, OldStyleColour, Order, Parcel
 from hypothesis import example, given, settings, strategies as st
 
 from horsies.domain.codec import CodecError, dump_args, dump_kwargs, dump_value
-from horsies.domain.codec.json_text import to_json
-from horsies.domain.codec.plain import plain_json
+from horsies.domain.codec.json_text import plain_json, to_json
 from horsies.domain.codec.write import MAX_INTEGER_BITS, to_tree
-from horsies.domain.digests import canonical_time, enqueue_sha
-from horsies.domain.ids import new_task_id
+from horsies.domain.ids import canonical_time, enqueue_sha, new_task_id
 from horsies.domain.tags import RESERVED
 
 Pair = namedtuple("Pair", ["left", "right"])

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from horsies import ContractCode, TaskError, TaskResult
 from horsies.domain.codec import dump_task_result, load_task_result
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
-from horsies.domain.exception_codes import ExceptionCodes
+from horsies.task.calls import ExceptionCodes
 from horsies.task.parameters import Parameters
 
 

@@ -11,8 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from horsies.domain.plan import NodePlan, WorkflowPlan
 from horsies.failed_sends import _fail
 from horsies.lifecycle.create_workflow import create_workflow, difference
-from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
-from horsies.store.steps import drive
+from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, drive, many, one
 
 ATTACK = "DELETE FROM app_users; --"
 TEXTS = [

@@ -19,7 +19,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable
 from horsies.store.hosts import Reached, connect_to_host
 from horsies.store.producer_client import Link
-from horsies.store.refusal import is_on_this_machine, is_refusal
+from horsies.store.pulse import is_on_this_machine, is_refusal
 
 NOBODY = "127.0.0.1:1"
 

@@ -14,7 +14,7 @@ from lifecycle_steps import claim_some, enqueue, everything, task
 from operation_steps import OPS, POLICY, audit, completed, done, failed, look, named
 
 from horsies.domain.codec import dump_args, dump_kwargs
-from horsies.domain.digests import enqueue_sha
+from horsies.domain.ids import enqueue_sha
 from horsies.operations.actor import Actor
 from horsies.operations.edited import Arguments
 from horsies.operations.pipeline import apply

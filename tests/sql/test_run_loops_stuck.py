@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
 
+from horsies.config.broker import WorkerResilienceConfig
 from horsies.config.contexts import DatabaseChoice
-from horsies.config.resilience import WorkerResilienceConfig
 from horsies.config.url import DatabaseUrl
 from horsies.run import loops
 from horsies.run.events import Events

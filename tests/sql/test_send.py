@@ -28,7 +28,7 @@ from horsies import (
     TaskSendErrorCode,
 )
 from horsies.domain.codec import load_args, load_kwargs
-from horsies.domain.digests import enqueue_sha
+from horsies.domain.ids import enqueue_sha
 
 UNREACHABLE = "postgresql://nobody@localhost:1/none"
 NO_OPTIONS = '{"retry_policy":null,"good_until":null}'

@@ -22,8 +22,7 @@ from test_send_transactions import AWAITED, BLOCKING, UndoError, psycopg2_transa
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 from horsies.broker import PostgresBroker
 from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking
-from horsies.store.enqueue import EnqueueOutcome, many, one
-from horsies.store.steps import drive
+from horsies.store.enqueue import EnqueueOutcome, drive, many, one
 
 DJANGO_ON_PSYCOPG2 = """
 import sys

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what runs
     from horsies.app import Horsies as Horsies
-    from horsies.config.app import AppConfig as AppConfig
-    from horsies.config.broker import PostgresConfig as PostgresConfig
-    from horsies.config.exception_mapper import ExceptionMapper as ExceptionMapper
-    from horsies.config.queues import (
+    from horsies.config.app import (
+        AppConfig as AppConfig,
         CustomQueueConfig as CustomQueueConfig,
+        ExceptionMapper as ExceptionMapper,
         QueueMode as QueueMode,
     )
+    from horsies.config.broker import PostgresConfig as PostgresConfig, WorkerResilienceConfig as WorkerResilienceConfig
     from horsies.config.recovery import RecoveryConfig as RecoveryConfig
-    from horsies.config.resilience import WorkerResilienceConfig as WorkerResilienceConfig
     from horsies.config.retry_policy import RetryPolicy as RetryPolicy
     from horsies.config.schedule import (
         CronSchedule as CronSchedule,
@@ -142,12 +141,9 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "app": ["Horsies"],
-    "config.app": ["AppConfig"],
-    "config.broker": ["PostgresConfig"],
-    "config.exception_mapper": ["ExceptionMapper"],
-    "config.queues": ["CustomQueueConfig", "QueueMode"],
+    "config.app": ["AppConfig", "CustomQueueConfig", "ExceptionMapper", "QueueMode"],
+    "config.broker": ["PostgresConfig", "WorkerResilienceConfig"],
     "config.recovery": ["RecoveryConfig"],
-    "config.resilience": ["WorkerResilienceConfig"],
     "config.retry_policy": ["RetryPolicy"],
     "config.schedule": [
         *("CronSchedule", "DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),

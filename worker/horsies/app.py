@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
+from horsies.config.app import DEFAULT_QUEUE
 from horsies.config.contexts import DatabaseChoice
-from horsies.config.queues import DEFAULT_QUEUE
 from horsies.domain.codec.classes import StorableClasses
 from horsies.domain.errors import (
     ConfigurationError,
@@ -27,9 +27,9 @@ from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
 from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.loop_thread import drive_awaited, drive_blocking
-from horsies.task import define, suppression
+from horsies.task import define
 from horsies.task.checks import queue_problem
-from horsies.task.sending import sending_many
+from horsies.task.sending import are_sends_suppressed, sending_many
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.definition import declared_types, known_definitions
 from horsies.workflow.spec import WorkflowSpec
@@ -276,7 +276,7 @@ class Horsies:
 
     def are_sends_suppressed(self) -> bool:
         """Return whether suppress_sends(), TASKLIB_SUPPRESS_SENDS=1 or an import of task modules suppresses sends."""
-        return self._suppressed or suppression.are_sends_suppressed()
+        return self._suppressed or are_sends_suppressed()
 
     def discover_tasks(self, modules: Sequence[str]) -> None:
         """Record the modules of tasks: dotted names or paths of .py files. Workers and checks import them later."""

@@ -27,13 +27,12 @@ from horsies.lifecycle.recovering import (
 )
 from horsies.store.callers import CallerConnectionError, OwnDatabase, on_callers, on_callers_blocking, session_database
 from horsies.store.connect import is_transient
-from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
+from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, drive, many, one
 from horsies.store.loop_thread import LoopClosed, LoopThread
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.producer_client import Link
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
-from horsies.store.steps import drive
 from horsies.waits_in_tasks import waited_for
 
 if TYPE_CHECKING:

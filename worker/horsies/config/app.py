@@ -4,21 +4,79 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, SkipValidation
 
-from horsies.config.broker import PostgresConfig
-from horsies.config.exception_mapper import ExceptionMapper, default_code_problems, mapper_problems
-from horsies.config.queues import CustomQueueConfig, QueueMode
+from horsies.config.broker import PostgresConfig, WorkerResilienceConfig
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.resilience import WorkerResilienceConfig
 from horsies.config.rules import CheckedModel, in_child_process
 from horsies.config.schedule import Schedule, ScheduleConfig
+from horsies.domain.codes import why_not_a_code
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.names import why_not_a_queue_name
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+ExceptionMapper: TypeAlias = dict[type[BaseException], str]
+
+
+def mapper_problems(mapper: object) -> Iterable[ConfigurationError]:
+    """Yield each entry of a mapper that could never match or would store a malformed code."""
+    if not isinstance(mapper, Mapping):
+        yield _mapper_problem(f"exception_mapper is {type(mapper).__name__}, not a dict of exception classes to codes")
+        return
+    for key, code in mapper.items():
+        if not (isinstance(key, type) and issubclass(key, BaseException)):
+            yield _mapper_problem(f"exception_mapper key {key!r} is not an exception class")
+        if reason := _why_not_a_code(code):
+            yield _mapper_problem(f"exception_mapper value for {getattr(key, '__name__', key)}: {reason}")
+
+
+def default_code_problems(code: object) -> Iterable[ConfigurationError]:
+    """Yield the reason why `code` cannot be the code of unhandled exceptions, if there is one."""
+    if reason := _why_not_a_code(code):
+        yield _mapper_problem(f"default_unhandled_error_code: {reason}")
+
+
+def _why_not_a_code(code: object) -> str | None:
+    return why_not_a_code(code) if isinstance(code, str) else f"{code!r} is not a string"
+
+
+def _mapper_problem(message: str) -> ConfigurationError:
+    return ConfigurationError(
+        message,
+        code=ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
+        help_text='write codes like "TIMEOUT": exception_mapper={TimeoutError: "TIMEOUT"}',
+    )
+
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_PRIORITY: Final = 100
+"""The priority in an application without queues of its own."""
+
+
+class QueueMode(Enum):
+    DEFAULT = "default"
+    CUSTOM = "custom"
+
+
+class CustomQueueConfig(CheckedModel):
+    """One queue: priority 1 is served first; max_concurrency counts over the whole cluster."""
+
+    name: str
+    """The name that tasks are sent to."""
+    priority: int = Field(default=1, ge=1, le=100)
+    """1 is served first."""
+    max_concurrency: int = Field(default=5, ge=1)
+    """The most tasks of this queue that run at once on all workers together."""
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        if reason := why_not_a_queue_name(self.name):
+            yield ConfigurationError(
+                reason, code=ErrorCode.CONFIG_INVALID_QUEUE_MODE, help_text="shorten CustomQueueConfig(name=…)"
+            )
+
 
 DEFAULT_CLAIM_LEASE_MS = 60_000
 

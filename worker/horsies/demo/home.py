@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.store.embedded import EmbeddedPlace
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.temporary import fast_place, make_directory, remove_left_behind
+from horsies.store.embedded.place import fast_place, make_directory, remove_left_behind
 
 if TYPE_CHECKING:
     from horsies.store.embedded import EmbeddedServer

@@ -38,7 +38,7 @@ from typing import (
 
 from pydantic import BaseModel
 
-from horsies.domain.codec.errors import spell_path
+from horsies.domain.codec.json_text import spell_path
 from horsies.domain.task_result import TaskError, TaskResult
 
 KnownT = TypeVar("KnownT")

@@ -7,7 +7,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from horsies.domain.codec.text import replace_surrogates
+from horsies.domain.codec.json_text import replace_surrogates
 from horsies.domain.states import TaskStatus
 from horsies.domain.trace import following
 from horsies.lifecycle.claim_token import Token, Verdict, claim_times, ids, in_order

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from horsies.domain.codec import CodecError, CorruptJsonError, dump_task_result, parse_json
 from horsies.domain.codes import OperationalErrorCode
-from horsies.domain.digests import enqueue_sha
-from horsies.domain.ids import new_task_id
+from horsies.domain.ids import enqueue_sha, new_task_id
 from horsies.domain.injection import MOST_EMBEDDED_BYTES, Meta, NodeRef, SourceResult, node_kwargs
 from horsies.domain.retry import RetryRule
 from horsies.domain.states import WorkflowTaskStatus

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import to_json
-from horsies.domain.codec.text import clean_text
+from horsies.domain.codec.json_text import clean_text
 from horsies.operations.target import AuditedAction, OperationError, RowOutcome, Undone
 from horsies.store.statements import statement
 

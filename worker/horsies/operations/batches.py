@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from horsies.operations.preview import OperationOutcome
 from horsies.operations.target import OperationError, RowOutcome
-from horsies.store.clashes import CLASHES
-from horsies.store.isolate_bad_rows import isolate_bad_rows
+from horsies.store.isolate_bad_rows import CLASHES, isolate_bad_rows
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.statements import statement
 

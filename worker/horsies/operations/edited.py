@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain import tags
 from horsies.domain.codec import CodecError, parse_json, to_json
-from horsies.domain.codec.errors import CorruptJsonError, spell_path
+from horsies.domain.codec.json_text import CorruptJsonError, first_surrogate, spell_path
 from horsies.domain.codec.read import moment
-from horsies.domain.codec.text import first_surrogate
 from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
 from horsies.operations.target import OperationError
 

@@ -7,9 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import CodecError, parse_json, to_json
-from horsies.domain.codec.errors import CorruptJsonError
-from horsies.domain.digests import enqueue_sha
-from horsies.domain.ids import new_task_id
+from horsies.domain.codec.json_text import CorruptJsonError
+from horsies.domain.ids import enqueue_sha, new_task_id
 from horsies.domain.retry import RetryRule
 from horsies.operations.edited import Arguments, check_storable, first_untyped
 from horsies.operations.target import ArgumentChange, OperationError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.config.schedule import stored_pattern
-from horsies.domain.digests import enqueue_sha
+from horsies.domain.ids import enqueue_sha
 from horsies.domain.quantities import by_whom, clock
 from horsies.domain.schedule import missed_slots, next_slot, zone_named
 

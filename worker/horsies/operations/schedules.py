@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.damage import json_map
-from horsies.domain.digests import scheduled_task_id
-from horsies.domain.ids import new_task_id
+from horsies.domain.ids import new_task_id, scheduled_task_id
 from horsies.findings.cluster import read_cluster
 from horsies.operations.audit import require_writable, write_audit
 from horsies.operations.orders import apply_order

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from horsies.domain.result import Result
-    from horsies.store.steps import Fetches, Row
+    from horsies.store.enqueue import Fetches, Row
 
 T = TypeVar("T")
 

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 
 from horsies.domain.codec import parse_json
 from horsies.domain.retry import RetryRule
 from horsies.store.statements import statement
-from horsies.store.steps import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
     from datetime import datetime
 
-    from horsies.store.steps import Steps
+
+T = TypeVar("T")
+
+Row: TypeAlias = Sequence[Any]
+Steps: TypeAlias = Generator[tuple[str, tuple[Any, ...]], Sequence[Row], T]
+"""Yields a statement with its parameters, receives its rows, and returns the result."""
+
+
+class Fetches(Protocol):
+    """A connection of asyncpg, or of a caller."""
+
+    async def fetch(self, query: str, /, *parameters: Any) -> Sequence[Row]: ...
+
+
+async def drive(connection: Fetches, steps: Steps[T]) -> T:
+    """Run the steps on this connection."""
+    try:
+        query, parameters = next(steps)
+        while True:
+            query, parameters = steps.send(await connection.fetch(query, *parameters))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 class EnqueueRequest(NamedTuple):

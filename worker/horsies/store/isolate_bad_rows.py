@@ -13,6 +13,13 @@ from horsies.store.connect import DatabaseUnavailable, is_transient
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+
+CLASHES = (
+    asyncpg.UniqueViolationError,  # the key was free when the statement began
+    asyncpg.DeadlockDetectedError,
+)
+
+
 T = TypeVar("T")
 R = TypeVar("R")
 

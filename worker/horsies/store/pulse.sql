@@ -21,3 +21,8 @@ SELECT statement_timestamp() AS now, beaten_at, newest.gap_began, newest.gap_end
          WHERE upper(gap) - lower(gap) > horsies_harmless_gap($1::float8, $2::float8)
          ORDER BY lower(gap) DESC
          LIMIT 1) newest ON true
+
+-- name: server_address
+-- pulse.is_on_this_machine; reads only: whether the connection uses a socket, or the loopback, and the port
+SELECT inet_server_addr() IS NULL, inet_server_addr() <<= '127.0.0.0/8' OR inet_server_addr() = '::1',
+       COALESCE(inet_server_port(), current_setting('port')::integer)

@@ -3,8 +3,7 @@
 from horsies.task.definition import TaskDecorator, TaskOptions, define
 from horsies.task.function import TaskFunction
 from horsies.task.options import TaskSendOptions
-from horsies.task.sending import BoundTask, TaskCall
-from horsies.task.suppression import sends_suppressed
+from horsies.task.sending import BoundTask, TaskCall, sends_suppressed
 
 __all__ = [
     "BoundTask",

@@ -6,8 +6,7 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.config.exception_mapper import default_code_problems, mapper_problems
-from horsies.config.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, QueueMode
+from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE, QueueMode, default_code_problems, mapper_problems
 from horsies.config.retry_policy import RetryPolicy
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, TaskDefinitionError
 from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
 
 from horsies.domain.errors import HorsiesError, SourceLocation, raise_collected
-from horsies.domain.exception_codes import ExceptionCodes
+from horsies.task.calls import ExceptionCodes
 from horsies.task.checks import problems, route
 from horsies.task.function import TaskFunction
 from horsies.task.parameters import Parameters
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import ParamSpec
 
-    from horsies.config.app import AppConfig
-    from horsies.config.exception_mapper import ExceptionMapper
+    from horsies.config.app import AppConfig, ExceptionMapper
     from horsies.config.retry_policy import RetryPolicy
     from horsies.domain.codec.classes import StorableClasses
     from horsies.domain.task_result import TaskResult

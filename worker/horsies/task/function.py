@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from horsies.domain.codec.classes import Classes
     from horsies.domain.errors import SourceLocation
-    from horsies.domain.exception_codes import ExceptionCodes
     from horsies.handle import TaskSendError, TaskSendResult
+    from horsies.task.calls import ExceptionCodes
     from horsies.task.parameters import Parameters
     from horsies.task.requests import TaskRequests
     from horsies.workflow.nodes import AnyNode

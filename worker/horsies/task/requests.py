@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain.codec import CodecError, dump_args, dump_kwargs, parse_json, to_json
 from horsies.domain.codec.conversion import ConversionError
-from horsies.domain.digests import enqueue_sha
-from horsies.domain.ids import new_task_id
+from horsies.domain.ids import enqueue_sha, new_task_id
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.retry import TIMEOUT
 from horsies.domain.trace import with_trace

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from horsies.config.schedule import Schedule, TaskSchedule, WorkflowSchedule, config_hash
 from horsies.domain.codec import dump_value, to_json
-from horsies.domain.digests import enqueue_sha, scheduled_task_id
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError, flatten, raise_collected
+from horsies.domain.ids import enqueue_sha, scheduled_task_id
 from horsies.domain.result import Err
 from horsies.domain.schedule import calculate_next_run, missed_slots, next_slot
 from horsies.lifecycle.scheduling import ScheduleAdvance, SlotUse
 from horsies.task.checks import queue_problem, route
-from horsies.task.suppression import sends_suppressed
+from horsies.task.sending import sends_suppressed
 from horsies.workflow.definition import build_for, find_definition, known_definitions
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ What is done is described once, as a sequence of calls. Its two drivers are for 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import os
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -22,7 +24,7 @@ from horsies.task.options import PLAIN, TaskSendOptions
 from horsies.task.requests import TaskRequests, invalid, not_sent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from horsies.broker import PostgresBroker
@@ -31,6 +33,25 @@ if TYPE_CHECKING:
     from horsies.store.enqueue import Enqueued, EnqueueRequest
     from horsies.store.loop_thread import CallSteps
     from horsies.task.requests import App
+
+
+_importing: ContextVar[bool] = ContextVar("importing", default=False)
+
+
+@contextmanager
+def sends_suppressed() -> Iterator[None]:
+    """Suppress all sends in this block. Other threads can send: a web process may be starting a worker here."""
+    before = _importing.set(True)
+    try:
+        yield
+    finally:
+        _importing.reset(before)
+
+
+def are_sends_suppressed() -> bool:
+    """Return whether such a block around the caller, or TASKLIB_SUPPRESS_SENDS=1, suppresses sends."""
+    return _importing.get() or os.environ.get("TASKLIB_SUPPRESS_SENDS") == "1"
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

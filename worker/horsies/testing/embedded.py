@@ -20,7 +20,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable
 from horsies.store.embedded import EmbeddedPlace, acquire
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.temporary import fast_place, make_directory
+from horsies.store.embedded.place import fast_place, make_directory
 from horsies.store.schema import create
 from horsies.testing.seam import database_replaced
 

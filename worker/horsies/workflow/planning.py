@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from horsies.config.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
+from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.domain.codec import dump_kwargs, to_json
 from horsies.domain.plan import MAP_DEFINITION, MAP_ITEMS, NodePlan
 from horsies.workflow.maps import map_kwargs

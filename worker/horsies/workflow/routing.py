@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.config.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
+from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.nodes import MapNode, TaskNode
 from horsies.workflow.problems import node_problem

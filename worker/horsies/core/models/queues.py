@@ -1,5 +1,5 @@
 """Documented import path of the queue settings."""
 
-from horsies.config.queues import CustomQueueConfig, QueueMode
+from horsies.config.app import CustomQueueConfig, QueueMode
 
 __all__ = ["CustomQueueConfig", "QueueMode"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from horsies.domain.codec.arguments import dump_args, dump_kwargs, load_args, load_kwargs
 from horsies.domain.codec.display import Labelled, load_for_display
-from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError
-from horsies.domain.codec.json_text import parse_json, to_json
+from horsies.domain.codec.json_text import CodecError, CorruptJsonError, HydrationError, clean_text, parse_json, to_json
 from horsies.domain.codec.results import (
     EXCEPTION_TYPE,
     dump_task_error,
@@ -19,7 +18,6 @@ from horsies.domain.codec.results import (
     stored_traceback,
     with_retries_spent,
 )
-from horsies.domain.codec.text import clean_text
 
 __all__ = [
     "EXCEPTION_TYPE",

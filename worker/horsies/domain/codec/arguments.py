@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 from horsies.domain import tags
 from horsies.domain.codec.classes import OURS, Classes
-from horsies.domain.codec.errors import CodecError, CorruptJsonError
-from horsies.domain.codec.json_text import parse_json
+from horsies.domain.codec.json_text import CodecError, CorruptJsonError, parse_json
 from horsies.domain.codec.read import part_from_tree
 from horsies.domain.codec.results import dump_value, load_task_result
 from horsies.domain.codes import OperationalErrorCode

@@ -32,8 +32,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, SecretBytes, Secr
 from pydantic_core import PydanticSerializationError, SchemaError
 from typing_extensions import is_typeddict
 
-from horsies.domain.codec.errors import CodecError, spell_path
-from horsies.domain.codec.json_text import to_json
+from horsies.domain.codec.json_text import CodecError, spell_path, to_json
 from horsies.domain.codec.sets import holds_sets, with_sorted_sets
 from horsies.domain.task_result import TaskError, TaskResult
 

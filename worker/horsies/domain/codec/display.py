@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from horsies.domain import tags
-from horsies.domain.codec.errors import CodecError, CorruptJsonError
-from horsies.domain.codec.json_text import parse_json
+from horsies.domain.codec.json_text import CodecError, CorruptJsonError, parse_json
 from horsies.domain.codec.read import moment
 
 

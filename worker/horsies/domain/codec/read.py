@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from horsies.domain import tags
 from horsies.domain.codec.classes import UndeclaredClassError
 from horsies.domain.codec.conversion import conversions_of_fields
-from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError, spell_path
-from horsies.domain.codec.json_text import to_json
+from horsies.domain.codec.json_text import CodecError, CorruptJsonError, HydrationError, spell_path, to_json
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, ContractCode, OperationalErrorCode, to_builtin
 from horsies.domain.task_result import SubWorkflowError, TaskError, TaskResult
 

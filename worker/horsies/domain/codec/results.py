@@ -7,9 +7,7 @@ from typing import Any, Final
 
 from horsies.domain import tags
 from horsies.domain.codec.classes import OURS, Classes, StorableClasses
-from horsies.domain.codec.errors import CodecError, CorruptJsonError
-from horsies.domain.codec.json_text import parse_json, to_json
-from horsies.domain.codec.plain import plain_json
+from horsies.domain.codec.json_text import CodecError, CorruptJsonError, parse_json, plain_json, to_json
 from horsies.domain.codec.read import error_from_tree, from_tree, result_from_tree, unreadable
 from horsies.domain.codec.write import to_tree
 from horsies.domain.codes import OperationalErrorCode

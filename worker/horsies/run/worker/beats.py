@@ -14,8 +14,7 @@ from horsies.run.guard import clock
 from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import Stage
 from horsies.store.connect import DatabaseUnavailable
-from horsies.store.pulse import write_pulse
-from horsies.store.refusal import is_on_this_machine, is_refusal
+from horsies.store.pulse import is_on_this_machine, is_refusal, write_pulse
 
 if TYPE_CHECKING:
     from horsies.config.app import AppConfig

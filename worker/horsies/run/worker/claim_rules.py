@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from horsies.config.queues import QueueMode
+from horsies.config.app import QueueMode
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.retry import timeout_of
 from horsies.run.contract import TaskFacts

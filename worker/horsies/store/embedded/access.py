@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.place import EmbeddedPlace, unusable
-from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready, ready_postmaster
+from horsies.store.embedded.place import START_TIMEOUT_S, EmbeddedPlace, is_ready, ready_postmaster, unusable
 from horsies.store.embedded.trusted_paths import EmbeddedError
 
 if TYPE_CHECKING:

@@ -32,11 +32,12 @@ from horsies.store.embedded.place import (
     PORT,
     ROLE,
     SOCKET,
+    START_TIMEOUT_S,
     EmbeddedPlace,
     disk_full,
+    is_ready,
     unusable,
 )
-from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready
 from horsies.store.embedded.trusted_paths import EmbeddedError, open_file
 
 if TYPE_CHECKING:

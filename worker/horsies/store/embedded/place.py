@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from horsies.config.url import embedded_home
 from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name, trusted_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 ROLE = DATABASE = "horsies"
 _LONGEST_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
@@ -147,3 +155,83 @@ def _who_refuses(path: Path) -> str:
             continue
         return f"{part} cannot be written" if uid == os.geteuid() else f"{part} belongs to {owner_name(part)}"
     return f"{path} cannot be reached"
+
+
+START_TIMEOUT_S = 60.0  # crash recovery of a large directory takes time
+
+
+@dataclass(frozen=True, slots=True)
+class Postmaster:
+    """A server that accepts connections, and its address."""
+
+    pid: int
+    sockets: str
+    port: int
+
+
+def ready_postmaster(place: EmbeddedPlace) -> Postmaster | None:
+    """The server of `place` once it accepts connections. Its pid is checked: after a power cut the file is old."""
+    try:
+        lines = (place.data / "postmaster.pid").read_text().split("\n")
+        found = Postmaster(int(lines[0]), lines[4], int(lines[3]))
+        state = lines[7].strip()
+    except (FileNotFoundError, IndexError, ValueError):  # missing, or only half written so far
+        return None
+    return found if state == "ready" and _lives(found.pid) else None
+
+
+def is_ready(place: EmbeddedPlace, pid: int | None = None) -> bool:
+    """Return whether the server (this one, if a pid is given) accepts connections."""
+    found = ready_postmaster(place)
+    return found is not None and pid in (None, found.pid)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True  # it runs under another account
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the system's memory: a server starts there in 0.4 s, on a busy disk in 4
+_ENOUGH_MEMORY_BYTES: Final = 2_000_000_000
+_STARTING_S: Final = 120.0
+
+
+def fast_place() -> Path:
+    """Return a directory in memory, if there is enough."""
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY_BYTES:
+        return _MEMORY
+    return Path(tempfile.gettempdir())
+
+
+def make_directory(parent: Path, prefix: str) -> Path:
+    """An empty directory for a server; those that killed processes have left there are removed."""
+    remove_left_behind(parent, prefix)
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    if os.geteuid() == 0:
+        directory.chmod(0o755)  # root's server runs as another user
+    return directory
+
+
+def remove_left_behind(parent: Path, prefix: str) -> None:
+    for directory in _left_behind(parent, prefix):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
+    """Those below `parent` whose locks are free, and that are too old to be just under creation."""
+    for directory in parent.glob(f"{prefix}*"):
+        place = EmbeddedPlace(directory)
+        try:
+            stat = directory.lstat()
+            if stat.st_uid != os.geteuid() or stat.st_mtime > time.time() - _STARTING_S:
+                continue
+            with FileLock(place.users_lock) as users, FileLock(place.keeper_lock) as keeper:
+                if users.try_exclusive() and keeper.try_exclusive():
+                    yield directory
+        except (OSError, EmbeddedError):  # its owner is removing it at this moment
+            continue
