@@ -214,6 +214,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> 
         f"outcome {attempt.outcome_words}{', tried again' if attempt.will_retry else ''}",
         *([f"progress {attempt.progress.percent} {attempt.progress.amount}"] if attempt.progress else []),
         *([f"worker {attempt.worker_id}"] if attempt.worker_id else []),
+        *([f"version {attempt.app_version}"] if attempt.app_version else []),
         *([f"process {attempt.worker_process_name}"] if attempt.worker_process_name else []),
     ]
     rows: list[Spans] = flow(((words(item, Tone.MUTED, context.glyphs),) for item in items), room, context.glyphs)

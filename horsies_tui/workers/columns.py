@@ -88,7 +88,9 @@ def _seen(row: WorkerRow, look: Look) -> Cell:
 
 
 def _version(row: WorkerRow, _look: Look) -> Cell:
-    return EMPTY if row.snapshot is None else Cell(row.snapshot.version or "", Tone.MUTED)
+    """That of the application, if the worker knows it; else of horsies. Its details have both."""
+    snapshot = row.snapshot
+    return EMPTY if snapshot is None else Cell(snapshot.app_version or snapshot.version or "", Tone.MUTED)
 
 
 def _note(row: WorkerRow, look: Look) -> Cell:

@@ -291,5 +291,6 @@ def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:
         "host": sorted({one.hostname for one in told}),
         "queue": sorted({queue for one in told for queue in one.queues}),
         "version": sorted({one.version for one in told if one.version}),
+        "app": sorted({one.app_version for one in told if one.app_version}),
         "id": [row.id for row in rows],
     }

@@ -196,7 +196,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     found.append(
         Fact(
             "process",
-            f"{snapshot.hostname} pid {snapshot.pid}, horsies {snapshot.version or 'unknown'}, "
+            f"{snapshot.hostname} pid {snapshot.pid}, {snapshot.versions or 'horsies unknown'}, "
             f"since {moment_text(snapshot.started_at, now, zone)} ({age(row.up_until(now) - snapshot.started_at)})",
         )
     )

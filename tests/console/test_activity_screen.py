@@ -248,6 +248,27 @@ async def test_what_happened_between_two_and_three_is_told_though_all_of_it_was_
         assert "database no heartbeats" in line_with(text, "outage")
 
 
+async def test_the_outage_that_lasts_a_new_version_and_what_a_sweep_repaired_are_in_the_list(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_pulse (beaten_at, may_pause) VALUES (now() - interval '2 h', '15 s');"
+        "INSERT INTO horsies_sweeps (worker_id, expired, repairs, workflows) VALUES ('web-1-7-abcdef', 3, 5, 2);"
+        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
+        "    queues, worker_started_at, horsies_version, app_version)"
+        " SELECT 'w' || n, 'web', n, 1, 1, 1, '{q}', now() - interval '1 h' / n, '0.1', '1.' || n"
+        "   FROM generate_series(1, 2) n"
+    )
+    async with console(database, **ACTIVITY) as screen:
+        text = await screen.sees("outage", "deployed", "swept")
+        assert "none was stored for 7,2" in line_with(text, "outage")
+        assert "new version: 1.2, horsies 0.1" in line_with(text, "deployed")
+        assert "sweep web-1:7" in line_with(text, "swept")
+        assert "3 expired, 5 repaired" in line_with(text, "swept")
+        await screen.filter("kind:sweep")
+        await screen.loses("outage")
+
+
 async def test_its_command_is_copied_and_a_key_shows_operations_only_then_changes_only_then_both(
     database: str, connection: asyncpg.Connection
 ) -> None:

@@ -42,6 +42,14 @@ async def test_workers_are_listed_with_what_they_hold(connection: asyncpg.Connec
     assert [one["liveness"] for one in report["workers"]] == ["alive", "lost"]
 
 
+async def test_workers_are_listed_with_and_by_the_version_of_the_application(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1")
+    await worker(connection, "web-2")
+    await connection.execute("UPDATE horsies_worker_states SET app_version = '1.4.2' WHERE worker_id = 'web-2'")
+    found = (await horsies("workers", "ls", "app:1.4.*", "--json")).json["workers"]
+    assert [(one["id"], one["snapshot"]["app_version"]) for one in found] == [("web-2", "1.4.2")]
+
+
 async def test_a_filter_of_workers_is_that_of_the_console_and_a_mistake_is_pointed_at(
     connection: asyncpg.Connection,
 ) -> None:

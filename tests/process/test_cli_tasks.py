@@ -209,6 +209,19 @@ async def test_a_story_has_attempts_with_what_they_waited_and_ran(connection: as
     assert '"err": TaskError {' in said.out
 
 
+async def test_an_attempt_says_which_version_of_the_application_ran_it(connection: asyncpg.Connection) -> None:
+    await story(connection)
+    await connection.execute(
+        "UPDATE horsies_task_attempts SET worker_id = 'web-' || attempt;"
+        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
+        "    queues, worker_started_at, app_version)"
+        " SELECT 'web-' || n, 'web', n, 1, 1, 1, '{q}', now(), '1.' || n FROM generate_series(2, 3) n"
+    )
+    report = (await horsies("tasks", "show", "t", "--json")).json
+    assert [attempt["app_version"] for attempt in report["attempts"]] == [None, "1.2"]
+    assert "version 1.2" in (await horsies("tasks", "show", "t")).out
+
+
 async def test_masked_names_are_hidden_at_any_depth_in_both_forms(connection: asyncpg.Connection) -> None:
     await story(connection)
     assert (await horsies("tasks", "show", "t")).out.count("hunter") == 3

@@ -338,7 +338,7 @@ async def test_prefetched_tasks_run_in_order_and_each_once(table: Table, start: 
 
 
 async def test_a_worker_tells_about_itself_every_few_seconds(table: Table, start: Callable[..., Worker]) -> None:
-    worker = start("--processes", "2")
+    worker = start("--processes", "2", "--app-version", "1.4.2")
     row = None
     async with asyncio.timeout(PATIENCE_S):
         heard = asyncio.Event()
@@ -347,7 +347,9 @@ async def test_a_worker_tells_about_itself_every_few_seconds(table: Table, start
             await heard.wait()
     assert (row["pid"], row["processes"], row["queues"]) == (worker.process.pid, 2, ["default"])
     assert row["memory_usage_mb"] > 1
-    assert row["children_memory_mb"] > 1
+    assert row["children_memory_mb"] > row["largest_child_mb"] > 1
+    assert row["largest_child_pid"] not in (None, worker.process.pid)
+    assert row["app_version"] == "1.4.2"
     assert json.loads(row["recovery_config"])["running_stale_threshold_ms"] == 300_000
 
 

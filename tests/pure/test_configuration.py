@@ -106,6 +106,16 @@ def test_a_queue_name_of_52_bytes_is_accepted(name: str) -> None:
     assert CustomQueueConfig(name=name).name == name
 
 
+def test_a_version_is_a_short_printable_text() -> None:
+    assert AppConfig(broker=BROKER).version is None
+    assert AppConfig(broker=BROKER, version="1.4.2+ü").version == "1.4.2+ü"
+    for bad in ("", "v" * 101, "1.4\udc80"):
+        with pytest.raises(ValidationError, match="version"):
+            AppConfig(broker=BROKER, version=bad)
+    (error,) = broken(lambda: AppConfig(broker=BROKER, version="1.4\x1b[31m"))
+    assert "not printable" in str(error)
+
+
 def test_unknown_tasks_are_left_or_failed_and_nothing_else() -> None:
     assert AppConfig(broker=BROKER, unknown_tasks="fail").unknown_tasks == "fail"
     with pytest.raises(ValidationError, match="'leave' or 'fail'"):

@@ -75,6 +75,7 @@ INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('q1', now());
 READS = {
     "diagnose_settings": ("", 10),
     "diagnose_consumers": ("(30, '{}')", 20_000),
+    "diagnose_memory": ("(30, 0.9, 500)", 20_000),
     "diagnose_in_flight": ("(120000, 300000, 300000, 500)", 40_000),
     "diagnose_holders": ("(30, 500)", 40_000),
     "diagnose_waiting": ("('{q1}', '{q0,q1,q2,q3}', '{q0,q1,q2,q3}', '{q0}', '{demo.add}', 60, 500)", 25_000),

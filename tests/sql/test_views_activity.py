@@ -318,6 +318,42 @@ async def test_what_failed_stays_after_its_requeue_and_outages_schedulers_and_de
 
 
 @pytest.mark.parametrize(
+    ("starts", "told"),
+    [
+        ([("1.4", 0, 30), ("1.4", 1, 30), ("1.5", 10, 59), ("1.5", 11, 59)], ["1.5 at 10"]),
+        ([("1.4", 0, 20), ("1.5", 10, 30), ("1.4", 29, 59)], ["1.5 at 10", "1.4 at 29"]),
+        ([("1.4", 0, 20), ("1.4", 21, 30), ("1.4", 31, 59)], []),
+        ([("1.4", 0, 40), ("1.5", 10, 59), ("1.4", 15, 40)], ["1.5 at 10"]),
+        ([("1.4", 0, 20, "mail"), ("7", 5, 59, "pay"), ("1.4", 21, 59, "mail")], []),
+        ([(None, 0, 20), ("1.4", 21, 59)], ["1.4 at 21"]),
+        ([("1.4", 0, 59)], []),
+    ],
+    ids=["rolling", "taken back", "restarts", "scaled while rolling", "two applications", "first named", "the first"],
+)
+async def test_a_deployment_is_a_worker_of_another_version_than_those_before_it(
+    conn: asyncpg.Connection, connection: asyncpg.Connection, starts: list[tuple[Any, ...]], told: list[str]
+) -> None:
+    """Each start: the version, its minute, and the minute of its last snapshot; an hour of three days ago."""
+    for number, (version, began, ended, *queues) in enumerate(starts):
+        await connection.execute(
+            "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+            "     max_claim_per_worker, queues, worker_started_at, horsies_version, app_version)"
+            " SELECT 'w' || $1::int, day + $4 * interval '1 min', 'web', $1, 8, 8, 8, $5, day + $3 * interval '1 min',"
+            "        '1', $2 FROM (SELECT date_trunc('day', now()) - interval '3 d' AS day) made",
+            number,
+            version,
+            float(began),
+            float(ended),
+            queues or ["default"],
+        )
+    found = (await changes(conn, parse_activity("kind:worker since:5d"))).rows
+    deployed = [change for change in reversed(found) if change.what == "deployed"]
+    assert [f"{change.detail} at {change.at.minute}" for change in deployed] == [
+        f"new version: {one.replace(' at', ', horsies 1 at')}" for one in told
+    ]
+
+
+@pytest.mark.parametrize(
     ("processes", "again", "what", "told"),
     [
         ((2, 2), True, "outage", "none was stored for 300s: no server, no network, a lock or a full disk"),

@@ -84,7 +84,7 @@ def _clocks(scene: Scene) -> Iterator[Alert]:
 
 
 def _memory(scene: Scene) -> Iterator[Alert]:
-    """Workers store what they and their children use, and the memory of the machine, but no limit of a container."""
+    """By what workers store of themselves, their children and the machine; limits of containers are a finding."""
     glance = scene.glance
     by_host: dict[str, list[WorkerRow]] = {}
     for row in glance.alive:

@@ -169,6 +169,7 @@ def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) 
     mark = state(attempt.state, screen).text.split()[0]
     again = ", tried again" if attempt.will_retry else ""
     where = place_of(attempt.worker_id, attempt.worker_hostname, attempt.worker_pid)
+    where += f", version {attempt.app_version}" if attempt.app_version else ""
     return [
         str(attempt.attempt),
         lasting(attempt.started_at - before),

@@ -133,6 +133,26 @@ TasksPerChildOption = Annotated[
         help="Replace a child after this many tasks, for tasks that leak memory.",
     ),
 ]
+
+
+def _app_version(text: str) -> str:
+    if not 1 <= len(text) <= 100 or not text.isprintable():
+        raise typer.BadParameter(f"{text[:100]!r} is not a text of 1 to 100 printable characters")
+    return text
+
+
+AppVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HORSIES_APP_VERSION",
+        parser=_app_version,
+        metavar="VERSION",
+        help="The version of the application, as a release or a commit: the console marks where a new one starts. "
+        "Without this option, AppConfig.version.",
+        show_default=False,
+    ),
+]
+
 WithSchedulerOption = Annotated[
     bool,
     typer.Option(
@@ -175,6 +195,7 @@ def worker(
     max_tasks_per_child: TasksPerChildOption = None,
     shutdown_grace: GraceOption = None,
     unknown_tasks: UnknownTasksOption = None,
+    app_version: AppVersionOption = None,
     with_scheduler: WithSchedulerOption = False,
     reload: ReloadOption = False,
     metrics_port: MetricsPortOption = None,
@@ -205,6 +226,7 @@ def worker(
         max_tasks_per_child=max_tasks_per_child,
         shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
+        app_version=app_version,
         scheduler=with_scheduler,
         reload=reload,
         metrics_port=metrics_port,

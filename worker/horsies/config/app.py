@@ -129,6 +129,8 @@ class AppConfig(CheckedModel):
     """Whether operators may see the Python stacks of running tasks, with local variables if they ask for them."""
     failed_output_bytes: int = Field(default=4_096, ge=0, le=65_536)
     """How much of its last output is kept with an attempt that failed, crashed or was stopped; 0 keeps nothing."""
+    version: str | None = Field(default=None, min_length=1, max_length=100)
+    """The version of the application, by which Activity and the charts mark a deployment: a release, or a commit."""
     requeue_pending: bool = True
     """Always true: waiting tasks are rows in PostgreSQL and outlive any shutdown."""
 
@@ -143,6 +145,10 @@ class AppConfig(CheckedModel):
         return max(DEFAULT_CLAIM_LEASE_MS, 2 * self.recovery.claimer_heartbeat_interval_ms)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
+        if self.version is not None and not self.version.isprintable():
+            yield ConfigurationError(
+                f"version is {self.version!r}, which is not printable", help_text='name a release: version="1.4.2"'
+            )
         yield from self._queue_rules()
         yield from self._cap_rules()
         yield from self._lease_rules()

@@ -29,6 +29,7 @@ _KEYS: Final = keyed(
     Key("id", Kind.TEXT, "its id, or its host:pid", "id:web-1:4121", also=("worker", "worker_id", "name")),
     Key("pid", Kind.TEXT, "the id of its process", "pid:4121", also=("process",)),
     Key("version", Kind.TEXT, "the version of horsies that it runs", "version:0.9.*", also=("release", "v")),
+    Key("app", Kind.TEXT, "the version of the application that it runs", "app:1.4.*", also=("app_version",)),
     Key(
         "has",
         Kind.HAS,

@@ -113,6 +113,8 @@ class WorkerSettings:
     """How long running tasks may continue; None: what fits the platform."""
     unknown_tasks: Literal["leave", "fail"] | None = None
     """What becomes of waiting tasks with unknown names; None: as AppConfig says."""
+    app_version: str | None = None
+    """The version of the application; None: as AppConfig says."""
     queues: tuple[str, ...] = ()
     """Serve only these queues of the application; none named: all of them."""
     except_queues: tuple[str, ...] = ()

@@ -44,6 +44,12 @@ class WorkerSnapshot:
     task_names: list[str] | None
     horsies_version: str
     draining: bool
+    app_version: str | None
+    container_memory_mb: float | None
+    container_limit_mb: float | None
+    largest_child_mb: float | None
+    largest_child_pid: int | None
+    child_limit_mb: float | None
 
 
 async def write_snapshot(connection: asyncpg.Connection, snapshot: WorkerSnapshot) -> None:

@@ -17,13 +17,14 @@ from horsies.views.tables import tables
 from horsies.views.workers import Liveness, name_of, worker_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from uuid import UUID
 
     import asyncpg
 
     from horsies.query import ActivityFilter
+    from horsies.views.workers import WorkerRow
 
 _MOST_TIMES: Final = 2_000
 """Times of batches that one page walks through, three probes each. An operation on 100,000 tasks has 200 of them."""
@@ -274,14 +275,11 @@ def _sweep(row: Any) -> Change:
 
 async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime) -> list[Change]:
     found: list[Change] = []
-    versions: dict[str, list[Change]] = {}
-    for row in await worker_rows(conn, gone_within=now - since):
-        started = None if row.snapshot is None else row.snapshot.started_at
-        if started is not None:
-            version = f"horsies {row.snapshot.version}" if row.snapshot and row.snapshot.version else ""
-            found.append(Change("worker", "started", row.name, row.id, started, started, version))
-            if version:
-                versions.setdefault(version, []).append(found[-1])
+    rows = await worker_rows(conn, gone_within=now - since + LOOKS_BACK)
+    for row in rows:
+        if row.snapshot is not None:
+            started = row.snapshot.started_at
+            found.append(Change("worker", "started", row.name, row.id, started, started, row.snapshot.versions))
         ends: dict[Liveness, What] = {
             Liveness.LOST: "lost",
             Liveness.DIED: "died",
@@ -290,10 +288,32 @@ async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime
         if (what := ends.get(row.liveness)) is not None:
             held = f"still has {row.in_flight:,} task{'' if row.in_flight == 1 else 's'}" if row.in_flight else ""
             found.append(Change("worker", what, row.name, row.id, row.seen_at, row.seen_at, held))
-    # The first worker of each version but the oldest.
-    firsts = sorted((min(starts, key=lambda start: start.at) for starts in versions.values()), key=lambda one: one.at)
-    found += [replace(one, what="deployed", detail=f"{one.detail}, a new version") for one in firsts[1:]]
+    found += _deployments(rows, now)
     return [change for change in found if change.at >= since and (until is None or change.at < until)]
+
+
+def _deployments(rows: Iterable[WorkerRow], now: datetime) -> Iterator[Change]:
+    """Yield the workers that started with another version than those before them, while none with theirs was alive.
+
+    They are compared with the workers of the same queues, which other applications need not share. So a return to an
+    earlier version is a deployment, and a worker that takes the place of one of the same version is none.
+    """
+    newest: dict[str, str] = {}
+    alive_until: dict[tuple[str, str], datetime] = {}
+    reported = ((row.snapshot, row) for row in rows if row.snapshot is not None and row.snapshot.versions)
+    for snapshot, row in sorted(reported, key=lambda one: one[0].started_at):
+        version, started = snapshot.app_version or snapshot.versions, snapshot.started_at
+        before = [
+            newest[queue] != version and alive_until.get((queue, version), started) <= started
+            for queue in snapshot.queues
+            if queue in newest
+        ]
+        if before and all(before):
+            yield Change("worker", "deployed", row.name, row.id, started, started, f"new version: {snapshot.versions}")
+        for queue in snapshot.queues:
+            newest[queue] = version
+            until = alive_until.get((queue, version), started)
+            alive_until[queue, version] = max(until, row.up_until(now))
 
 
 def _by_itself(ends: str, condition: str, *, audited: bool) -> str:

@@ -85,6 +85,8 @@ class Attempt:
     worker_process_name: str | None
     output: str | None = None
     """The last lines that it had written, if it failed."""
+    app_version: str | None = None
+    """The version of the application that its worker ran, as long as that is known."""
     progress: Progress | None = None
     """How far it came, if its code has reported that."""
 
@@ -240,7 +242,7 @@ def stored(story: Any, name: str) -> Stored | None:
 
 async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attempt, ...], int]:
     rows = await conn.fetch(statement(__name__, "view_task_attempts"), task_id, _MOST_ATTEMPTS)
-    found = [Attempt(*map(aware, tuple(row)[:-1])) for row in rows]
+    found = [Attempt(*map(aware, tuple(row)[1:])) for row in rows]
     reports = await progress_of(conn, [(task_id, one.started_at) for one in found])
     newest_first = [replace(one, progress=reports.get((task_id, one.started_at))) for one in found]
     return tuple(reversed(newest_first)), rows[0]["all_of_them"] if rows else 0

@@ -59,16 +59,24 @@ SELECT id,
 
 -- name: view_task_attempts
 -- views/detail.py; reads only ($1 task, $2 attempts at most): the newest ones, newest first, and how many there are
--- Upstream's table lacks `output`: then it is that of `absent`.
-SELECT found.*, count(*) OVER () AS all_of_them
-  FROM (VALUES (NULL::text)) AS absent (output)
- CROSS JOIN LATERAL (
-       SELECT attempt, outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason, worker_id,
-              worker_hostname, worker_pid, worker_process_name, output
-         FROM horsies_task_attempts
-        WHERE task_id = $1) found
+-- Upstream's tables lack `output` and `app_version`: then they are those of `absent`.
+-- The version of the application is that of the worker, as long as a snapshot of it is kept.
+SELECT newest.*, state.app_version
+  FROM (SELECT count(*) OVER () AS all_of_them, found.*
+          FROM (VALUES (NULL::text)) AS absent (output)
+         CROSS JOIN LATERAL (
+               SELECT attempt, outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason,
+                      worker_id, worker_hostname, worker_pid, worker_process_name, output
+                 FROM horsies_task_attempts
+                WHERE task_id = $1) found
+         ORDER BY attempt DESC
+         LIMIT $2) newest
+ CROSS JOIN (VALUES (NULL::text)) AS absent (app_version)
+  LEFT JOIN LATERAL (
+        -- By both columns, as in `order_workers`.
+        SELECT worker_id, app_version FROM horsies_worker_states WHERE worker_id >= newest.worker_id
+         ORDER BY worker_id, snapshot_at DESC LIMIT 1) state ON state.worker_id = newest.worker_id
  ORDER BY attempt DESC
- LIMIT $2
 
 -- name: view_task_beats
 -- views/detail.py; reads only: the newest beats of each span of time, newest first

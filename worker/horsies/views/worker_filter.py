@@ -38,6 +38,7 @@ _FIELDS: Final[Fields[WorkerRow]] = Fields(
         "host": _hosts,
         "pid": lambda row: (str(row.snapshot.pid),) if row.snapshot is not None else (),
         "queue": lambda row: row.snapshot.queues if row.snapshot is not None else (),
+        "app": lambda row: (row.snapshot.app_version or "",) if row.snapshot is not None else (),
         "version": lambda row: (row.snapshot.version or "",) if row.snapshot is not None else (),
     },
     has={

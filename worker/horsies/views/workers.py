@@ -77,12 +77,20 @@ class Snapshot:
     cpu_percent: float | None
     started_at: datetime
     version: str | None
+    """That of horsies."""
     draining: bool | None
+    app_version: str | None = None
 
     @property
     def stopped(self) -> bool:
         """The worker wrote it at the end of a clean stop."""
         return self.processes == STOPPED
+
+    @property
+    def versions(self) -> str:
+        """`1.4.2, horsies 0.1.0`: that of the application, if it names one, and of horsies; empty for upstream's."""
+        ours = f"horsies {self.version}" if self.version else ""
+        return ", ".join(filter(None, (self.app_version, ours)))
 
     @property
     def whole_memory_mb(self) -> float | None:

@@ -49,13 +49,13 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
   LEFT JOIN LATERAL (
         SELECT own.*
                -- Upstream's tables lack these columns: a name that the table does not have is then resolved here.
-          FROM (VALUES (NULL::float8, NULL::text, NULL::boolean))
-               AS absent (children_memory_mb, horsies_version, draining)
+          FROM (VALUES (NULL::float8, NULL::text, NULL::boolean, NULL::text))
+               AS absent (children_memory_mb, horsies_version, draining, app_version)
          CROSS JOIN LATERAL (
                 SELECT snapshot_at, hostname, pid, processes, max_claim_batch, max_claim_per_worker, cluster_wide_cap,
                        queues::text[], queue_priorities, queue_max_concurrency, recovery_config, tasks_running,
                        tasks_claimed, memory_usage_mb, children_memory_mb, memory_percent, cpu_percent,
-                       worker_started_at, horsies_version, draining
+                       worker_started_at, horsies_version, draining, app_version
                   FROM horsies_worker_states
                  WHERE worker_id = known.worker_id
                  ORDER BY worker_id, snapshot_at DESC

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -10,6 +9,7 @@ import psutil
 from horsies import __version__
 from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import Stage
+from horsies.run.worker.memory import MB, children_memory, container_memory
 from horsies.store.worker_states import STOPPED, WorkerSnapshot, write_snapshot
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
-_MB = 1024 * 1024
 # 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
 _NAMES_EVERY = 12
 
@@ -76,8 +75,10 @@ class Snapshots:
         config, settings = self._config, self._settings
         served = self._claimer.queues
         queues = [queue for queue in config.custom_queues or () if queue.name in served]
-        memory, children = self._process.memory_info().rss, self._children_memory()
-        self.memory_mb = (memory + children) / _MB
+        memory_mb = self._process.memory_info().rss / MB
+        children = children_memory(child.pid for child in self._flow.children)
+        container = container_memory()
+        self.memory_mb = memory_mb + children.total_mb
         return WorkerSnapshot(
             worker_id=self._identity.worker_id,
             hostname=self._identity.hostname,
@@ -92,19 +93,18 @@ class Snapshots:
             recovery_config=config.recovery.model_dump(),
             tasks_running=self._flow.tasks.count(Stage.RUNNING),
             tasks_claimed=self._flow.tasks.count(Stage.CLAIMED),
-            memory_usage_mb=memory / _MB,
-            children_memory_mb=children / _MB,
+            memory_usage_mb=memory_mb,
+            children_memory_mb=children.total_mb,
             memory_percent=self._process.memory_percent(),
             cpu_percent=self._process.cpu_percent(),
             worker_started_at=self._started_at,
             task_names=None if self._written % _NAMES_EVERY else self._task_names,
             horsies_version=__version__,
             draining=self._claimer.draining,
+            app_version=settings.app_version or config.version,
+            container_memory_mb=None if container is None else container.used_mb,
+            container_limit_mb=None if container is None else container.limit_mb,
+            largest_child_mb=children.largest_mb,
+            largest_child_pid=children.largest_pid,
+            child_limit_mb=children.limit_mb,
         )
-
-    def _children_memory(self) -> int:
-        total = 0
-        for child in self._flow.children:
-            with suppress(psutil.Error):  # it may have exited since
-                total += psutil.Process(child.pid).memory_info().rss
-        return total

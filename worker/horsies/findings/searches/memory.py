@@ -1,0 +1,76 @@
+"""Workers whose container, or one of whose children, is near its memory limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.domain.quantities import size
+from horsies.findings import MOST_IDS, Finding, FindingKind, PredictedAction, Search, Severity
+from horsies.findings.cluster import ALIVE_WITHIN_S
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import asyncpg
+
+    from horsies.findings.cluster import Cluster
+
+NEAR_ITS_LIMIT = FindingKind(
+    "memory near its limit",
+    85,
+    alert="{name} is near its memory limit",
+    alerts="{findings} workers are near their memory limits",
+)
+
+NEAR: Final = 0.9
+"""The share of a limit from which on it is near."""
+_KILLED = PredictedAction("at the limit of a container the kernel kills a process of it", Severity.HANDLED)
+_REFUSED = PredictedAction("at its limit the child gets no more memory", Severity.HANDLED)
+
+
+async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
+    rows = await conn.fetch(statement(__name__, "diagnose_memory"), ALIVE_WITHIN_S, NEAR, MOST_IDS)
+    return [_near(row) for row in rows]
+
+
+def _near(row: Mapping[str, Any]) -> Finding:
+    return Finding(
+        kind=NEAR_ITS_LIMIT,
+        target_kind="worker",
+        name=row["worker_id"],
+        ids=(row["worker_id"],),
+        count=1,
+        since=row["since"],
+        evidence=f"pid {row['pid']} on {row['hostname']}: {'; '.join(_uses(row))}",
+        prediction=_KILLED if row["container_is_near"] else _REFUSED,
+        remedies=(),
+        why=tuple(_why(row)),
+    )
+
+
+def _uses(row: Mapping[str, Any]) -> Iterator[str]:
+    child = "" if row["child_pid"] is None else f"child {row['child_pid']}"
+    if row["container_is_near"]:
+        used, limit = row["used_mb"], row["limit_mb"]
+        yield f"its container uses {_megabytes(used)} of {_megabytes(limit)} ({used / limit:.0%})"
+        if child and not row["child_is_near"]:
+            yield f"its largest child is {child}"
+    if row["child_is_near"]:
+        used, limit = row["child_mb"], row["child_may_mb"]
+        yield f"{child} uses {_megabytes(used)} of its limit of {_megabytes(limit)} ({used / limit:.0%})"
+
+
+def _why(row: Mapping[str, Any]) -> Iterator[str]:
+    if row["container_is_near"]:
+        yield "The tasks of a child that is killed count as crashed; those of a worker, when a sweep finds it dead."
+    else:
+        yield "What it allocates beyond raises MemoryError in the task that asks for it."
+    yield "`--max-tasks-per-child` replaces children that leak, fewer `--processes` need less."
+
+
+def _megabytes(amount: float) -> str:
+    return size(round(amount * 1_048_576))
+
+
+SEARCH = Search((NEAR_ITS_LIMIT,), _find)
