@@ -388,7 +388,8 @@ def _cluster(ago: Callable[..., str], run: Row) -> dict[str, Rows]:
         "snapshot_at": ago(seconds=1),
         "worker_started_at": ago(hours=1),
         "task_names": ["add"],
-        **dict.fromkeys(("container_memory_mb", "container_limit_mb", "largest_child_mb", "child_limit_mb"), 1.5),
+        **dict.fromkeys(("container_memory_mb", "largest_child_mb"), 1.5),
+        **dict.fromkeys(("container_limit_mb", "child_limit_mb"), 900.0),
         "largest_child_pid": 8,
         "horsies_version": "0.1",
         "app_version": "1.4",
@@ -411,6 +412,13 @@ def _cluster(ago: Callable[..., str], run: Row) -> dict[str, Rows]:
             },
         },
         "outage": {"horsies_outages": {"id": "90{id}", "began_at": ago(hours=2), "ended_at": ago(hours=1)}},
+        "sample": {
+            "horsies_queue_samples": {
+                "sampled_at": "2026-01-01 12:00:00Z",
+                "queue_name": "q-{id}",
+                "waiting": 3,
+            },
+        },
         "sweep that changed rows": {
             "horsies_sweeps": {
                 "id": "90{id}",

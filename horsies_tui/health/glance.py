@@ -32,6 +32,8 @@ class Glance:
     failures: tuple[Failures, ...] = ()
     clocks: tuple[Clock, ...] = ()
     report: Report | None = None
+    growing_since: Mapping[str, datetime] = field(default_factory=dict)
+    """By queue, of those that grow."""
     had_workers: bool = True
     """A worker has ever been here."""
 

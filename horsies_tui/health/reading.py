@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from horsies.views import failures, queue_rates, queue_rows, worker_clocks, worker_rows
+from horsies.views import failures, growing_since, queue_rates, queue_rows, worker_clocks, worker_rows
 from horsies.views.workers import had_workers
 from horsies_tui.health.glance import Glance
+from horsies_tui.health.rates import Course
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,7 +30,7 @@ class GlanceReader:
         known = frozenset(row.id for row in workers)
         if known != self._known:
             self._clocks, self._known = await worker_clocks(conn), known
-        return Glance(
+        glance = Glance(
             now=now,
             workers=workers,
             queues=await queue_rows(conn),
@@ -37,3 +39,5 @@ class GlanceReader:
             clocks=self._clocks,
             had_workers=bool(workers) or await had_workers(conn),
         )
+        growing = [row.name for row in glance.queues if glance.outlook(row).course is Course.GROWS]
+        return replace(glance, growing_since=await growing_since(conn, growing))

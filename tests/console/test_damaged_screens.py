@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -157,8 +158,9 @@ async def test_every_screen_survives_every_damage(database: str, connection: asy
         await go(screen, "tasks")
         await screen.press("home")
         await screen.sees("damaged ", "row.created_at  ")
-        assert " !✗ failed      …sk-90004 add          default" in line_of(screen, "…sk-90004")
-        assert "  ▶ running     …sk-90003 add          default" in line_of(screen, "…sk-90003")
+        # Without the word of the state, which gives way if a row in view needs its room.
+        assert re.search(r"!✗ .*…sk-90004 add +default", line_of(screen, "…sk-90004"))
+        assert re.search(r"  ▶ .*…sk-90003 add +default", line_of(screen, "…sk-90003"))
         for name in SCREENS:
             await walk(screen, name)
         await preview(screen, connection, {verb.kind: verb for verb in VERBS.values()}.values())

@@ -158,6 +158,25 @@ async def test_each_alert_names_its_cause(database: str, connection: asyncpg.Con
         assert "shop.resize runs long" not in screen.text
 
 
+async def test_a_queue_grows_since_the_stored_time_and_its_past_is_the_stored_one_on_a_console_opened_now(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await alive(connection, "web-1")
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, created_at, enqueued_at)"
+        " SELECT 't' || n, 'shop.mail', 'mail', now() - interval '1 h', now() - n * interval '500 ms'"
+        "   FROM generate_series(1, 100) n;"
+        "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
+        " SELECT to_timestamp((extract(epoch FROM now())::bigint / 10 - n) * 10), name,"
+        "        CASE WHEN n > 90 THEN 5000 ELSE 100 - n END"
+        "   FROM generate_series(0, 200) n CROSS JOIN unnest(ARRAY['', 'mail']) AS name"
+    )
+    async with console(database, **OVERVIEW) as screen:
+        text = await screen.sees("mail is growing, 100 due", "/s out in the last", "6,000", "5,000")
+        line = next(line for line in text.splitlines() if "/s out in the last" in line)
+        assert " 15m " in line
+
+
 async def test_an_alert_about_schedules_opens_them(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", definition(), next_s=-400)
     await add_schedule(connection, "calm", definition(), next_s=400)

@@ -61,6 +61,18 @@ async def test_names_are_in_the_first_snapshot_and_in_every_twelfth(
     assert rows[0]["task_names"] == ["demo.add", "demo.sum"]
 
 
+async def test_with_a_snapshot_a_worker_samples_the_queues_but_not_with_its_last(
+    snapshots: Snapshots, connection: asyncpg.Connection
+) -> None:
+    await insert(connection, "waits")
+    snapshots.is_last = True
+    await snapshots.step()
+    assert await connection.fetchval("SELECT count(*) FROM horsies_queue_samples") == 0
+    snapshots.is_last = False
+    await snapshots.step()
+    assert await connection.fetchval("SELECT waiting FROM horsies_queue_samples WHERE queue_name = ''") == 1
+
+
 async def test_a_snapshot_that_could_not_be_written_is_made_up_for(
     snapshots: Snapshots, connection: asyncpg.Connection
 ) -> None:

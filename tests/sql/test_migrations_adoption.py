@@ -128,7 +128,7 @@ UPDATE horsies_console_schema SET version = 10;
 
 # Whatever version 15 has and version 14 had not is taken away here, and so on.
 VERSION_14 = """
-DROP TABLE horsies_outages, horsies_sweeps;
+DROP TABLE horsies_outages, horsies_sweeps, horsies_queue_samples;
 DROP FUNCTION horsies_longest_pause(double precision);
 ALTER TABLE horsies_pulse DROP COLUMN may_pause;
 ALTER TABLE horsies_schedulers DROP COLUMN lost_after_s;

@@ -52,6 +52,9 @@ SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text,
 RESET session_replication_role;
 INSERT INTO horsies_worker_losses (worker_id, taken_at)
 SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 20000) n;
+INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)
+SELECT date_trunc('minute', now()) - n * interval '10 s', name, n
+  FROM generate_series(1, 10000) n, (VALUES (''), ('a')) queue (name);
 INSERT INTO horsies_outages (began_at, ended_at)
 SELECT now() - n * interval '1 min' - interval '1 s', now() - n * interval '1 min' FROM generate_series(1, 20000) n;
 INSERT INTO horsies_sweeps (swept_at, expired, repairs, workflows)
@@ -109,6 +112,7 @@ STATEMENTS = {
         "31536000.0, now() - interval '9 years', 0, 5000",
         {"ix_horsies_worker_losses_latest"},
     ),
+    "old_queue_samples": ("604800.0, now() - interval '9 years', 0, 5000", {"horsies_queue_samples_pkey"}),
     "old_outages": ("31536000.0, now() - interval '9 years', 0, 5000", {"ix_horsies_outages_latest"}),
     "old_sweeps": ("31536000.0, now() - interval '9 years', 0, 5000", {"ix_horsies_sweeps_latest"}),
     "old_schedule_runs": (PAGE, {"ix_horsies_schedule_runs_sent"}),
@@ -120,6 +124,7 @@ STATEMENTS = {
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
     "prune_operator_actions": (NUMBERS, {"horsies_operator_actions_pkey"}),
+    "prune_queue_samples": (NUMBERS, {"horsies_queue_samples_pkey"}),
     "prune_outages": (NUMBERS, {"horsies_outages_pkey"}),
     "prune_sweeps": (NUMBERS, {"horsies_sweeps_pkey"}),
     "prune_worker_losses": (NUMBERS, {"horsies_worker_losses_pkey"}),

@@ -20,6 +20,7 @@ TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
 PRUNED = (
     "heartbeats",
     "worker_states",
+    "queue_samples",
     "sweep_state",
     "workflows",
     "workflow_tasks",
@@ -78,7 +79,10 @@ async def add_history(conn: asyncpg.Connection, count: int, age: str) -> None:
         "INSERT INTO horsies_outages (began_at, ended_at)"
         f" SELECT '2020-01-01Z', now() - interval '{age}' FROM generate_series(1, {count});"
         "INSERT INTO horsies_sweeps (swept_at, expired, repairs, workflows)"
-        f" SELECT now() - interval '{age}', 1, 0, 0 FROM generate_series(1, {count})"
+        f" SELECT now() - interval '{age}', 1, 0, 0 FROM generate_series(1, {count});"
+        "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
+        f" SELECT date_trunc('minute', now() - interval '{age}') - n * interval '10 s', 'q', 1"
+        f"   FROM generate_series(1, {count}) n"
     )
 
 
@@ -290,7 +294,7 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
     await add_schedule_runs(connection, 1, "400 days")
     tables = {
         Category.HEARTBEATS: {"heartbeats"},
-        Category.WORKER_STATES: {"worker_states", "sweep_state"},
+        Category.WORKER_STATES: {"worker_states", "queue_samples", "sweep_state"},
         Category.TERMINAL_RECORDS: {"tasks", "workflows", "schedule_runs"},
         Category.OPERATOR_ACTIONS: {"worker_losses", "sweeps", "outages", "operator_actions"},
     }
@@ -354,6 +358,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
     assert done.rows == {
         "heartbeats": 12_000,
         "worker_states": 6_000,
+        "queue_samples": 20,
         "sweep_state": 20,
         "workflows": 700,
         "workflow_tasks": 7_000,

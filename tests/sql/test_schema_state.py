@@ -210,7 +210,7 @@ async def test_tables_are_found_where_the_search_path_leads(empty: asyncpg.Conne
     assert (await inspect_schema(empty)).schema == "Stable 1"
     await create(empty)
     await require_current(empty)
-    assert await empty.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'Stable 1'") == 23
+    assert await empty.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'Stable 1'") == 24
     await empty.execute("SET search_path TO public")
     assert (await inspect_schema(empty)).kind is SchemaKind.EMPTY
 

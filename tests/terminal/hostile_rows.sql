@@ -44,6 +44,8 @@ SELECT 'w' || n % 5, now() - (CASE WHEN n % 5 = 4 THEN 300 ELSE n / 5 END) * int
   FROM generate_series(0, 14) AS n;
 INSERT INTO horsies_worker_losses (worker_id, failed, retried, returned) VALUES ('w4', '{t7}', '{t8}', '{t9}');
 INSERT INTO horsies_sweeps (worker_id, expired, repairs, workflows) VALUES ('w0', 1, 2, 1);
+INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)
+SELECT date_trunc('minute', now()) - n * interval '10 s', queue, 9 - n FROM generate_series(0, 3) n, unnest('{"",mail}'::text[]) queue;
 INSERT INTO horsies_outages (began_at, ended_at) VALUES (now() - interval '20 min', now() - interval '19 min');
 INSERT INTO horsies_worker_orders (worker_id, draining_since, ordered_by, reason) VALUES ('w1', now(), 'ops', 'upgrade');
 INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by, reason) VALUES ('mail', now(), 'ops', 'full');

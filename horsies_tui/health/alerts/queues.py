@@ -127,11 +127,14 @@ def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
     if glance.outlook(row).course is Course.GROWS:
         flow = flow_now(glance.rate(row.name))
         rates = f"{per_second(flow.in_per_s)}/s in, {per_second(flow.out_per_s)}/s out"
+        since = glance.growing_since.get(row.name)
         yield Alert(
             f"grows\t{row.name}",
             Level.DEGRADED,
             f"{row.name} is growing, {number(row.due.number)} due",
             f"{rates} in the last {lasting(round(flow.over_s))}",
+            since,
+            "" if since is None else lasting((glance.now - since).total_seconds()),
             rows=rows_of_number("due", row.name, glance.now),
         )
 

@@ -57,6 +57,17 @@ SELECT id, ended_at AS after, id AS after_id, 1 AS rows
  ORDER BY ended_at, id
  LIMIT $4
 
+-- name: old_queue_samples
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- The id is the second: its rows are deleted together.
+SELECT id, min(sampled_at) AS after, id AS after_id, count(*)::integer AS rows
+  FROM horsies_queue_samples
+ CROSS JOIN LATERAL (SELECT floor(extract(epoch FROM sampled_at))::bigint AS id) second
+ WHERE sampled_at < statement_timestamp() - $1 * interval '1 s' AND sampled_at >= $2 AND id > $3
+ GROUP BY id
+ ORDER BY id
+ LIMIT $4
+
 -- name: old_sweeps
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
 SELECT id, swept_at AS after, id AS after_id, 1 AS rows
@@ -186,6 +197,17 @@ WITH gone AS (
     RETURNING id
 )
 SELECT count(*) AS outages FROM gone
+
+-- name: prune_queue_samples
+-- retention.py; still old enough ($1 age in s, $2 ids as of `old_queue_samples`)
+WITH gone AS (
+    DELETE FROM horsies_queue_samples
+     USING unnest($2::bigint[]) AS given (id)
+     WHERE sampled_at >= to_timestamp(id) AND sampled_at < to_timestamp(id + 1)
+       AND sampled_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING queue_name
+)
+SELECT count(*) AS queue_samples FROM gone
 
 -- name: prune_sweeps
 -- retention.py; still old enough ($1 age in s, $2 ids)

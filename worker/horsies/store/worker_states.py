@@ -1,4 +1,4 @@
-"""Snapshots of a worker over time."""
+"""Snapshots of a worker over time, and samples of what waits in the queues."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+MOST_SAMPLED: Final = 50_000
+"""Tasks that a sample counts at most, an equal share for each queue; as the views count them."""
 STOPPED: Final = 0
 """The `processes` of the last snapshot of a worker that was stopped: it has none any more, and a live one has some. It
 may drain by order, too, so `draining` does not say it."""
@@ -55,3 +57,8 @@ class WorkerSnapshot:
 async def write_snapshot(connection: asyncpg.Connection, snapshot: WorkerSnapshot) -> None:
     values = [json.dumps(value) if isinstance(value, dict) else value for value in astuple(snapshot)]
     await connection.execute(statement(__name__, "snapshot_worker"), *values)
+
+
+async def sample_queues(connection: asyncpg.Connection) -> None:
+    """Store how many tasks wait in each queue, if no worker has done so for this ten seconds."""
+    await connection.execute(statement(__name__, "sample_queues"), MOST_SAMPLED)

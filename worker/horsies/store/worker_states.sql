@@ -9,3 +9,43 @@ INSERT INTO horsies_worker_states (
 )
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
         $25, $26, $27)
+
+-- name: sample_queues
+-- worker_states.sample_queues, every 5 s by each worker; of many workers the first one in each ten seconds stores
+-- ($1 tasks counted at most, an equal share for each queue)
+-- Waiting as in views/figures.py: due and PENDING, or CLAIMED. If it has been done, nothing but the primary key is read.
+WITH RECURSIVE moment AS MATERIALIZED (
+    SELECT to_timestamp(floor(extract(epoch FROM statement_timestamp()) / 10) * 10) AS at
+), is_due AS MATERIALIZED (
+    SELECT at FROM moment
+     WHERE NOT EXISTS (SELECT FROM horsies_queue_samples WHERE sampled_at = moment.at AND queue_name = '')
+), queue AS (
+    (SELECT queue_name FROM horsies_tasks WHERE EXISTS (SELECT FROM is_due) AND status = 'PENDING'
+      ORDER BY queue_name, priority, enqueued_at LIMIT 1)
+     UNION ALL
+    SELECT next.queue_name
+      FROM queue
+     CROSS JOIN LATERAL (SELECT queue_name FROM horsies_tasks
+                          WHERE status = 'PENDING' AND queue_name > queue.queue_name
+                          ORDER BY queue_name, priority, enqueued_at LIMIT 1) next
+), share AS (
+    SELECT $1::bigint / GREATEST(count(*), 1) + 1 AS most FROM queue
+), counted AS (
+    SELECT queue_name, due.number
+      FROM queue
+     CROSS JOIN LATERAL (
+            SELECT count(*) FILTER (WHERE enqueued_at <= statement_timestamp()) AS number
+              FROM (SELECT enqueued_at FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue.queue_name
+                     LIMIT (SELECT most FROM share)) pending) due
+     UNION ALL
+    SELECT queue_name, count(*) FROM horsies_tasks
+     WHERE EXISTS (SELECT FROM is_due) AND status = 'CLAIMED' AND status IN ('CLAIMED', 'RUNNING')
+     GROUP BY queue_name
+), waits AS (
+    SELECT queue_name, sum(number)::integer AS number FROM counted WHERE number > 0 GROUP BY queue_name
+)
+INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)
+SELECT at, queue_name, number FROM is_due CROSS JOIN waits
+ UNION ALL
+SELECT at, '', (SELECT COALESCE(sum(number), 0) FROM waits)::integer FROM is_due
+    ON CONFLICT DO NOTHING

@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         QueueRate as QueueRate,
         TaskPoint as TaskPoint,
         failures as failures,
+        growing_since as growing_since,
         queue_rates as queue_rates,
         task_series as task_series,
     )
@@ -140,7 +141,10 @@ _MODULES = {
     "detail": (
         "Ambiguous Attempt BriefArguments Execution NodeLink Stored TaskDetail brief_arguments find_task task_detail"
     ),
-    "flow": "BEFORE LATELY MINUTE RATES_OVER Failures Flow QueueRate TaskPoint failures queue_rates task_series",
+    "flow": (
+        "BEFORE LATELY MINUTE RATES_OVER Failures Flow QueueRate TaskPoint failures growing_since queue_rates"
+        " task_series"
+    ),
     "marks": "ChartMarks chart_marks",
     "pages": "Sort TaskPage TaskRow cursor_of",
     "progress": "Progress",

@@ -10,6 +10,7 @@ from horsies.store.statements import statement
 from horsies.views.buckets import by_bucket
 from horsies.views.queues import MOST_WAITING
 from horsies.views.reading import aware
+from horsies.views.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,21 +137,40 @@ async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskP
             text, buckets.first, buckets.step, buckets.count, MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MOST_COUNTED
         )
     )
+    samples = {}
+    if (await tables(conn)).outages:
+        request = (buckets.first, buckets.step, buckets.count)
+        samples = dict(await conn.fetch(statement(__name__, "view_queue_samples"), *request))
     return tuple(
-        _point(start, now, horizon, buckets.step, rows.get(number, ())) for number, start in enumerate(buckets.starts)
+        _point(start, now, horizon, buckets.step, rows.get(number, ()), samples.get(number))
+        for number, start in enumerate(buckets.starts)
     )
 
 
 def _point(
-    start: datetime, now: datetime, horizon: datetime | None, step: timedelta, told: tuple[Any, ...]
+    start: datetime,
+    now: datetime,
+    horizon: datetime | None,
+    step: timedelta,
+    told: tuple[Any, ...],
+    sampled: int | None,
 ) -> TaskPoint:
+    """The point of a bucket. Where no worker has sampled what waits, it is computed from the tasks as they are now."""
     end = min(start + step, now)
     seconds = max((end - start).total_seconds(), 0.0)
     if horizon is None or end <= horizon or not told:
         return TaskPoint(start, seconds)
     completed, failed, other, partly, wait_p50, wait_p95, run_p50, run_p95, waiting = told
     counts = (completed or 0.0, failed or 0.0, other or 0.0)
-    return TaskPoint(start, seconds, *counts, partly, wait_p50, wait_p95, run_p50, run_p95, waiting or 0.0)
+    waits = waiting or 0.0 if sampled is None else float(sampled)
+    return TaskPoint(start, seconds, *counts, partly, wait_p50, wait_p95, run_p50, run_p95, waits)
+
+
+async def growing_since(conn: asyncpg.Connection, queues: list[str]) -> Mapping[str, datetime]:
+    """Read since when these queues grow, an hour at most; those that no worker has sampled are left out."""
+    if not queues or not (await tables(conn)).outages:
+        return {}
+    return dict(await conn.fetch(statement(__name__, "view_growth"), queues))
 
 
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:

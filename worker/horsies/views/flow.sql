@@ -140,6 +140,30 @@ SELECT number, completed::float8, failed::float8, other::float8, COALESCE(partly
   LEFT JOIN moves USING (number)
  ORDER BY number
 
+-- name: view_queue_samples
+-- views/flow.py; reads only: how many tasks waited at the last sample of each bucket ($1 first bucket, $2 length of a
+-- bucket, $3 how many)
+SELECT number, own.waiting
+  FROM generate_series(0, $3::integer - 1) AS number
+ CROSS JOIN LATERAL (
+        SELECT waiting FROM horsies_queue_samples
+         WHERE queue_name = '' AND sampled_at >= $1::timestamptz + number * $2::interval
+           AND sampled_at < $1::timestamptz + (number + 1) * $2::interval
+         ORDER BY sampled_at DESC
+         LIMIT 1) own
+
+-- name: view_growth
+-- views/flow.py; reads only: since when more tasks wait in these queues than at any time of the last hour before, by the
+-- newest of the samples with the fewest ($1 queues)
+SELECT wanted.name, fewest.sampled_at
+  FROM unnest($1::text[]) AS wanted (name)
+ CROSS JOIN LATERAL (
+        SELECT sampled_at FROM horsies_queue_samples every
+         WHERE queue_name = '' AND sampled_at > statement_timestamp() - interval '1 h' AND sampled_at <= statement_timestamp()
+         ORDER BY COALESCE((SELECT waiting FROM horsies_queue_samples
+                             WHERE sampled_at = every.sampled_at AND queue_name = wanted.name), 0), sampled_at DESC
+         LIMIT 1) fewest
+
 -- name: view_queue_rates
 -- views/flow.py; reads only
 -- ($1 how long ago at most, in s; $2 ended tasks and attempts read at most; $3 and $4 shorter times, in s; $5 waiting

@@ -21,7 +21,7 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
                  THEN format('transactions of role %s are read-only by default', current_user)
             WHEN NOT has_table_privilege(to_regclass('horsies_tasks'), 'UPDATE')
                  THEN format('role %s may not change horsies_tasks', current_user) END AS no_writes,
-       -- Made together with horsies_sweeps.
+       -- Made together with horsies_sweeps and horsies_queue_samples.
        to_regclass('horsies_outages') IS NOT NULL AS outages, pg_is_in_recovery() AS standby
 
 -- name: view_default_source

@@ -10,7 +10,7 @@ from horsies import __version__
 from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import Stage
 from horsies.run.worker.memory import MB, children_memory, container_memory
-from horsies.store.worker_states import STOPPED, WorkerSnapshot, write_snapshot
+from horsies.store.worker_states import STOPPED, WorkerSnapshot, sample_queues, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +69,9 @@ class Snapshots:
         snapshot = self._take()
         async with self.lane.turn() as connection:
             await write_snapshot(connection, snapshot)
-        self._written += 1
+            self._written += 1
+            if not self.is_last:
+                await sample_queues(connection)
 
     def _take(self) -> WorkerSnapshot:
         config, settings = self._config, self._settings

@@ -126,6 +126,7 @@ OUR_TABLES: dict[str, TableContents] = {
         _names("may_pause"),
         needs=("SELECT", "INSERT", "UPDATE"),
     ),
+    "horsies_queue_samples": TableContents(_names("sampled_at queue_name waiting"), needs=("SELECT", "INSERT")),
     "horsies_outages": TableContents(_names("id began_at ended_at"), needs=("INSERT", SEQUENCE)),
     "horsies_sweeps": TableContents(
         _names("id swept_at worker_id expired repairs workflows"), needs=("INSERT", SEQUENCE)

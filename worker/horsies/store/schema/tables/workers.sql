@@ -67,6 +67,17 @@ CREATE OR REPLACE TRIGGER horsies_worker_state_notify_trigger
     AFTER INSERT OR UPDATE ON horsies_worker_states
     FOR EACH ROW EXECUTE FUNCTION horsies_notify_worker_state();
 
+-- How many tasks waited in each queue at whole ten seconds, and in all of them together (queue ''): the rows of tasks say
+-- it of the present only. Queues in which none waited have no row.
+CREATE TABLE IF NOT EXISTS horsies_queue_samples (
+    sampled_at timestamptz  NOT NULL,
+    queue_name varchar(100) NOT NULL,
+    waiting    integer      NOT NULL,
+    CONSTRAINT horsies_queue_samples_pkey PRIMARY KEY (sampled_at, queue_name),
+    CONSTRAINT ck_horsies_queue_samples_times
+        CHECK (sampled_at >= pg_catalog.to_timestamp(946684800) AND sampled_at <= pg_catalog.to_timestamp(221845392000))
+);
+
 -- Tasks that sweeps and operators recovered from lost workers, at most 200 in a row of one worker. A requeued task
 -- keeps no trace of its former worker, and a worker without tasks looks like one that was stopped. Rows are only added,
 -- so that two sweeps do not wait for each other. Losses before the newest applied 'acknowledge' or 'recover' of the
