@@ -167,7 +167,7 @@ async def test_a_queue_grows_since_the_stored_time_and_its_past_is_the_stored_on
         " SELECT 't' || n, 'shop.mail', 'mail', now() - interval '1 h', now() - n * interval '500 ms'"
         "   FROM generate_series(1, 100) n;"
         "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
-        " SELECT to_timestamp((extract(epoch FROM now())::bigint / 10 - n) * 10), name,"
+        " SELECT to_timestamp((floor(extract(epoch FROM now()) / 10) - n) * 10), name,"
         "        CASE WHEN n > 90 THEN 5000 ELSE 100 - n END"
         "   FROM generate_series(0, 200) n CROSS JOIN unnest(ARRAY['', 'mail']) AS name"
     )

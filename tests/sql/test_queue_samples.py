@@ -31,7 +31,7 @@ async def put(conn: asyncpg.Connection, queue: str, *waiting: int) -> None:
     for name in (queue, ""):
         await conn.executemany(
             "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
-            " VALUES (to_timestamp((extract(epoch FROM now())::bigint / 10 - $1::integer) * 10), $2, $3)",
+            " VALUES (to_timestamp((floor(extract(epoch FROM now()) / 10) - $1::integer) * 10), $2, $3)",
             [(ago, name, number) for ago, number in enumerate(reversed(waiting)) if number or not name],
         )
 
@@ -58,7 +58,7 @@ async def test_of_many_workers_one_stores_and_the_others_read_no_task(
     assert await connection.fetchval("SELECT count(*) FROM horsies_queue_samples") == 3 * moments
     await connection.execute(
         "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
-        " SELECT to_timestamp((extract(epoch FROM now())::bigint / 10 + n) * 10), '', 0 FROM generate_series(0, 6) n"
+        " SELECT to_timestamp((floor(extract(epoch FROM now()) / 10) + n) * 10), '', 0 FROM generate_series(0, 6) n"
         "     ON CONFLICT DO NOTHING"
     )
     text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement('horsies.store.worker_states', 'sample_queues')}"
@@ -73,8 +73,8 @@ def steps(plan: dict[str, Any]) -> list[dict[str, Any]]:
 async def test_the_chart_of_waiting_tasks_stays_when_their_rows_change(connection: asyncpg.Connection) -> None:
     await connection.execute(TASKS)
     await put(connection, "mail", 0, 700, 1_377, 40)
-    now = await connection.fetchval("SELECT statement_timestamp()")
-    buckets = Buckets.until(now, timedelta(minutes=1), timedelta(seconds=10))
+    newest = await connection.fetchval("SELECT max(sampled_at) FROM horsies_queue_samples")
+    buckets = Buckets.until(newest, timedelta(minutes=1), timedelta(seconds=10))
     before = [point.waiting for point in await task_series(connection, buckets)]
     assert [number for number in before if number is not None][-3:] == [700, 1_377, 40]
     await connection.execute("UPDATE horsies_tasks SET enqueued_at = now(), status = 'PENDING'")
