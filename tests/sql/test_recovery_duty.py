@@ -290,6 +290,7 @@ async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
                     "heartbeats": 1,
                     "worker_states": 0,
                     "queue_samples": 0,
+                    "schedulers": 0,
                     "sweep_state": 0,
                     "worker_losses": 0,
                     "sweeps": 0,

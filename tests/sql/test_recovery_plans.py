@@ -120,6 +120,7 @@ STATEMENTS = {
         """86400.0, array_fill('2026-01-02T03:04:05.000001+00:00|schedule-1'::text, ARRAY[50])""",
         {"horsies_schedule_runs_pkey"},
     ),
+    "old_schedulers": ("604800.0, now() - interval '9 years', '', 5000", {"horsies_schedulers"}),  # a handful
     "old_sweep_state": ("604800.0, now() - interval '9 years', '', 5000", {"horsies_sweep_state"}),  # a handful of rows
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
@@ -178,7 +179,8 @@ async def test_the_statement_uses_its_indexes(full: asyncpg.Connection, name: st
 
 READ = """
 SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables
-         WHERE relname NOT IN ('horsies_pulse', 'horsies_sweep_state'))::integer,  -- of one row, of a handful
+         -- of one row, and of a handful
+         WHERE relname NOT IN ('horsies_pulse', 'horsies_schedulers', 'horsies_sweep_state'))::integer,
        (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
        + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::integer
 """

@@ -10,6 +10,7 @@ import asyncpg
 from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, state
 
 from horsies.config.schedule import stored_pattern
+from horsies.lifecycle.retention import Category, prune
 from horsies.lifecycle.scheduling import (
     DueSchedule,
     RunningScheduler,
@@ -228,7 +229,7 @@ async def test_each_slot_that_was_used_is_recorded_with_its_task(connection: asy
     assert rows == [(slot + n * 10 * SECOND, one.tasks[n].task_id, None, None) for n in range(2)]
 
 
-async def test_a_scheduler_shows_that_it_runs_and_deletes_those_that_are_silent_for_a_day(
+async def test_a_scheduler_shows_that_it_runs_and_leaves_those_that_died_to_retention(
     connection: asyncpg.Connection,
 ) -> None:
     await connection.execute(
@@ -239,8 +240,9 @@ async def test_a_scheduler_shows_that_it_runs_and_deletes_those_that_are_silent_
     first = await connection.fetchval("SELECT seen_at FROM horsies_schedulers WHERE scheduler_id = 'me'")
     await renew_scheduler(connection, RunningScheduler("me", "host", 7, ["a"], "1.2", 9.0))
     rows = await connection.fetch("SELECT * FROM horsies_schedulers ORDER BY scheduler_id")
-    assert [row["scheduler_id"] for row in rows] == ["dead1", "me"]
-    assert tuple(rows[1])[:5] == ("me", "host", 7, ["a"], "1.2")
-    assert rows[1]["seen_at"] > first >= rows[1]["started_at"]
+    assert [row["scheduler_id"] for row in rows] == ["dead1", "dead2", "dead3", "me"]
+    assert tuple(rows[3])[:5] == ("me", "host", 7, ["a"], "1.2")
+    assert rows[3]["seen_at"] > first >= rows[3]["started_at"]
     await remove_scheduler(connection, "me")
-    assert await connection.fetchval("SELECT array_agg(scheduler_id) FROM horsies_schedulers") == ["dead1"]
+    assert await connection.fetchval("SELECT count(*) FROM horsies_schedulers") == 3
+    assert (await prune(connection, {Category.WORKER_STATES: 50 * 3_600.0})).rows["schedulers"] == 1

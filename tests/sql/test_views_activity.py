@@ -17,7 +17,7 @@ from horsies.operations.verbs import VERBS
 from horsies.query import ActivityFilter, FilterError, parse_activity
 from horsies.store.pulse import write_pulse
 from horsies.store.sweep_state import UPKEEP, take_duty, write_report
-from horsies.views import Change, changes, newest_action, operation_page
+from horsies.views import Change, changes, newest_action, operation_page, schedule_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -392,6 +392,18 @@ async def test_an_outage_tells_whether_a_worker_lived_through_it(
         await connection.execute(snapshot, "w1", 301.0, 2)
     (change,) = (await changes(conn, parse_activity("kind:database since:5d"))).rows
     assert (change.what, change.detail) == (what, told)
+
+
+async def test_a_scheduler_that_was_lost_days_ago_is_told_and_is_in_no_list_any_more(
+    conn: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, started_at, seen_at)"
+        " VALUES ('s', 'cron-1', 5, '{a}', '1', now() - interval '9 d', now() - interval '3 d')"
+    )
+    lost = [row[:3] for row in await happened(conn, "kind:scheduler since:5d")]
+    assert lost == [("scheduler", "lost", "cron-1:5")]
+    assert (await schedule_rows(conn)).schedulers == ()
 
 
 async def test_the_current_outage_is_one_as_soon_as_two_pulses_are_missed(

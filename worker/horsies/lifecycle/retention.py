@@ -59,6 +59,7 @@ _PARTS = (
     _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", _FIRST),
     _Part(Category.WORKER_STATES, "worker_states", "worker_states", _FIRST),
     _Part(Category.WORKER_STATES, "queue_samples", "queue_samples", _FIRST),
+    _Part(Category.WORKER_STATES, "schedulers", "schedulers", ""),
     _Part(Category.WORKER_STATES, "sweep_state", "sweep_state", ""),
     # Nodes are deleted with their workflow, and before their tasks: a node never refers to a task that was deleted.
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),

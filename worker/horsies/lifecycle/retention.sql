@@ -68,6 +68,15 @@ SELECT id, min(sampled_at) AS after, id AS after_id, count(*)::integer AS rows
  ORDER BY id
  LIMIT $4
 
+-- name: old_schedulers
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- Those that did not stop: a stop deletes the row.
+SELECT scheduler_id AS id, seen_at AS after, scheduler_id AS after_id, 1 AS rows
+  FROM horsies_schedulers
+ WHERE seen_at < statement_timestamp() - $1 * interval '1 s' AND seen_at >= $2 AND (seen_at, scheduler_id) > ($2, $3)
+ ORDER BY seen_at, scheduler_id
+ LIMIT $4
+
 -- name: old_sweeps
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
 SELECT id, swept_at AS after, id AS after_id, 1 AS rows
@@ -208,6 +217,15 @@ WITH gone AS (
     RETURNING queue_name
 )
 SELECT count(*) AS queue_samples FROM gone
+
+-- name: prune_schedulers
+-- retention.py; still old enough: one that has renewed its row meanwhile is kept ($1 age in s, $2 schedulers)
+WITH gone AS (
+    DELETE FROM horsies_schedulers
+     WHERE scheduler_id = ANY ($2::text[]) AND seen_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING scheduler_id
+)
+SELECT count(*) AS schedulers FROM gone
 
 -- name: prune_sweeps
 -- retention.py; still old enough ($1 age in s, $2 ids)

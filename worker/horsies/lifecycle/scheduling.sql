@@ -40,13 +40,10 @@ ON CONFLICT (schedule_name) DO UPDATE
  WHERE (known.config_hash, known.definition) IS DISTINCT FROM (EXCLUDED.config_hash, EXCLUDED.definition)
 
 -- name: renew_scheduler
--- scheduling.renew_scheduler; the scheduler's own row; deletes rows of schedulers that have been silent for a day, and
--- orders as old
+-- scheduling.renew_scheduler; the scheduler's own row; deletes orders that are a day old
 -- ($1 scheduler, $2 host, $3 pid, $4 names of its schedules, $5 version, $6 silence after which it is lost,
 -- in s)
-WITH silent AS (
-    DELETE FROM horsies_schedulers WHERE seen_at < statement_timestamp() - interval '1 day' AND scheduler_id <> $1
-), old_orders AS (
+WITH old_orders AS (
     -- No operator expects it any more.
     DELETE FROM horsies_schedule_runs
      WHERE sent_at = 'infinity' AND slot < statement_timestamp() - interval '1 day'

@@ -39,7 +39,7 @@ WITH RECURSIVE moment AS MATERIALIZED (
                      LIMIT (SELECT most FROM share)) pending) due
      UNION ALL
     SELECT queue_name, count(*) FROM horsies_tasks
-     WHERE EXISTS (SELECT FROM is_due) AND status = 'CLAIMED' AND status IN ('CLAIMED', 'RUNNING')
+     WHERE EXISTS (SELECT FROM is_due) AND status = 'CLAIMED' AND status IN /* tasks_in_flight */
      GROUP BY queue_name
 ), waits AS (
     SELECT queue_name, sum(number)::integer AS number FROM counted WHERE number > 0 GROUP BY queue_name

@@ -243,7 +243,7 @@ async def _of_schedulers(
 ) -> list[Change]:
     """Starts, and ends without a word; one that was stopped has no row."""
     found = []
-    for one in await scheduler_rows(conn, there=True):
+    for one in await scheduler_rows(conn, there=True, within=now - since):
         version = f"horsies {one.version}"
         found.append(Change("scheduler", "started", one.name, one.id, one.started_at, one.started_at, version))
         if not one.lives(now):

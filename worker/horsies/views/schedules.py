@@ -35,6 +35,8 @@ STRIP_RUNS: Final = 12
 """The newest runs that a list shows of each schedule."""
 STORY_RUNS: Final = 50
 _MOST_SCHEDULERS: Final = 200
+_LISTED_FOR: Final = timedelta(days=1)
+"""A scheduler that ended without a word is listed with the schedules for this long."""
 _MOST_ACTIONS: Final = 10
 
 _AT_ONCE: Final = timedelta()
@@ -293,8 +295,10 @@ def _row(columns: tuple[Any, ...], serving: dict[str, list[str]]) -> ScheduleRow
     return ScheduleRow(*(name, known, *map(aware, stored), tuple(runs), tuple(serving.get(name, ()))))
 
 
-async def scheduler_rows(conn: asyncpg.Connection, *, there: bool) -> tuple[SchedulerRow, ...]:
-    rows = await conn.fetch(statement(__name__, "view_schedulers"), _MOST_SCHEDULERS) if there else []
+async def scheduler_rows(
+    conn: asyncpg.Connection, *, there: bool, within: timedelta = _LISTED_FOR
+) -> tuple[SchedulerRow, ...]:
+    rows = await conn.fetch(statement(__name__, "view_schedulers"), _MOST_SCHEDULERS, within) if there else []
     return tuple(SchedulerRow(*(*row[:3], frozenset(texts(row[3])), *row[4:])) for row in map(tuple, rows))
 
 

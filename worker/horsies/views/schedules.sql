@@ -71,8 +71,10 @@ SELECT named.schedule_name, own.definition, own.registered_at, state.next_run_at
  ORDER BY named.schedule_name
 
 -- name: view_schedulers
--- views/schedules.py; reads only ($1 at most): the schedulers that run, or ended without a word, those seen last first
+-- views/schedules.py; reads only: the schedulers that run, or ended without a word, those seen last first
+-- ($1 at most, $2 how long ago they may have been seen)
 SELECT scheduler_id, hostname, pid, schedules, horsies_version, started_at, seen_at
   FROM horsies_schedulers
+ WHERE seen_at > statement_timestamp() - $2::interval
  ORDER BY seen_at DESC, scheduler_id
  LIMIT $1

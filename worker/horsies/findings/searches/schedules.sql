@@ -22,7 +22,8 @@ SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
           FROM horsies_schedule_state state
           JOIN horsies_schedules known USING (schedule_name)
          WHERE state.next_run_at IS NOT NULL AND known.paused_at IS NULL) schedules
-  LEFT JOIN (SELECT seen_at, hostname, pid FROM horsies_schedulers ORDER BY seen_at DESC LIMIT 1) last ON true
+  LEFT JOIN (SELECT seen_at, hostname, pid FROM horsies_schedulers WHERE seen_at > now() - interval '1 day'
+              ORDER BY seen_at DESC LIMIT 1) last ON true
 
 -- name: diagnose_schedulers_lost
 -- findings/schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
@@ -37,6 +38,7 @@ WITH planned AS MATERIALIZED (
            -- A time that a hand has stored would overflow the interval.
            seen_at < now() - CASE WHEN lost_after_s BETWEEN 1 AND 600 THEN lost_after_s ELSE $1::float8 END * interval '1 s' AS lost
       FROM horsies_schedulers
+     WHERE seen_at > now() - interval '1 day'
 )
 SELECT hostname, pid, seen_at,
        ARRAY(SELECT schedule_name::text FROM planned
