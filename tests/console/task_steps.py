@@ -29,7 +29,7 @@ class Screen:
         self.app = pilot.app
 
     @property
-    def view(self) -> TasksView:
+    def view(self) -> Any:
         return self.app.query_one(TasksView)
 
     @property
@@ -67,7 +67,9 @@ class Screen:
 
     def type(self, text: str) -> None:
         """Type into the filter bar, which is open."""
-        self.app.query_one(FilterInput).insert_text_at_cursor(text)
+        field = self.app.focused
+        assert isinstance(field, FilterInput)
+        field.insert_text_at_cursor(text)
 
 
 @asynccontextmanager

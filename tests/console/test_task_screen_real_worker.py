@@ -78,7 +78,7 @@ async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_
         await detail.sees("sleep(3_600)", "hold_the_gil runs for")
         await detail.press("escape")
         await detail.loses("hold_the_gil runs for")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await connection.fetchval("SELECT count(*) FROM horsies_looks"):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.01)
     verbs = await connection.fetch(

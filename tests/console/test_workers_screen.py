@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from forked_commands import Command
 from verb_steps import until
-from worker_steps import Screen, grow_older, hold, tell, workers
+from worker_steps import Workers, grow_older, hold, tell, workers
 
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
@@ -250,7 +250,7 @@ async def test_the_name_of_the_list_finds_a_worker_here_and_its_tasks_there(
 async def test_room_that_the_list_does_not_need_goes_to_the_worker_under_the_cursor(
     database: str, connection: asyncpg.Connection, size: tuple[int, int]
 ) -> None:
-    async def parts(screen: Screen) -> tuple[int, int, int]:
+    async def parts(screen: Workers) -> tuple[int, int, int]:
         await screen.pilot.pause()
         view = screen.view
         return view._table.size.height, view._story.size.height, view._held.size.height

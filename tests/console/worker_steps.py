@@ -8,30 +8,21 @@ from typing import Any
 
 import asyncpg
 from frame_steps import options
-from textual.pilot import Pilot
-from verb_steps import OPS, sees, shown, until
+from task_steps import Screen
+from verb_steps import OPS, until
 
 from horsies_tui.look.cells import GUTTER
 from horsies_tui.shell.app import ConsoleApp
-from horsies_tui.widgets.typed_line import FilterInput
 from horsies_tui.workers.view import WorkersView
 
 WIDE = (160, 40)
 STATES = ("alive", "draining", "late", "lost", "died", "stopped")
 
 
-class Screen:
-    def __init__(self, pilot: Pilot[Any]) -> None:
-        self.pilot = pilot
-        self.app = pilot.app
-
+class Workers(Screen):
     @property
-    def view(self) -> WorkersView:
+    def view(self) -> Any:
         return self.app.query_one(WorkersView)
-
-    @property
-    def text(self) -> str:
-        return shown(self.app.screen)
 
     @property
     def names(self) -> list[str]:
@@ -50,33 +41,12 @@ class Screen:
         end = next((number for number, line in enumerate(lines) if line.startswith(("── ", "-- "))), len(lines))
         return lines[:end]
 
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-
-    async def sees(self, *words: str) -> str:
-        return await sees(self.pilot, *words)
-
-    async def loses(self, word: str) -> None:
-        await until(self.pilot, lambda: word not in self.text, f"no longer shows {word}")
-
-    async def filter(self, text: str) -> None:
-        await self.press("slash", "ctrl+u")
-        field = self.app.focused
-        assert isinstance(field, FilterInput)
-        field.insert_text_at_cursor(text)
-        await self.press("enter")
-
-    async def resize(self, columns: int, rows: int) -> None:
-        """Wait until the terminal has this size, and everything on it."""
-        await self.pilot.resize_terminal(columns, rows)
-        await until(self.pilot, lambda: self.text.count("\n") == rows - 1, f"{columns}x{rows}")
-
 
 @asynccontextmanager
-async def workers(url: str, size: tuple[int, int] = WIDE, **settings: Any) -> AsyncIterator[Screen]:
+async def workers(url: str, size: tuple[int, int] = WIDE, **settings: Any) -> AsyncIterator[Workers]:
     app = ConsoleApp(options(url, screen="workers", **settings), actor=OPS)
     async with app.run_test(size=size) as pilot:
-        screen = Screen(pilot)
+        screen = Workers(pilot)
         await until(pilot, lambda: app.link.status.is_up, "connects")
         yield screen
 

@@ -173,7 +173,7 @@ os._exit(0)
 
 
 def run(scene: str) -> str:
-    done = subprocess.run([sys.executable, "-c", SCENE + scene], capture_output=True, text=True, timeout=10, check=True)
+    done = subprocess.run([sys.executable, "-c", SCENE + scene], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.strip()
 
 

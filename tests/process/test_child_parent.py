@@ -49,7 +49,7 @@ class Program:
 
     def end(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
 
 
 @contextmanager

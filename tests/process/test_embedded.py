@@ -211,7 +211,7 @@ async def test_a_server_that_lost_its_keeper_is_taken_over(place: EmbeddedPlace)
         orphan = server_pid(place)
         keeper = keeper_of(place)
         keeper.kill()
-        psutil.wait_procs([keeper], timeout=10)
+        psutil.wait_procs([keeper], timeout=60)
     assert psutil.pid_exists(orphan)
     with acquire(place) as held:
         assert server_pid(place) != orphan
@@ -223,7 +223,7 @@ async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Em
     with acquire(place) as held:
         crashed = psutil.Process(server_pid(place))
         crashed.kill()
-        psutil.wait_procs([crashed], timeout=10)
+        psutil.wait_procs([crashed], timeout=60)
         async with asyncio.timeout(30):
             while not is_ready(place) or server_pid(place) == crashed.pid:  # noqa: ASYNC110 - its sign is a file
                 await asyncio.sleep(0.01)
@@ -444,7 +444,7 @@ def test_memory_of_a_killed_server_is_waited_for(place: EmbeddedPlace) -> None:
     keeper = keeper_of(place)
     for process in (keeper, server):
         process.kill()
-    psutil.wait_procs([keeper, server], timeout=10)
+    psutil.wait_procs([keeper, server], timeout=60)
     held.release()
     with ThreadPoolExecutor(1) as threads:
         starting = threads.submit(acquire, place)
@@ -592,7 +592,7 @@ async def test_a_full_disk_at_a_restart_does_not_end_the_keeper(place: EmbeddedP
         place.log.rename(aside)
         place.log.mkdir()
         crashed.kill()
-        psutil.wait_procs([crashed], timeout=10)
+        psutil.wait_procs([crashed], timeout=60)
         for _ in range(2):  # an attempt removes the socket first; the second proves that the first one failed
             (place.sockets / ".s.PGSQL.5432").touch()
             async with asyncio.timeout(30):

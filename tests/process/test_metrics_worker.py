@@ -210,7 +210,7 @@ async def test_it_serves_until_sigterm_without_an_application(database: str) -> 
         assert value(samples, "horsies_up") == 1
         assert value(samples, "horsies_workers", state="alive") == 0
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert json.loads(process.stderr.readline())["event"] == "stopping"
     finally:
         process.kill()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from family_audit import LOG, Ledger, check_nothing_is_left, read
 from fault_scene import POLICY, chaos, kill_worker
-from faults import FaultAction, FaultPoint, fault
+from faults import FaultAction, FaultMoment, FaultPoint, fault
 from test_worker import Table, Worker, start, table
 from worker_flows import Flows
 
@@ -36,6 +36,9 @@ POINTS = {
     "advance_wave ready": FaultPoint(NODES, "UPDATE", "OLD.status = 'PENDING' AND NEW.status = 'READY'"),
     "advance_wave skipped": FaultPoint(NODES, "UPDATE", "OLD.status = 'PENDING' AND NEW.status = 'SKIPPED'"),
     "advance_enqueue": FaultPoint(TASKS, "INSERT", "NEW.kwargs LIKE '%n6%'"),
+    "advance commits": FaultPoint(
+        NODES, "UPDATE", "NEW.task_index = 1 AND NEW.status = 'ENQUEUED'", FaultMoment.COMMIT
+    ),
     "insert_workflow": FaultPoint(WORKFLOWS, "INSERT", "NEW.parent_workflow_id IS NOT NULL"),
     "insert_nodes": FaultPoint(NODES, "INSERT", "NEW.node_id = 'item:1'"),
     "child_link": FaultPoint(NODES, "UPDATE", "OLD.sub_workflow_id IS NULL AND NEW.sub_workflow_id IS NOT NULL"),
@@ -108,7 +111,7 @@ async def shop(table: Table, start: Callable[..., Worker], tmp_path: Path) -> Sh
     return Shop(table, start, tmp_path)
 
 
-DEFAULT = [("advance_ends", True), ("insert_nodes", True), ("finish", False)]
+DEFAULT = [("advance_ends", True), ("child_link", True), ("insert_nodes", True), ("finish", False)]
 
 
 @pytest.mark.parametrize(

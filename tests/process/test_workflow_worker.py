@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
 
 import pytest
-from fault_scene import POLICY, chaos, kill_worker
+from fault_scene import POLICY, chaos
 from faults import FaultAction, FaultMoment, FaultPoint, fault
 from test_worker import start, table
 from worker_flows import Flows, flows
@@ -17,10 +16,6 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import VERBS
-
-if TYPE_CHECKING:
-    from faults import Fault
-    from test_worker import Worker
 
 __all__ = ["flows", "start", "table"]
 
@@ -38,17 +33,6 @@ POINTS = {
     ),
     "workflow ends": FaultPoint(WORKFLOWS, "UPDATE", "NEW.status = 'COMPLETED'"),
 }
-
-
-SELDOM = ("node ready", "node linked", "task enqueued", "workflow ends")
-
-
-async def caught(flows: Flows, blocked: Fault) -> tuple[str, Worker]:
-    """A diamond, and the worker that is blocked in the middle of a statement about it."""
-    worker = await flows.worker()
-    flow = await diamond(flows)
-    await blocked.reached()
-    return flow, worker
 
 
 async def diamond(flows: Flows) -> str:
@@ -75,36 +59,22 @@ async def test_a_node_runs_while_its_task_does_and_through_its_retries(flows: Fl
     assert len(flows.runs("n1")) == 2
 
 
-@pytest.mark.parametrize("point", ["finish", "node ends", "advance commits", *map(chaos, SELDOM)])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "finish",
+        "node ends",
+        "advance commits",
+        *map(chaos, ("node ready", "node linked", "task enqueued", "workflow ends")),
+    ],
+)
 async def test_a_session_lost_in_the_middle_costs_nothing(flows: Flows, point: str) -> None:
     async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
-        flow, _ = await caught(flows, blocked)
+        await flows.worker()
+        flow = await diamond(flows)
+        await blocked.reached()
         await blocked.kill()
         await blocked.release()
-    await whole(flows, flow)
-
-
-@pytest.mark.parametrize("point", ["node ends", *map(chaos, ("finish", "advance commits", *SELDOM))])
-async def test_what_a_dead_worker_had_begun_is_finished_by_its_last_statement_or_by_the_next(
-    flows: Flows, point: str
-) -> None:
-    """The statement is executed, as the server does not learn of the client's death; its transaction is lost."""
-    async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
-        flow, worker = await caught(flows, blocked)
-        kill_worker(worker)
-        await blocked.release()
-    await flows.worker()
-    await whole(flows, flow)
-
-
-@pytest.mark.parametrize("point", ["advance commits", *map(chaos, ("node ends", *SELDOM))])
-async def test_an_advance_that_died_with_its_worker_is_made_by_the_sweep(flows: Flows, point: str) -> None:
-    async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
-        flow, worker = await caught(flows, blocked)
-        kill_worker(worker)
-        await blocked.kill()
-        await blocked.release()
-    await flows.worker()
     await whole(flows, flow)
 
 
@@ -125,23 +95,6 @@ async def test_a_task_that_expires_in_the_queue_ends_its_node(flows: Flows) -> N
     flow = await flows.create_workflow(flows.node(0, task_options=options), flows.node(1, 0))
     assert (await flows.over(flow))["status"] == "FAILED"
     assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
-
-
-@pytest.mark.parametrize("kill_session", [True, chaos(False)])
-async def test_a_child_whose_builder_was_killed_is_built_by_another_and_once(flows: Flows, kill_session: bool) -> None:
-    point = FaultPoint(NODES, "UPDATE", "OLD.sub_workflow_id IS NULL AND NEW.sub_workflow_id IS NOT NULL")
-    async with fault(flows.connection, point, FaultAction.BLOCK) as blocked:
-        worker = await flows.worker()
-        flow = await flows.create_workflow(flows.map_node(0, ["a", "b"]))
-        await blocked.reached()
-        kill_worker(worker)
-        if kill_session:
-            await blocked.kill()
-        await blocked.release()
-    await flows.worker()
-    assert await flows.values(flow) == {"n0": [1, 1]}
-    assert await flows.connection.fetchval("SELECT count(*) FROM horsies_workflows") == 2
-    await flows.once_each("a", "b")
 
 
 async def test_workers_that_meet_in_a_workflow_do_each_thing_once(flows: Flows) -> None:

@@ -52,7 +52,7 @@ def supervisor() -> Supervisor:
 async def test_haste_ends_the_pause_after_a_failure_and_shortens_the_next_ones(supervisor: Supervisor) -> None:
     loop = Store(failures=2)
     supervisor.start([loop])  # type: ignore[list-item]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await loop.failed.wait()
         supervisor.hasten()
         await loop.stored.wait()
@@ -75,7 +75,7 @@ async def test_the_first_loop_that_gets_through_ends_the_pauses_of_all(superviso
     for number, other in enumerate(others):
         other.name = f"other {number}"
     supervisor.start([first, *others])  # type: ignore[list-item]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         for loop in (first, *others):
             await loop.stored.wait()
     await supervisor.stop_all()
@@ -100,7 +100,7 @@ async def test_a_step_of_those_that_write_which_hangs_is_an_outage(
     supervisor.outage.watch(lambda _moment: not loop.stored.is_set(), noticed.set, lambda: None)
     beats.name, beats.interval_s = BEATS, 0.01
     supervisor.start([loop, beats])  # type: ignore[list-item]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await noticed.wait()
         assert supervisor.outage.holds_back
         answer.set()

@@ -83,7 +83,7 @@ async def test_a_loop_outlives_its_failures_and_gives_its_connection_up(caplog: 
     supervisor = Supervisor(WorkerResilienceConfig(db_retry_initial_ms=100), Events(logging.getLogger("test")))
     with caplog.at_level(logging.INFO):
         supervisor.start([loop])  # type: ignore[list-item]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await loop.done.wait()
         await asyncio.sleep(0)
         await supervisor.stop_all()

@@ -214,7 +214,7 @@ async def test_workers_that_claim_at_once_pass_by_what_the_others_have_locked(
     first, second = await asyncpg.connect(database), await asyncpg.connect(database)
     async with first.transaction():
         assert [one.token.task_id for one in await claim_known(first, 70, OTHER)] == mine[:70]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert [one.token.task_id for one in await claim_known(second, 40)] == mine[70:]
     await first.close()
     await second.close()
@@ -376,7 +376,7 @@ async def test_a_pause_waits_for_no_task_and_a_task_without_mark_is_not_claimed(
     other = await asyncpg.connect(database)
     async with other.transaction():
         await other.execute("SELECT FROM horsies_tasks FOR UPDATE")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
     assert (await task(connection, "t"))["workflow_paused_at"] is None
     assert await claim_any(connection) == []

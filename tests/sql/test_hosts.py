@@ -177,7 +177,7 @@ async def test_a_connection_elsewhere_cuts_those_to_the_primary_before(database:
         first.silence()
         new = await target.connect("test")
         assert second.accepted == 1
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError)):
                 await waiting
         assert await new.fetchval("SELECT 1") == 1

@@ -152,7 +152,7 @@ async def test_a_locked_pulse_holds_up_no_worker(connection: asyncpg.Connection,
     worker = await asyncpg.connect(database)
     async with connection.transaction():
         await connection.execute("SELECT FROM horsies_pulse FOR UPDATE")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert not await write_pulse(worker, CONFIG, EVERY_S)
     await worker.close()
 

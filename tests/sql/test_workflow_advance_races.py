@@ -201,7 +201,7 @@ async def test_a_claim_or_start_never_waits_for_a_workflow(
         await lock_families(connection, [flow])
         await connection.execute("UPDATE horsies_workflows SET updated_at = now()")
         await connection.execute("UPDATE horsies_workflow_tasks SET completed_at = now()")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             tokens = [task.token for task in await claim_some(other)]
             verdicts = await start_tokens(other, tokens)
     assert len(verdicts.started) == 2

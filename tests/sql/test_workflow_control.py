@@ -46,17 +46,6 @@ async def all_states(conn: asyncpg.Connection) -> dict[str, str]:
     return {one: await states(conn, one) for one in ("w1", "child", "grandchild")}
 
 
-async def test_pause_keeps_the_link_of_a_queued_node_and_its_task_is_not_claimed(
-    connection: asyncpg.Connection,
-) -> None:
-    await planted(connection, CHAIN)
-    queued = await task_of(connection, "w1", 0)
-    assert await pause(connection, "w1")
-    assert await states(connection) == "PAUSED: ENQUEUED PENDING PENDING"
-    assert await task_of(connection, "w1", 0) == queued
-    assert await claim_some(connection) == []
-
-
 async def test_resume_lets_the_same_task_be_claimed_once(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     queued = await task_of(connection, "w1", 0)
@@ -86,14 +75,6 @@ async def test_what_ended_while_paused_is_stored_and_followed_at_the_resume(conn
     assert await states(connection) == "PAUSED: COMPLETED PENDING PENDING PENDING"
     await resume(connection, "w1")
     assert await states(connection) == "RUNNING: COMPLETED ENQUEUED ENQUEUED PENDING"
-
-
-async def test_pause_and_resume_say_no_where_there_is_nothing_to_do(connection: asyncpg.Connection) -> None:
-    await planted(connection, CHAIN)
-    assert not await resume(connection, "w1")
-    assert await pause(connection, "w1")
-    assert not await pause(connection, "w1")
-    assert not await pause(connection, "nobody")
 
 
 async def test_pause_and_resume_reach_the_whole_family(connection: asyncpg.Connection) -> None:
@@ -310,20 +291,6 @@ async def test_a_retry_that_finds_nothing_names_the_child_that_is_paused(connect
         await retry_from_failed(connection, "w1")
 
 
-async def test_nothing_is_opened_where_nothing_failed_or_a_person_has_cancelled(
-    connection: asyncpg.Connection,
-) -> None:
-    await planted(connection, CHAIN)
-    with pytest.raises(CannotReopenError, match="none of its nodes has failed"):
-        await retry_from_failed(connection, "w1")
-    await runs(connection, "w1", 0)
-    await cancel(connection, "w1")
-    before = await rows_of_workflows(connection)
-    with pytest.raises(CannotReopenError, match="CANCELLED"):
-        await retry_from_failed(connection, "w1")
-    assert await rows_of_workflows(connection) == before
-
-
 async def test_a_child_cannot_go_on_where_its_parent_has_completed_without_it(connection: asyncpg.Connection) -> None:
     policy = '{"cases":[{"required_indices":[1]}]}'
     await planted(connection, plan(node(0, sub_definition_key="c"), node(1), success_policy=policy))
@@ -344,13 +311,6 @@ async def test_a_skipped_node_takes_its_task_with_it_and_what_follows_is_judged(
     assert not await skip_node(connection, "w1", 0, "again")
     await ends(connection, "w1", 1, 2)
     assert await states(connection) == "COMPLETED: SKIPPED COMPLETED COMPLETED"
-
-
-async def test_a_node_whose_task_has_just_ended_is_not_skipped(connection: asyncpg.Connection) -> None:
-    await planted(connection, CHAIN)
-    await task_ends(connection, "w1", 0)
-    assert not await skip_node(connection, "w1", 0, "too late")
-    assert await states(connection) == "RUNNING: ENQUEUED PENDING PENDING"
 
 
 async def test_skipping_a_node_that_is_a_workflow_cancels_that(connection: asyncpg.Connection) -> None:

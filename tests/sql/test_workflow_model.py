@@ -75,7 +75,7 @@ def some_upsets(seed: int) -> frozenset[str]:
     return frozenset(upset for upset in UPSETS if rng.random() < 0.5)
 
 
-DEFAULT = settings(SETTINGS, max_examples=50, derandomize=True)
+DEFAULT = settings(SETTINGS, max_examples=30, derandomize=True)
 THOUSANDS = settings(SETTINGS, max_examples=2_000, print_blob=True)
 ANY = st.integers(0, 2**32).map(some_upsets)
 AT_ONCE = st.just(frozenset({"together"}))

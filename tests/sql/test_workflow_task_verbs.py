@@ -82,13 +82,6 @@ async def test_a_task_that_an_operator_ends_advances_its_workflow(
     assert await code_of(connection, 0) == code
 
 
-async def test_a_task_that_an_operator_expires_advances_its_workflow(connection: asyncpg.Connection) -> None:
-    await planted(connection, GOES_ON_AFTER_FAILURE)
-    await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")
-    assert await act(connection, VERBS["task", "expire"], await task_of(connection, "w1", 0)) == []
-    assert await states(connection) == "RUNNING: FAILED ENQUEUED"
-
-
 async def test_what_a_gone_worker_held_fails_and_its_workflow_goes_on(connection: asyncpg.Connection) -> None:
     await planted(connection, GOES_ON_AFTER_FAILURE)
     await runs(connection, "w1", 0, worker="w-gone")
