@@ -146,7 +146,7 @@ async def _verbs(screen: Commanded) -> None:
     await screen.command("drain")
     await screen.sees("there is nothing to drain on this screen; `workers drain …` names it")
     await screen.command("undo")
-    await screen.sees("nothing was done from here")
+    await screen.sees("nothing to undo")
 
 
 async def test_a_time_of_day_in_a_filter_is_in_the_zone_of_the_screen_for_verbs_too(
