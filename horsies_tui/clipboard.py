@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from base64 import b64encode
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies_tui.textual_internals import write_raw
@@ -48,8 +49,9 @@ def through_tmux(raw: str) -> str:
 def copy(view: Widget, text: str, what: str, say: Callable[[str], None] | None = None) -> bool:
     """Copy the text and confirm it in the footer or through `say`; False if it is too long for a terminal."""
     if fits(text):
-        say = say or cast("Console", view.app).say
-        view.run_worker(_copy(view.app, text, what, say), group="copy", exclusive=True)
+        app, say = view.app, say or cast("Console", view.app).say
+        work: Any = partial(_copy, app, text, what, say)  # a coroutine that is superseded at once is never awaited
+        view.run_worker(work, group="copy", exclusive=True)
         return True
     return False
 

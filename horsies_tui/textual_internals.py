@@ -34,6 +34,7 @@ from rich.control import Control
 from textual import events, messages
 from textual._callback import invoke
 from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
+from textual._context import active_message_pump
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from textual.css.styles import RenderStyles
     from textual.css.types import CSSLocation
     from textual.drivers._writer_thread import WriterThread
+    from textual.geometry import Region
     from textual.message import Message
     from textual.strip import Strip
     from textual.timer import Timer
@@ -220,11 +222,29 @@ class PacedScreen(Lasting, Screen[ResultT]):
         self._dirty_widgets.clear()
 
 
+def forget_click(app: App[Any]) -> None:
+    """Let the next click be a single one: on another screen it is no double click with the one before."""
+    app._click_chain_last_time = None  # noqa: SLF001
+
+
+def handler_is_hidden() -> bool:
+    """Return whether what runs now handles a message of a widget that is hidden since the message was sent."""
+    pump = active_message_pump.get(None)
+    return isinstance(pump, DOMNode) and not all(node.display for node in pump.ancestors_with_self)
+
+
 class ExactScreen(PacedScreen[Any]):
     """The screen that `App.get_default_screen` returns."""
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """Like Textual's, without its repaint of the whole screen, which sent 17 kB before the first letter of a filter."""
+
+    def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
+        """Find the widget, unless it is hidden already: it stands on the terminal until the next layout."""
+        widget, region = super().get_widget_at(x, y)
+        if all(node.display for node in widget.ancestors_with_self):
+            return widget, region
+        return self, self.region
 
 
 class _Components(dict[str, "RenderStyles"]):

@@ -33,7 +33,7 @@ from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.stage import ViewStage
 from horsies_tui.shell.tabs import Tabs
 from horsies_tui.shell.views import TABS, VIEWS, action_commands, named_filters
-from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
+from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen, handler_is_hidden
 from horsies_tui.view import ConsoleView
 
 if TYPE_CHECKING:
@@ -174,6 +174,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         return None if below is None else below.neighbour(step)
 
     def push_sheet(self, sheet: ModalScreen[ResultT], done: Callable[[ResultT | None], None]) -> None:
+        if handler_is_hidden():
+            return
         view = self.stage.top
 
         def closed(result: ResultT | None) -> None:

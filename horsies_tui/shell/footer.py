@@ -49,7 +49,8 @@ class Footer(Widget):
         self._message: tuple[str, str] | None = None
         self._offer = ""
         self._running_out: list[Timer] = []
-        self._hits: list[tuple[int, str | None]] = []
+        self._hits: list[tuple[int, Action | None]] = []
+        """Where each action ends that the line shows."""
         self._line = Text()
 
     def on_mount(self) -> None:
@@ -128,10 +129,10 @@ class Footer(Widget):
             if line.cell_len + hint.cell_len + 2 > room:
                 break
             line.append_text(hint).append("  ")
-            self._hits.append((line.cell_len, key))
+            self._hits.append((line.cell_len, action))
         for hint in last:
             line.append_text(hint)
-            self._hits.append((line.cell_len, offered[-1][1]))
+            self._hits.append((line.cell_len, offered[-1][0]))
         return line
 
     def _hint(self, action: Action, key: str) -> Text:
@@ -142,7 +143,9 @@ class Footer(Widget):
         return cast("Console", self.app).offers(action)
 
     def on_click(self, event: events.Click) -> None:
+        """Press the key that is painted there, unless it has another meaning by now, on another screen."""
         at = event.get_content_offset(self)
-        key = next((key for end, key in self._hits if at is not None and at.x < end), None)
-        if key is not None:
-            self.app.simulate_key(key)
+        action = next((action for end, action in self._hits if at is not None and at.x < end), None)
+        keys = next((keys for live, keys in live_actions(self.app.screen) if live == action), None)
+        if keys is not None:
+            self.app.simulate_key(keys[0])

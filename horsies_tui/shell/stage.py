@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from asyncio import Lock
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textual.containers import Container
 from textual.message import Message
+
+from horsies_tui.textual_internals import forget_click
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +35,7 @@ class ViewStage(Container):
         self._link = link
         self._views: dict[str, ConsoleView[Any]] = {}
         self._stack: list[str] = []
+        self._switching = Lock()
         self._came_from = ""
         """The tab from which a number, an alert or a link led to this one."""
 
@@ -96,17 +100,32 @@ class ViewStage(Container):
         await self.go(self._stack[0])
 
     async def _show_top(self) -> ConsoleView[Any]:
+        """Show the view that was put on top.
+
+        Keys, clicks and links come from several tasks, so that another view may be wanted while this one is made: one
+        after the other, and only the newest is shown.
+        """
         name = self._stack[-1]
-        view = self._views.get(name)
-        if view is None:
-            view = self._views[name] = self._makers[name](id=name)
-            await self.mount(view)
-            view.attach(self._link)
+        async with self._switching:
+            view = self._views.get(name)
+            if view is None:
+                view = self._views[name] = self._makers[name](id=name)
+                await self.mount(view)
+                view.attach(self._link)
+            if name == self._stack[-1]:
+                self._show_only(view)
+        return view
+
+    def _show_only(self, view: ConsoleView[Any]) -> None:
         for other in self._views.values():
             other.display = other is view
             if other.shown and other is not view:
                 other.hide()
+                if self.screen.focused is not None and other in self.screen.focused.ancestors_with_self:
+                    self.screen.set_focus(
+                        None
+                    )  # the other view takes it a moment later
         if not view.shown:
+            forget_click(self.app)
             view.show()
-            self.post_message(self.Shown(name))
-        return view
+            self.post_message(self.Shown(view.id or ""))
