@@ -131,7 +131,7 @@ def _remedies(row: FindingRow) -> str:
 
 def _rows(row: FindingRow, look: Look) -> Cell:
     finding = row.finding
-    if finding.count == 1 and not finding.at_least:
+    if finding.count <= 1 and not finding.at_least:
         return Cell("")
     return Cell(f"{look.glyphs.times}{count(finding.count, at_least=finding.at_least)}")
 

@@ -122,9 +122,7 @@ class ViewStage(Container):
             if other.shown and other is not view:
                 other.hide()
                 if self.screen.focused is not None and other in self.screen.focused.ancestors_with_self:
-                    self.screen.set_focus(
-                        None
-                    )  # the other view takes it a moment later
+                    self.screen.set_focus(None)  # the other view takes it a moment later
         if not view.shown:
             forget_click(self.app)
             view.show()

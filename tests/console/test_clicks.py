@@ -16,7 +16,7 @@ from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_schedule
 from task_rows import fill
 from textual import events
 
-from horsies_tui.shell.stage import Stage
+from horsies_tui.shell.stage import ViewStage
 from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.view import ConsoleView
 
@@ -66,9 +66,9 @@ async def test_a_click_and_a_key_at_once_leave_the_view_that_was_wanted_last(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The workflow took longer to make than the schedules, and was then shown over them: their keys had its focus."""
-    mount, schedules_shown = Stage.mount, asyncio.Event()
+    mount, schedules_shown = ViewStage.mount, asyncio.Event()
 
-    async def slowly(stage: Stage, view: ConsoleView[Any]) -> None:
+    async def slowly(stage: ViewStage, view: ConsoleView[Any]) -> None:
         await mount(stage, view)
         if view.id == "workflow":
             with suppress(TimeoutError):
@@ -79,7 +79,7 @@ async def test_a_click_and_a_key_at_once_leave_the_view_that_was_wanted_last(
         app: Any = pilot.app
         await live(pilot)
         at = await place(pilot, "month_end")
-        monkeypatch.setattr(Stage, "mount", slowly)
+        monkeypatch.setattr(ViewStage, "mount", slowly)
         click(pilot, *at)
         click(pilot, *at)
         await until(pilot, lambda: app.stage.made("workflow") is not None, "the workflow is being made")

@@ -11,6 +11,8 @@ from blackhole_proxy import BlackholeProxy
 from flow_steps import node, workflow
 from frame_steps import console, lines, live, options, until
 
+from horsies.operations.verb import TaskVerb
+from horsies.operations.verbs import VERBS
 from horsies_tui.feed.pace import Patience
 from horsies_tui.shell import in_turn
 from horsies_tui.shell.picker import Picker
@@ -79,7 +81,10 @@ async def test_each_key_changes_the_screen_while_every_read_hangs(
         await press(pilot, "escape", lambda: not table.marks)
         await press(pilot, "enter", lambda: app.stage.top.id == "detail")
         await press(pilot, "escape", lambda: app.stage.top.id == "tasks")
-        for key in ("question_mark", "s", "ctrl+p", "exclamation_mark"):
+        of_tasks = [verb for verb in VERBS.values() if isinstance(verb, TaskVerb) and not verb.on_recovery]
+        verbs = [verb.key for verb in of_tasks if verb.fits("PENDING", None)]
+        menus = ("question_mark", "s", "e", "t", "c", "ctrl+g", "ctrl+t", "ctrl+p", "exclamation_mark")
+        for key in (*menus, *filter(None, verbs)):
             await press(pilot, key, lambda: sheets(pilot) == 1)
             await press(pilot, "escape", lambda: sheets(pilot) == 0)
         for tab in TABS:

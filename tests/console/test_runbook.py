@@ -222,6 +222,21 @@ async def test_the_keys_of_the_runbook_repair_it(database: str, connection: asyn
         await repaired(screen, connection, question, wanted)
 
 
+async def test_keys_in_one_burst_confirm_nothing_as_the_runbook_says(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    assert "ignored if both are typed in one burst" in RUNBOOK
+    await crashed(connection)
+    async with console(database, (160, 45), screen="recovery") as screen:
+        await screen.sees("LIVE", "crashed")
+        for key in ("R", CONFIRM):
+            screen.app.simulate_key(key)
+        await screen.sees("Requeue 1 task", "ctrl+y was ignored: it came before these rows were shown")
+        assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 0
+        await press(screen, [CONFIRM], "")
+        await repaired(screen, connection, TASKS, '{"burnt": "PENDING"}')
+
+
 ID = {
     "a task hangs": "hung",
     "one task has arguments that can never work": "bad",
