@@ -105,7 +105,7 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
     def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
         self._failed = not done
         self.unanswered.discard(self._index)
-        if not done:
+        if not done and self._index >= 0:  # other parts have been asked for since it began
             self._stale.add(self._index)
             self.unanswered.add(self._index)
         super().end(now, done=done, was_blocked=was_blocked)

@@ -202,6 +202,21 @@ def test_a_part_without_an_end_is_given_up_and_says_so() -> None:
     assert not tally.dirty
 
 
+def test_a_turn_that_was_superseded_by_other_parts_is_none_of_them() -> None:
+    """A filter that was typed while the one before was counted ended the counts of the list for good."""
+    parts = count_parts(task_conditions(parse("status:failed")))
+    tally = Tally(RHYTHM, parts)
+    tally.begin(10.0)
+    tally.ask(parts)
+    tally.end(10.0, done=False)
+    for _ in range(4):
+        tally.begin(11.0)
+        tally.add(stretches(10)[0])
+        tally.end(11.0, done=True)
+    assert tally.counts is not None
+    assert tally.counts.total == Count(10)
+
+
 def test_a_slow_read_that_is_put_off_says_when_what_is_shown_is_too_old() -> None:
     """Reads of 0.9 s were repeated every 18 s under LIVE."""
     pace = ReadPace(Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0, grace_s=3.0))
