@@ -65,12 +65,17 @@ class Footer(Widget):
         self.draw_again()
 
     def say(self, text: str, *, error: bool, offer: str = "") -> None:
-        """Show the text for some seconds. `offer` then stands before the keys, for a minute or until the next text."""
+        """Show the text for some seconds. `offer` then stands before the keys, for a minute or until the next text.
+
+        An error leaves the offer: it may come at any time.
+        """
         self._message = (text, "footer--error" if error else "footer--message")
-        self._offer = offer
-        for timer in self._running_out:
+        for timer in self._running_out[: 1 if error else None]:
             timer.stop()
-        self._running_out = [self.set_timer(MESSAGE_S, self.message_over), self.set_timer(OFFER_S, self.offer_over)]
+        self._running_out[:1] = [self.set_timer(MESSAGE_S, self.message_over)]
+        if not error:
+            self._offer = offer
+            self._running_out[1:] = [self.set_timer(OFFER_S, self.offer_over)]
         self.draw_again()
 
     def offer_over(self) -> None:

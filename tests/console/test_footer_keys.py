@@ -91,5 +91,10 @@ async def test_an_outcome_offers_its_undo_for_a_minute_before_the_keys(
         assert "1 cancelled" not in screen.text.splitlines()[-1], "a sheet has keys of its own"
         await screen.press("escape")
         await screen.sees("1 cancelled: z undo   ")
+        # An error that comes from elsewhere does not take the offer away.
+        screen.app.say_error("the database is slow")
+        await screen.sees("the database is slow")
+        footer.message_over()
+        await screen.sees("1 cancelled: z undo   ")
         footer.offer_over()
         await screen.loses("1 cancelled: z undo")
