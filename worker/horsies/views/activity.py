@@ -10,7 +10,6 @@ from horsies.query.activity_keys import CHANGE, OPERATION
 from horsies.query.language import BARE
 from horsies.query.values import Choice, Glob, Moment
 from horsies.store.statements import statement
-from horsies.views.flow import failed_attempt
 from horsies.views.reading import aware
 from horsies.views.schedules import scheduler_rows
 from horsies.views.tables import tables
@@ -218,7 +217,7 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
 
 
 async def _attempts(conn: asyncpg.Connection, since: datetime, until: datetime | None) -> list[Change]:
-    text = statement(__name__, "activity_attempts", failed_attempt=failed_attempt())
+    text = statement(__name__, "activity_attempts")
     limits = (_SLICES, _MOST_OF_A_SLICE, _MOST_COUNTED, _MOST_GROUPS)
     return [_task_end(row) for row in await conn.fetch(text, since, until, *limits)]
 

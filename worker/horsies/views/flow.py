@@ -131,7 +131,7 @@ class Failures:
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
     """One point per bucket, oldest first. The last ones, read alone, are the same as those of a longer series."""
     horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
-    text = statement(__name__, "view_task_series", failed_attempt=failed_attempt())
+    text = statement(__name__, "view_task_series")
     rows = by_bucket(
         await conn.fetch(
             text, buckets.first, buckets.step, buckets.count, MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MOST_COUNTED
@@ -190,13 +190,8 @@ def _rate(long: Flow, minute: Flow, moment: Flow) -> QueueRate:
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
     """Read the failures by error code, the most frequent recent one first."""
-    text = statement(__name__, "view_failures", failed_attempt=failed_attempt())
+    text = statement(__name__, "view_failures")
     times = [time.total_seconds() for time in (LATELY, BEFORE, RECENTLY)]
     sizes = (_FAILURE_SLICES, _MOST_LATELY, _MOST_BEFORE)
     rows = await conn.fetch(text, *times[:2], _MOST_FAILURES, times[2], *sizes)
     return tuple(Failures(row["error_code"] or None, *tuple(row)[1:]) for row in rows)
-
-
-def failed_attempt() -> str:
-    """Return the condition on an attempt that failed by itself."""
-    return statement(__name__, "failed_attempt")

@@ -8,12 +8,6 @@ SELECT LEAST((SELECT finished_at::timestamptz FROM horsies_task_attempts ORDER B
     (SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1))::timestamptz) AS since,
     statement_timestamp() AS now
 
--- name: failed_attempt
--- fragment of `view_task_series`, `view_failures` and `activity_attempts`: an attempt that failed by itself. What an
--- operator or a workflow has ended is no failure, nor an attempt that a shutdown has interrupted and that runs again.
-(outcome <> 'COMPLETED' AND NOT (will_retry AND COALESCE(error_code, '') = 'TASK_INTERRUPTED')
- AND COALESCE(error_code, '') NOT IN ('OPERATOR_FAILED', 'OPERATOR_CANCELLED', 'OPERATOR_REQUEUED', 'TASK_CANCELLED'))
-
 -- name: view_task_series
 -- views/flow.py; reads only
 -- ($1 first bucket, $2 length of a bucket, $3 how many, $4 rows read of each slice at most, $5 waiting tasks read at
@@ -38,13 +32,7 @@ WITH slice AS (
 ), weights AS (
     -- All of a full slice are counted, in the index alone: batches end in the same microsecond, so that the first ones
     -- of a slice say little of the rest.
-    SELECT part.since,
-           CASE WHEN part.rows < $4::integer THEN 1
-                WHEN counted.rows BETWEEN 1 AND $7::integer - 1 THEN counted.rows::float8 / part.rows
-                ELSE GREATEST((date_part('epoch', part.until) - date_part('epoch', part.since))
-                              * COALESCE(NULLIF(counted.rows, 0), part.rows) / part.rows
-                              / GREATEST(date_part('epoch', COALESCE(counted.last, part.last)) - date_part('epoch', part.since), 0.001),
-                              1) END AS weight
+    SELECT part.since, /* slice_weight */ AS weight
       FROM (SELECT since, until, count(*) AS rows, max(ended_at) AS last FROM sample GROUP BY since, until) part
      CROSS JOIN LATERAL (
             SELECT count(*) AS rows, max(at) AS last
@@ -66,13 +54,7 @@ WITH slice AS (
              LIMIT $4::integer) AS lately
 ), finished_weights AS (
     -- Ends are counted only where they stand for attempts.
-    SELECT part.since,
-           CASE WHEN part.rows < $4::integer THEN 1
-                WHEN counted.rows BETWEEN 1 AND $7::integer - 1 THEN counted.rows::float8 / part.rows
-                ELSE GREATEST((date_part('epoch', part.until) - date_part('epoch', part.since))
-                              * COALESCE(NULLIF(counted.rows, 0), part.rows) / part.rows
-                              / GREATEST(date_part('epoch', COALESCE(counted.last, part.last)) - date_part('epoch', part.since), 0.001),
-                              1) END AS weight
+    SELECT part.since, /* slice_weight */ AS weight
       FROM (SELECT since, until, count(*) AS rows, max(ended_at) AS last FROM finished GROUP BY since, until) part
       LEFT JOIN (SELECT DISTINCT since, true AS yes FROM sample) has USING (since)
      CROSS JOIN LATERAL (
@@ -163,6 +145,16 @@ SELECT wanted.name, fewest.sampled_at
          ORDER BY COALESCE((SELECT waiting FROM horsies_queue_samples
                              WHERE sampled_at = every.sampled_at AND queue_name = wanted.name), 0), sampled_at DESC
          LIMIT 1) fewest
+
+-- name: slice_weight
+-- fragment of `view_task_series`: how many rows each row that was read stands for, in a `part` of which `counted` are
+-- known
+CASE WHEN part.rows < $4::integer THEN 1
+     WHEN counted.rows BETWEEN 1 AND $7::integer - 1 THEN counted.rows::float8 / part.rows
+     ELSE GREATEST((date_part('epoch', part.until) - date_part('epoch', part.since))
+                   * COALESCE(NULLIF(counted.rows, 0), part.rows) / part.rows
+                   / GREATEST(date_part('epoch', COALESCE(counted.last, part.last)) - date_part('epoch', part.since), 0.001),
+                   1) END
 
 -- name: view_queue_rates
 -- views/flow.py; reads only
