@@ -15,8 +15,7 @@ from horsies import progress, track
 from horsies.domain.progress import Reading
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimRequest, claim
-from horsies.lifecycle.leases import beat
-from horsies.lifecycle.progress import ProgressReport, store_progress
+from horsies.lifecycle.leases import ProgressReport, beat, store_progress
 from horsies.lifecycle.starting import Start, start
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.task import current as reports

@@ -11,11 +11,10 @@ from database_server import uuid7
 from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
 from statements import statement
 
-from horsies.lifecycle.claiming import claim_capped, large_arguments, release, release_expired
+from horsies.lifecycle.claiming import claim_capped, large_arguments, next_due, release, release_expired
 from horsies.lifecycle.finish_and_claim import both
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import beat, renew
-from horsies.lifecycle.waiting import next_due
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

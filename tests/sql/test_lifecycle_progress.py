@@ -11,7 +11,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress import Reading
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.progress import ProgressReport, store_progress
+from horsies.lifecycle.leases import ProgressReport, store_progress
 from horsies.lifecycle.retention import ages_of, prune
 
 

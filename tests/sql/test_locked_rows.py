@@ -22,10 +22,9 @@ from lifecycle_steps import (
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.lifecycle.claim_token import Token
+from horsies.lifecycle.claim_token import LockHolder, Token, locked_rows
 from horsies.lifecycle.claiming import take_back_unlocked
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
 

@@ -28,7 +28,7 @@ from workflow_plans import node, plan
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.controlling import cancel, complete_node, pause, resume, retry_from_failed, skip_node
-from horsies.lifecycle.copy_workflow import copy_workflow
+from horsies.lifecycle.create_workflow import copy_workflow
 from horsies.lifecycle.reopening import CannotReopenError
 
 DONE = '{"__task_result__":true,"ok":7,"err":null}'

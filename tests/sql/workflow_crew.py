@@ -31,9 +31,9 @@ from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_fail
 from horsies.lifecycle.create_workflow import create_workflow
 from horsies.lifecycle.finish_and_claim import finish_and_claim
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish
+from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import expire_pending, recover_stale_runs
-from horsies.lifecycle.references import resolved
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.starting import Start, start
 from horsies.workflow.maps import ChildPlanError, map_plan

@@ -17,8 +17,7 @@ import asyncpg
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.workflow_end import EndedNode, error_of
 from horsies.lifecycle.completing import NodeEnd, complete, parents_ends
-from horsies.lifecycle.node_tasks import enqueue_nodes
-from horsies.lifecycle.node_traces import note_spans
+from horsies.lifecycle.node_tasks import enqueue_nodes, note_spans
 from horsies.store.connect import transaction
 from horsies.store.statements import statement
 

@@ -11,8 +11,7 @@ from horsies.domain.states import WorkflowTaskStatus
 from horsies.lifecycle.advancing import Advanced, FamilyLockedError, end_nodes, try_families, update_workflows
 from horsies.lifecycle.completing import NodeEnd
 from horsies.lifecycle.create_workflow import ParentNode, create_workflow
-from horsies.lifecycle.node_tasks import arguments_of, ready_nodes, unreadable
-from horsies.lifecycle.references import resolved
+from horsies.lifecycle.node_tasks import arguments_of, ready_nodes, resolved, unreadable
 from horsies.store.connect import transaction
 from horsies.store.statements import statement
 

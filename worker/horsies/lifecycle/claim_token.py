@@ -1,4 +1,4 @@
-"""The claim token, which decides whether a worker may still write to a task, and the verdict on such a write."""
+"""The claim token, which decides whether a worker may still write to a task, and which sessions lock such rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from horsies.store.statements import statement
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import datetime
+
+    import asyncpg
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +43,23 @@ def ids(tokens: Iterable[Token]) -> list[str]:
 
 def claim_times(tokens: Iterable[Token]) -> list[datetime]:
     return [token.claimed_at for token in tokens]
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """The session that has locked a row; both fields are None if it could not be determined."""
+
+    pid: int | None
+    application_name: str | None
+
+    def __str__(self) -> str:
+        return "unknown" if self.pid is None else f"pid {self.pid} ({self.application_name or 'no name'})"
+
+
+async def locked_rows(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> dict[Token, LockHolder]:
+    """Those of these executions whose rows are locked at this moment, each with the session that holds the lock."""
+    asked = in_order(tokens)
+    if not asked:
+        return {}
+    rows = await conn.fetch(statement(__name__, "locked_rows"), worker_id, ids(asked), claim_times(asked))
+    return {asked[number - 1]: LockHolder(pid, name) for number, pid, name in rows}

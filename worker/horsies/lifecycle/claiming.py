@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
-from horsies.lifecycle.claim_token import Token, claim_times, ids, in_order
-from horsies.lifecycle.locked_rows import locked_rows
+from horsies.lifecycle.claim_token import Token, claim_times, ids, in_order, locked_rows
 from horsies.store.connect import with_settings
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+
 
 LARGEST_CLAIM = 256  # in one statement
 
@@ -221,3 +221,12 @@ def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
     """
     tasks = [ClaimedTask(Token(task_id, worker_id, claimed_at), *fields) for task_id, claimed_at, *fields in rows]
     return sorted(tasks, key=_queue_order)
+
+
+async def next_due(conn: asyncpg.Connection, queues: Collection[str]) -> tuple[float | None, float | None]:
+    """Seconds until the next PENDING task of these queues that is not due yet is, and until a retry of any queue is.
+
+    None if there is none. The second one is for rows of other writers, which may be due later than they are enqueued.
+    """
+    due_in, retry_in = await conn.fetchrow(statement(__name__, "next_due"), list(queues))
+    return due_in, retry_in

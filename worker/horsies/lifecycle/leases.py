@@ -1,16 +1,18 @@
-"""Leases of claims, and beats of claims and runs."""
+"""What a worker stores of its claims and runs while they last: leases, beats and progress."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from horsies.lifecycle.claim_token import Token, claim_times, ids
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import asyncpg
+
+    from horsies.domain.progress import Reading
 
 
 async def renew(
@@ -36,3 +38,31 @@ async def beat(
     pids = [pid for _, pid in running]
     rows = await conn.fetch(statement(__name__, "beat"), worker_id, ids(tokens), claim_times(tokens), pids, hostname)
     return set(tokens).difference(tokens[number - 1] for (number,) in rows)
+
+
+class ProgressReport(NamedTuple):
+    """`rate` per second, `gap_s` the usual time between two changes. `ended`: its outcome has been stored."""
+
+    token: Token
+    reading: Reading
+    rate: float | None
+    gap_s: float | None
+    ended: bool
+
+
+async def store_progress(conn: asyncpg.Connection, worker_id: str, reports: Sequence[ProgressReport]) -> None:
+    """Reports of runs that this worker has lost change nothing."""
+    ordered = sorted(reports, key=lambda report: (report.token.task_id, report.token.claimed_at))
+    tokens = [report.token for report in ordered]
+    await conn.execute(
+        statement(__name__, "store_progress"),
+        worker_id,
+        ids(tokens),
+        claim_times(tokens),
+        [report.ended for report in ordered],
+        [report.reading.done for report in ordered],
+        [report.reading.total for report in ordered],
+        [report.reading.unit for report in ordered],
+        [report.rate for report in ordered],
+        [report.gap_s for report in ordered],
+    )

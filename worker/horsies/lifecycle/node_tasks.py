@@ -1,29 +1,42 @@
-"""Create tasks for READY nodes: their arguments, with the results they depend on, and the link from node to task."""
+"""Create tasks for READY nodes: arguments with the results they depend on, links to runs, the link of node and task.
+
+The spans of nodes are written when a traced task of a node has ended, and read as links for the nodes that waited for
+it; only for workflows that were started by a program that traces, and only under the families' locks.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.domain.codec import CodecError, CorruptJsonError, dump_task_result, parse_json
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.ids import enqueue_sha, new_task_id
-from horsies.domain.injection import MOST_EMBEDDED_BYTES, Meta, NodeRef, SourceResult, node_kwargs
+from horsies.domain.injection import (
+    MOST_EMBEDDED_BYTES,
+    Meta,
+    NodeRef,
+    NodeTexts,
+    SourceResult,
+    node_kwargs,
+    references,
+    resolve,
+)
 from horsies.domain.retry import RetryRule
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.domain.trace import following, trace_of
+from horsies.domain.trace import following, trace_of, with_trace
 from horsies.lifecycle.completing import NodeEnd
-from horsies.lifecycle.node_traces import spans_before
 from horsies.store.isolate_bad_rows import batches_of
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import asyncpg
+
 
 # Each may carry 64 kB of results: 6 MB in one statement.
 _BATCH = 100
@@ -217,3 +230,40 @@ def _kwargs(
         return node_kwargs(node.kwargs, results=results, ctx=context, meta=meta)
     except CodecError as error:
         return error
+
+
+async def resolved(conn: asyncpg.Connection, kwargs: str | None) -> str | None:
+    """The kwargs with each reference replaced by its text; kwargs without references need no read."""
+    refs = list(references(kwargs))
+    if kwargs is None or not refs:
+        return kwargs
+    keys = [ref.workflow_id for ref in refs], [ref.task_index for ref in refs]
+    rows = await conn.fetch(statement(__name__, "reference_texts"), *keys)
+    found = {NodeRef(workflow_id, index): NodeTexts(*texts) for workflow_id, index, *texts in rows}
+    return resolve(kwargs, found)
+
+
+_SPAN: Final = "span"
+"""In the `trace` of a node's task_options: the traceparent of its last run."""
+
+
+async def note_spans(conn: asyncpg.Connection, spans: Mapping[str, str]) -> None:
+    """Write the traceparents of these tasks' runs to their nodes, if the workflow is traced."""
+    noted: dict[str, str] = {}
+    for node_id, task_id, options in await conn.fetch(statement(__name__, "nodes_of_tasks"), list(spans)):
+        if trace := trace_of(options):
+            noted[node_id] = with_trace(options, {**trace, _SPAN: spans[task_id]})
+    if noted:
+        await conn.execute(statement(__name__, "note_spans"), list(noted), list(noted.values()))
+
+
+async def spans_before(conn: asyncpg.Connection, nodes: Collection[NodeRef]) -> Mapping[NodeRef, list[str]]:
+    """The traceparents of what each of these nodes has waited for, as far as it was traced."""
+    spans: dict[NodeRef, list[str]] = defaultdict(list)
+    if nodes:
+        keys = [node.workflow_id for node in nodes], [node.task_index for node in nodes]
+        for workflow_id, index, options in await conn.fetch(statement(__name__, "dependency_options"), *keys):
+            span = trace_of(options).get(_SPAN)
+            if isinstance(span, str):
+                spans[NodeRef(workflow_id, index)].append(span)
+    return spans

@@ -36,6 +36,10 @@ class TaskFacts:
     def count(self, *statuses: str) -> int:
         return sum(task.status in statuses for task in self.tasks)
 
+    def overdue(self) -> Iterator[str]:
+        if late := sum(task.good_until is not None and task.good_until <= self.now for task in self.tasks):
+            yield f"{late} past the deadline: no worker will start them"
+
 
 @dataclass(frozen=True, slots=True)
 class WorkflowFacts:

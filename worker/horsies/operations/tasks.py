@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import dump_task_result
+from horsies.domain.quantities import by_whom, clock, counted
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit import require_writable, session_rights
 from horsies.operations.facts import TaskFacts
@@ -15,7 +18,6 @@ from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verb import TERMINAL
-from horsies.operations.waiting_tasks import about_queues
 from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.findings.cluster import Cluster
     from horsies.operations.audit import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, TaskVerb
@@ -171,7 +174,7 @@ def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record, value: Any
 
 async def _effects(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> tuple[str, ...]:
     """Sentences, each with the number of rows concerned."""
-    queues = () if verb.gives is None or not facts.tasks else await about_queues(conn, facts)
+    queues = () if verb.gives is None or not facts.tasks else await _about_queues(conn, facts)
     return (*_about_states(verb, facts), *verb.effects(facts), *queues, *await _about_workflows(conn, verb, facts))
 
 
@@ -203,3 +206,40 @@ async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, facts: Task
         inside = len(asked) - left
         said.append(f"{inside} in workflows ({shown}{more}): {verb.in_workflows}")
     return said
+
+
+async def _about_queues(conn: asyncpg.Connection, facts: TaskFacts) -> Sequence[str]:
+    """The queue that the tasks are moved to, or those of their queues that are paused."""
+    async with conn.transaction():
+        cluster = await read_cluster(conn)
+    if (queue := facts.options.get("queue")) is not None:
+        return tuple(_new_queue(cluster, facts, queue))
+    queues = sorted({task.queue_name for task in facts.tasks} & cluster.paused.keys())
+    return [_paused(cluster, paused) for paused in queues]
+
+
+def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
+    served = cluster.served()
+    if queue in cluster.paused:
+        yield _paused(cluster, queue)
+    if queue not in served:
+        near = get_close_matches(queue, served, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield f"no living worker serves the queue {queue}: they wait until one does{hint}"
+        return
+    known = cluster.known().get(queue)
+    unknown = sorted({task.task_name for task in facts.tasks} - known) if known is not None else []
+    for name in unknown[:3]:
+        count = sum(task.task_name == name for task in facts.tasks)
+        yield f"{counted(count, 'task')} {name}: no living worker of the queue {queue} knows that name, none starts"
+    if len(unknown) > 3:
+        yield f"{counted(len(unknown) - 3, 'further name')}: not known there either"
+    caps = [one.caps[queue] for one in cluster.consumers if queue in one.caps]
+    if caps:
+        yield f"at most {counted(min(caps), 'task')} of the queue {queue} {'runs' if min(caps) == 1 else 'run'} at once"
+
+
+def _paused(cluster: Cluster, queue: str) -> str:
+    pause = cluster.paused[queue]
+    since = f"{clock(pause.since)}{by_whom(pause.by)}"
+    return f"the queue {queue} is paused since {since}: nothing of it starts before it is resumed"

@@ -13,12 +13,11 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.children import ready_children
-from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments
+from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments, next_due
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.recovering import expire_pending
-from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
-from horsies.lifecycle.waiting import next_due
 from horsies.run.settings import Identity
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.connect import open_database

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.lifecycle.advancing import advance, nodes_started
 from horsies.lifecycle.children import ready_children
-from horsies.lifecycle.references import resolved
+from horsies.lifecycle.node_tasks import resolved
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.workflow_reading import read_nodes, read_workflow_outcomes
 from horsies.testing.here import loop_runs_here

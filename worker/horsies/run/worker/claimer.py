@@ -13,10 +13,10 @@ from horsies.lifecycle.claiming import (
     ClaimRequest,
     claim,
     claim_capped,
+    next_due,
     release_expired,
 )
 from horsies.lifecycle.finish_and_claim import finish_and_claim
-from horsies.lifecycle.waiting import next_due
 from horsies.run.guard import clock
 from horsies.run.worker.claim_order import ClaimOrder
 from horsies.run.worker.in_flight import Stage

@@ -21,8 +21,7 @@ from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import InFlightTask, Stage
 
 if TYPE_CHECKING:
-    from horsies.lifecycle.claim_token import Token
-    from horsies.lifecycle.locked_rows import LockHolder
+    from horsies.lifecycle.claim_token import LockHolder, Token
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
     from horsies.run.pool.output_rings import OutputRings

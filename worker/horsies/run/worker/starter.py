@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from horsies.domain.injection import references
+from horsies.lifecycle.claim_token import locked_rows
 from horsies.lifecycle.claiming import large_arguments
-from horsies.lifecycle.locked_rows import locked_rows
-from horsies.lifecycle.references import resolved
+from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.run.guard import clock
 from horsies.run.worker.in_flight import InFlightTask, Stage

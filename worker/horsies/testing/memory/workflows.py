@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CREATE, _READING = "horsies.lifecycle.create_workflow", "horsies.store.workflow_reading"
 _CONTROLLING, _REOPENING = "horsies.lifecycle.controlling", "horsies.lifecycle.reopening"
-_ROWS, _DEADLINES = "horsies.lifecycle.workflow_rows", "horsies.lifecycle.deadlines"
+_ROWS = "horsies.lifecycle.workflow_rows"
 _NODE_COLUMNS = (
     *("id", "task_index", "node_id", "task_name", "task_kwargs", "queue_name", "priority", "dependencies", "args_from"),
     *("workflow_ctx_from", "allow_failed_deps", "join_type", "min_success", "task_options", "sub_definition_key"),
@@ -132,7 +132,7 @@ def read_workflow_node(rows: Rows, workflow_id: str, node_id: str) -> list[Recor
     return []
 
 
-@answers("horsies.lifecycle.references")
+@answers("horsies.lifecycle.node_tasks")
 def reference_texts(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Record]:
     nodes = [node for node in rows.nodes(workflow_ids, indexes) if node is not None]
     return [
@@ -141,7 +141,7 @@ def reference_texts(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[i
     ]
 
 
-@answers("horsies.lifecycle.node_traces")
+@answers("horsies.lifecycle.node_tasks")
 def dependency_options(_rows: Rows, _workflow_ids: object, _indexes: object) -> None:
     """Runs are not traced here, so no node has a span."""
 
@@ -292,7 +292,7 @@ def reopen_workflows(rows: Rows, workflow_ids: Collection[str]) -> None:
             rows.write(workflow, status=status, error=None, result=None, completed_at=None)
 
 
-@answers(_DEADLINES)
+@answers(_REOPENING)
 def reopen_deadlines(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Record]:
     nodes = [node for node in rows.nodes(workflow_ids, indexes) if node is not None]
     return [
@@ -307,7 +307,7 @@ def reopen_deadlines(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[
     ]
 
 
-@answers(_DEADLINES)
+@answers(_REOPENING)
 def reopen_options(
     rows: Rows,
     workflow_ids: Sequence[str],

@@ -29,10 +29,8 @@ def _check(options: Options) -> Options:
 
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
-    from horsies.operations.waiting_tasks import overdue
-
     yield f"they wait in the queue {facts.options['queue']} then, also for a retry, each with its priority and its time"
-    yield from overdue(facts)
+    yield from facts.overdue()
 
 
 VERB = TaskVerb(

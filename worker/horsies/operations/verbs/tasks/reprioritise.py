@@ -28,10 +28,8 @@ def _check(options: Options) -> Options:
 
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
-    from horsies.operations.waiting_tasks import overdue
-
     yield f"priority {facts.options['priority']}: it orders the tasks of one queue, {_FIRST} is claimed first"
-    yield from overdue(facts)
+    yield from facts.overdue()
 
 
 VERB = TaskVerb(

@@ -40,7 +40,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
 async def _change(
     conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
 ) -> AppliedVerb:
-    from horsies.lifecycle.copy_workflow import copy_workflow
+    from horsies.lifecycle.create_workflow import copy_workflow
     from horsies.operations.workflows import RefusedError, newest_action
 
     if await newest_action(conn, seen.flow.id) != seen.last_action:

@@ -1,5 +1,5 @@
 -- name: locked_rows
--- locked_rows.locked_rows, after a lock timeout; the token; reads, and locks unlocked rows until the statement ends
+-- claim_token.locked_rows, after a lock timeout; the token; reads, and locks unlocked rows until the statement ends
 -- ($1 worker, $2 tasks, $3 claimed at)
 -- A row with another token is not listed: no statement with this token would wait for it.
 WITH free AS MATERIALIZED (
