@@ -29,6 +29,8 @@ mail = "1m"
 [keys]               # by the ids that `?` in the console shows
 tasks.follow = "F5"
 table.down = "j,down"
+
+It is checked without pydantic, whose import takes 82 ms: a completion of `--context` reads it at each tab in 110.
 """
 
 from __future__ import annotations
