@@ -23,7 +23,7 @@ from horsies_tui.feed.pace import GRACE_S, USUAL, OperatorIdle, ReadPace, Rhythm
 from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.tally import Tally
 from horsies_tui.look.bars import LIST_EVERY_S
-from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+from horsies_tui.tasks.snapshot import PAGE, TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from horsies_tui.tasks.window import Slice
     from horsies_tui.widgets.row_table import Edge
 
-PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
 """Rare matches are searched for through two million rows; then the operator must ask for more."""
 _NO_ARGUMENTS: Final = BriefArguments(None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies.query import TaskFilter
 from horsies.views import Sort, StatisticsSort
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from horsies.views import BriefArguments, GroupBy, TaskCounts, TaskGroups, TaskRow, TaskStatistics, Usual
     from horsies_tui.health.windows import Window
+
+
+PAGE: Final = 200
+"""Rows that are read at a time; of a longer list, the others are as they were read before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from horsies_tui.feed.status import not_connected
 from horsies_tui.look.position import Extent
 from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
+from horsies_tui.tasks.snapshot import PAGE
 from horsies_tui.tasks.statistics import ORDER_WORDS, window_words
 from horsies_tui.widgets.counts_line import CountsText, of_rows
 
@@ -58,8 +59,13 @@ def tally(
 
 
 def _counts(snapshot: TaskSnapshot) -> TaskCounts | None:
-    """Return how many match, by state; of a list that shows all of them, those that it shows."""
-    whole = snapshot.at_start and snapshot.at_end and not (snapshot.loading or snapshot.unseen or snapshot.searched)
+    """Return how many match, by state; of a list whose refresh reads all of them, those that it shows."""
+    whole = (
+        len(snapshot.rows) <= PAGE
+        and snapshot.at_start
+        and snapshot.at_end
+        and not (snapshot.loading or snapshot.unseen or snapshot.searched)
+    )
     if snapshot.counts is None or not whole or snapshot.sort not in _ALL_ROWS:
         return snapshot.counts
     return of_rows(snapshot.counts, (row.state for row in snapshot.rows if row.id not in snapshot.struck))

@@ -67,7 +67,7 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
         self._filter = WorkflowFilter()
         self._sort = WorkflowSort.NEWEST
         self._wanted = PAGE
-        seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
+        seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s, grace_s=GRACE_S)
         self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
         self._rows = ReadPace(replace(rhythm, grace_s=GRACE_S))
         self._reads = (

@@ -237,6 +237,19 @@ async def test_counts_that_stop_at_a_bound_say_how_far_back_they_go_and_go_on_un
         await screen.sees("by task name", "100%", "send_confirmation")
 
 
+async def test_the_counts_of_a_list_are_not_those_of_rows_that_were_read_long_ago(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """A list that had grown beyond 200 rows was counted by them, of which only the first 200 are read again."""
+    await send(connection, *(f"t{number:03}" for number in range(150)))
+    async with console(database) as screen:
+        await screen.sees("150 pending", "FOLLOW")
+        await send(connection, *(f"t{number}" for number in range(150, 230)))
+        await screen.sees("230 pending", "230 tasks")
+        await connection.execute("UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE id < 't009'")
+        await screen.sees("9 failed", "221 pending")
+
+
 async def test_a_session_ends_without_anything_left_running(shop: str) -> None:
     before = asyncio.all_tasks()
     async with console(shop) as screen:

@@ -111,7 +111,10 @@ class Checker:
     async def is_current(self) -> None:
         """The newest figures are shown, as current."""
         self.writes = False
-        await until(self._pilot, self._shows_the_newest, "current again")
+        try:
+            await until(self._pilot, self._shows_the_newest, "current again")
+        except AssertionError as error:
+            raise AssertionError(f"true were {self._true[-1][1]}: {error}") from None
         self.writes = True
 
     def _shows_the_newest(self) -> bool:
@@ -154,8 +157,9 @@ async def checked(url: str, screen: str, direct: str) -> AsyncIterator[Checker]:
                 yield checker
                 await checker.is_current()
             finally:
+                if checking.done():
+                    checking.result()  # why it has ended
                 checking.cancel()
-            assert not checking.done() or checking.cancelled()
             assert not checker.lies, f"{len(checker.lies)} times, first: {checker.lies[0]}"
     finally:
         truth.terminate()
