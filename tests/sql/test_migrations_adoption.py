@@ -130,6 +130,8 @@ UPDATE horsies_console_schema SET version = 10;
 VERSION_14 = """
 DROP TABLE horsies_outages, horsies_sweeps, horsies_queue_samples;
 DROP FUNCTION horsies_longest_pause(double precision);
+CREATE FUNCTION horsies_join_needs(join_type varchar, min_success integer, dependencies integer[]) RETURNS integer
+    LANGUAGE sql RETURN min_success;
 ALTER TABLE horsies_pulse DROP COLUMN may_pause;
 ALTER TABLE horsies_schedulers DROP COLUMN lost_after_s;
 ALTER TABLE horsies_worker_states DROP COLUMN app_version, DROP COLUMN container_memory_mb,

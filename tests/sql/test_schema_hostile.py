@@ -214,7 +214,6 @@ async def test_every_function_has_our_search_path_or_a_body_bound_to_names(
         bound = {row["proname"] for row in rows if row["bound"]}
         assert bound == {
             "horsies_may_run",
-            "horsies_join_needs",
             "horsies_harmless_gap",
             "horsies_longest_pause",
             "horsies_spare_period",
@@ -242,7 +241,7 @@ PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WH
     ("made", "named"),
     [
         (
-            "FUNCTION horsies_join_needs(varchar, integer, integer[]) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+            "FUNCTION horsies_spare_period(varchar) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
             "function",
         ),
         ("OPERATOR = (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = horsies_same)", "operator"),

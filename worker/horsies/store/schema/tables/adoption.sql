@@ -122,6 +122,8 @@ DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_
 -- Up to version 14.
 ALTER TABLE IF EXISTS horsies_pulse ADD COLUMN IF NOT EXISTS may_pause interval;
 ALTER TABLE IF EXISTS horsies_schedulers ADD COLUMN IF NOT EXISTS lost_after_s double precision;
+-- A fragment of the statements has taken its place.
+DROP FUNCTION IF EXISTS horsies_join_needs(varchar, integer, integer[]);
 
 -- Up to version 13.
 ALTER TABLE IF EXISTS horsies_operator_actions ALTER COLUMN db_role SET DEFAULT session_user;

@@ -90,16 +90,6 @@ CREATE INDEX IF NOT EXISTS ix_horsies_workflows_live_created
 CREATE INDEX IF NOT EXISTS ix_horsies_workflows_unsuccessful_created
     ON horsies_workflows (created_at, id) WHERE status IN ('FAILED', 'CANCELLED');
 
--- How many dependencies of a node must complete before it runs. Without dependencies it is ready, whatever its join. NULL:
--- its row is damaged, and it waits until an operator decides. Bound, as horsies_may_run; NodeRow.needs is the same.
-CREATE OR REPLACE FUNCTION horsies_join_needs(join_type varchar, min_success integer, dependencies integer[])
-    RETURNS integer IMMUTABLE LANGUAGE sql
-    RETURN CASE WHEN join_type::text = 'quorum' AND min_success IS NULL THEN NULL
-                WHEN join_type::text NOT IN ('all', 'any', 'quorum') THEN NULL
-                WHEN join_type::text = 'all' OR pg_catalog.cardinality(dependencies) = 0 THEN 0
-                WHEN join_type::text = 'any' THEN 1
-                ELSE min_success END;
-
 CREATE OR REPLACE FUNCTION horsies_notify_workflow_changes() RETURNS trigger AS $$
 BEGIN
     IF OLD.status::text != NEW.status::text AND NEW.status::text IN ('COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED') THEN
