@@ -14,7 +14,6 @@ from verb_steps import OPS, until
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
-from horsies_tui.activity.view import ActivityView
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.workers.view import WorkersView
 from horsies_tui.workflow.view import WorkflowView
@@ -98,22 +97,6 @@ async def test_an_operation_has_the_same_true_totals_on_the_list_in_its_story_an
         await screen.sees("requeue 1,600 tasks: 1,440 applied, 160 refused", "the last 200 targets")
 
 
-async def test_a_new_operation_appears_by_itself_and_the_cursor_stays_on_its_line(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, "f1", "f2")
-    await did(connection, "task", "requeue", "f1", reason="first")
-    async with console(database, **ACTIVITY) as screen:
-        await screen.sees("first", "failed")
-        view = screen.app.query_one(ActivityView)
-        await screen.press("down")
-        chosen = view._table.cursor_id
-        await did(connection, "task", "cancel", "f1", reason="second")
-        await screen.sees("second", "2 operations")
-        assert view._table.cursor_id == chosen
-        assert view._table.cursor_index == 2
-
-
 async def test_an_operation_opens_with_its_targets_before_and_after(
     database: str, connection: asyncpg.Connection
 ) -> None:
@@ -159,20 +142,6 @@ async def test_undo_takes_back_the_operation_under_the_cursor_and_says_so_in_its
         assert await connection.fetchval("SELECT paused_at IS NOT NULL FROM horsies_queue_state")
 
 
-async def test_the_undo_of_a_pause_by_another_person_lets_the_queue_go_on(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await send(connection, "t1", queue_name="'mail'")
-    await did(connection, "queue", "pause", "mail", reason="another one")
-    async with console(database, **ACTIVITY) as screen:
-        await screen.sees("another one", "z undo")
-        await screen.press("z")
-        await screen.sees("Undo 1 queue", "1 will be undone", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("1 undone", "undone")
-        assert await connection.fetchval("SELECT paused_at FROM horsies_queue_state") is None
-
-
 async def test_filters_by_person_verb_kind_and_time(database: str, connection: asyncpg.Connection) -> None:
     await failed(connection, "f1", "f2")
     await send(connection, "t1", queue_name="'mail'")
@@ -208,18 +177,6 @@ async def test_filters_by_person_verb_kind_and_time(database: str, connection: a
         await screen.sees("long ago", "just now", "✗ failed")
         await screen.filter("verbs:requeue")
         await screen.sees("did you mean")
-
-
-async def test_what_happened_last_night_takes_two_keys(database: str, connection: asyncpg.Connection) -> None:
-    now = await connection.fetchval("SELECT now()")
-    morning = now.replace(hour=8, minute=0, second=0, microsecond=0)
-    night = (morning - timedelta(days=1)).replace(hour=23)
-    await send(connection, "f1", status="'FAILED'", failed_at=f"'{night}'", error_code="'TIMEOUT'")
-    await send(connection, "f2", status="'FAILED'", failed_at=f"'{night - timedelta(hours=9)}'", error_code="'NOON'")
-    async with console(database) as screen:
-        await screen.press("7", "n")
-        await screen.sees("TIMEOUT", f"since:{morning - timedelta(days=1):%Y-%m-%d}T18:00:00Z")
-        await screen.loses("NOON")
 
 
 async def test_what_happened_between_two_and_three_is_told_though_all_of_it_was_requeued(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from typing import Any
 
 import pytest
@@ -105,22 +103,6 @@ async def test_errors_are_one_line_and_kept_behind_a_key(database: str) -> None:
         await until(pilot, lambda: any("make room (3 times" in line for line in lines(pilot)))
 
 
-async def test_times_change_between_utc_and_local(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
-    time.tzset()
-    try:
-        async with console(options(database), (80, 24)) as pilot:
-            await live(pilot)
-            assert re.search(r"\d\d:\d\d:\d\dZ$", lines(pilot)[0].rstrip())
-            await pilot.press("u")
-            await until(pilot, lambda: re.search(r"\d\d:\d\d:\d\d\+0530$", lines(pilot)[0].rstrip()), "the whole clock")
-            await pilot.press("u")
-            await until(pilot, lambda: re.search(r"\d\d:\d\d:\d\dZ$", lines(pilot)[0].rstrip()), "UTC again")
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-
-
 async def test_a_theme_is_chosen_from_a_menu_that_scrolls(database: str) -> None:
     async with console(options(database, theme="horsies-dark"), (80, 24)) as pilot:
         for keys, theme in (
@@ -167,18 +149,6 @@ async def test_without_colours_nothing_but_bold_and_reverse_is_sent(
 
 def _without_colour(style: Any) -> bool:
     return all(colour is None or colour.is_default for colour in (style.color, style.bgcolor))
-
-
-async def test_the_frame_repaints_little_when_only_the_clock_moves(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        painted: list[str] = []
-        for name in ("_place_cell", "_context_cell", "_actor_cell"):
-            cell = getattr(pilot.app.header, name)
-            cell.refresh = lambda *_, name=name, **__: painted.append(name)
-        pilot.app._draw_frame()
-        pilot.app._draw_frame()
-        assert painted == []
 
 
 async def test_seven_tabs_fit_a_narrow_terminal_and_a_click_finds_each() -> None:

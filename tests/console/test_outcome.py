@@ -106,28 +106,6 @@ async def test_undo_is_offered_only_where_there_is_something_to_undo() -> None:
         assert app.results == results
 
 
-async def test_a_filter_is_frozen_confirmed_by_its_number_and_stands_in_the_audit(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, 45)
-    app = SmallConsole(database, view_of(Selection.of_filter("status:failed error:RATE_LIMITED")))
-    async with app.run_test(size=WIDE) as pilot:
-        await connected(pilot)
-        await pilot.press("R")
-        await ready(pilot, "Requeue 45 tasks", "error:RATE_LIMITED", "horsies tasks requeue --filter", "type 45")
-        await connection.execute(
-            "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code)"
-            " VALUES ('later', 'shop.charge', 'pay', 'FAILED', 'RATE_LIMITED')"
-        )
-        await pilot.press("ctrl+y", *"45", "ctrl+y")
-        await until(pilot, lambda: any("45 requeued" in said for said in app.said))
-        assert app.query_one(ConsoleView).ended == 1
-    counts = await connection.fetch("SELECT status, count(*) FROM horsies_tasks GROUP BY 1 ORDER BY 1")
-    assert [tuple(row) for row in counts] == [("FAILED", 1), ("PENDING", 45)]
-    trail = await connection.fetch("SELECT DISTINCT operation_id, filter FROM horsies_operator_actions")
-    assert [row["filter"] for row in trail] == ["status:failed error:RATE_LIMITED"]
-
-
 async def test_a_filter_that_cannot_be_read_is_a_sentence_in_the_sheet(database: str) -> None:
     app = SmallConsole(database, view_of(Selection.of_filter("status:faild")))
     async with app.run_test(size=WIDE) as pilot:

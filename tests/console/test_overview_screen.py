@@ -324,16 +324,6 @@ async def test_an_arrow_reads_all_charts_at_another_time_and_opens_its_tasks(
         await screen.sees("finished/s 0.", "run p95 2.0s")
 
 
-async def test_a_chart_opens_the_tasks_of_its_time(database: str, connection: asyncpg.Connection) -> None:
-    await ended(connection, 4, within_s=60, status="FAILED", error_code="'TIMEOUT'")
-    await ended(connection, 4, within_s=60)
-    async with console(database, **OVERVIEW) as screen:
-        await screen.sees("finished/s", "window 5m [ ]")
-        await screen.press("shift+tab", "down", "down", "enter")
-        await screen.sees("status:failed ended:20", "FOLLOW")
-        await until(screen.pilot, lambda: len(shown_ids(screen)) == 4)
-
-
 async def test_a_chart_whose_data_stay_is_not_drawn_again(database: str, connection: asyncpg.Connection) -> None:
     await ended(connection, 60, within_s=3000)
     async with console(database, **OVERVIEW) as screen:

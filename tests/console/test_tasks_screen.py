@@ -128,22 +128,6 @@ async def test_following_lets_the_newest_in_and_a_step_away_holds_them(
         await screen.loses("newer ↑")
 
 
-async def test_a_row_that_matches_no_more_stays_where_it_is_until_the_operator_rests(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await fill(connection, 300)
-    async with console(database, filter="status:pending") as screen:
-        await screen.sees("match")
-        await screen.press("space")
-        task = screen.cursor.split()[3].removeprefix("…")
-        await connection.execute(
-            "UPDATE horsies_tasks SET status = 'RUNNING', started_at = now() WHERE id LIKE '%' || $1", task
-        )
-        await screen.sees("▌● ▶ running")
-        await screen.press("escape")
-        await screen.loses("▶ running")
-
-
 async def test_the_table_is_walked_to_both_ends_to_a_time_into_a_task_and_in_another_order(shop: str) -> None:
     async with console(shop) as screen:
         await screen.sees("FOLLOW")

@@ -123,16 +123,3 @@ async def test_a_hold_is_renewed_and_counted_while_the_sheet_is_open_and_ends_wi
         await comes_true(connection, f"NOT EXISTS {held}")
     assert await counts(connection) == {"PENDING": 2, "CLAIMED": 1}
     assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions WHERE verb = 'undo'") == 0
-
-
-async def test_a_production_database_still_wants_its_name(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, 30)
-    app = SmallConsole(database, view_of(None), production=True)
-    async with app.run_test(size=WIDE) as pilot:
-        await connected(pilot)
-        await undoes(pilot, connection)
-        await ready(pilot, "type shop-eu to confirm", "30 held")
-        await until(pilot, lambda: app.screen.has_class("-ready"))
-        await pilot.press("ctrl+y", *"shop-eu", "ctrl+y")
-        await until(pilot, lambda: any("30 undone" in said for said in app.said))
-    assert await counts(connection) == {"FAILED": 30}

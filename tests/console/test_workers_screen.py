@@ -121,24 +121,6 @@ async def test_a_living_worker_is_not_recovered_and_the_sheet_says_why(
     assert await statuses(connection) == [("RUNNING", None, 1)]
 
 
-async def test_trouble_stands_first_and_the_cursor_stays_on_its_worker(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    for pid in (1, 2, 10):
-        await tell(connection, "web-1", pid)
-    await tell(connection, "web-2", 7, ago_s=600)
-    async with workers(database) as screen:
-        await screen.sees("4 workers on 2 hosts")
-        assert screen.names == ["web-1:1", "web-1:2", "web-1:10", "web-2:7"]
-        await screen.press("j")
-        await until(screen.pilot, lambda: "web-1:2" in screen.cursor)
-        await hold(connection, "web-2-7-0a", "t-1", status="CLAIMED", ago_s=600)
-        await screen.sees("✗ 1 lost, holding 1 task")
-        assert "web-1:2" in screen.cursor
-        await until(screen.pilot, lambda: screen.names[0] == "web-2:7", "sorted again once nobody moves")
-        assert "web-1:2" in screen.cursor
-
-
 async def test_enter_opens_a_worker_with_the_tasks_it_holds_and_those_open_too(
     database: str, connection: asyncpg.Connection
 ) -> None:

@@ -84,20 +84,6 @@ async def test_a_filter_narrows_the_list_and_esc_widens_it_to_parts_of_others(
         await screen.sees("there is no key 'stats'")
 
 
-async def test_the_list_is_live_and_the_cursor_stays_on_its_row(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    await workflow(connection, WIDE, "nightly")
-    async with flows(database) as screen:
-        await screen.sees("month_end", "nightly")
-        await screen.press("down")
-        before = screen.cursor
-        await workflow(connection, f"{WIDE[:-1]}0", "newest", created_at="now()", sent_at="now()")
-        await screen.sees("newest", "3 match")
-        assert screen.cursor == before
-        await connection.execute("UPDATE horsies_workflows SET status = 'FAILED' WHERE name = 'newest'")
-        await screen.sees("✗ failed")
-
-
 @pytest.mark.parametrize(("sizes", "ascii_only"), [(SIZES, False), (SIZES[-1:], True)])
 async def test_the_graph_shows_every_node_at_every_size(
     database: str, connection: asyncpg.Connection, sizes: list[tuple[int, int]], ascii_only: bool
