@@ -226,7 +226,7 @@ async def test_a_script_run_a_second_time_is_refused_and_changes_nothing(
     await create(watcher)
     before = await watcher.fetch("SELECT * FROM horsies_console_schema")
     _, errors = await psql(embedded_server, empty_database, script(MIGRATIONS, "public"))
-    assert "migration 16 is already applied, or the one before it is not" in errors
+    assert "migration 15 is already applied, or the one before it is not" in errors
     assert await watcher.fetch("SELECT * FROM horsies_console_schema") == before
 
 
