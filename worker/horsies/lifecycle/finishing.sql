@@ -100,7 +100,7 @@ WITH /* ended */
 SELECT number FROM runs
 
 -- name: ended
--- fragment of `finish` and `finish_and_claim`: the token and RUNNING
+-- fragment of `finish` and `finish_and_claim`: the token and RUNNING; `runs` are those that it ends, with their attempts
 runs AS (
     UPDATE horsies_tasks task
        SET status = CASE token.outcome WHEN 'COMPLETED' THEN 'COMPLETED' ELSE 'FAILED' END,
