@@ -1,4 +1,4 @@
-"""What passes between the worker and its children: how to start a child, its jobs, and their results."""
+"""The contract between the worker and its children: how to start a child, its jobs, and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ the text."""
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """In ms after the last confirmation: user code is stopped, is killed, and the run counts as crashed."""
+    """Times in ms after the last confirmation: user code is stopped, is killed, and the run counts as crashed."""
 
     stop_ms: int
     kill_ms: int
@@ -59,11 +59,11 @@ class LeaseTerms:
         return (self.threshold_ms - self.kill_ms) * 250_000
 
     def is_over(self, confirmed_at: int) -> bool:
-        """Whether user code has been stopped."""
+        """Return whether user code has been stopped."""
         return clock() >= confirmed_at + self.stop_ms * 1_000_000
 
     def over(self, confirmed_at: int) -> str:
-        """Why a run with this lease was stopped."""
+        """Return why a run with this lease was stopped."""
         silent_s = (clock() - confirmed_at) / 1e9
         return (
             f"no heartbeat of this run was stored for {silent_s:.1f} s, so it was stopped before another worker may"
@@ -73,7 +73,7 @@ class LeaseTerms:
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How to start one child. `title` is what `ps` shows while it is idle: `horsies: child 3 of web-1`."""
+    """The settings of one child. `title` is what `ps` shows while it is idle: `horsies: child 3 of web-1`."""
 
     locator: str
     index: int
@@ -91,7 +91,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What a worker has to know of a task to claim and run it; all else is known to its children alone."""
+    """The facts of a task that a worker needs to claim and run it; all else is known to its children alone."""
 
     is_async: bool
     timeout_ms: int | None
@@ -123,7 +123,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ChildResult:
-    """How a job ended; `result_json` is ready for its column, code and message are its parts for theirs.
+    """The end of a job; `result_json` is ready for its column, code and message are its parts for theirs.
 
     `began`: the task's code was called, or may have been. A job that was stopped before can run again in any worker.
     """
@@ -139,7 +139,7 @@ class ChildResult:
 
     @property
     def run_s(self) -> float | None:
-        """How long user code ran; None if it was not called."""
+        """Seconds that user code ran; None if it was not called."""
         return self.duration_s if self.began else None
 
 

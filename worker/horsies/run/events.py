@@ -1,4 +1,4 @@
-"""What a worker logs: one record per event, on the logger `horsies.worker`."""
+"""The log of a worker: one record per event, on the logger `horsies.worker`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Observer:
     """A subscriber to what happens in a worker. It overrides the methods whose events it counts or passes on."""
 
     def task_started(self, entry: InFlightTask) -> None:
-        """Its row is RUNNING, and its job goes to the child."""
+        """A row is RUNNING, and its job goes to the child."""
 
     def task_ended(self, end: TaskEnd) -> None: ...
 
@@ -78,7 +78,7 @@ class Observer:
     def sweep_ended(self, sweep: str, seconds: float) -> None: ...
 
     def swept(self, text: str, counts: Mapping[str, Any]) -> None:
-        """What a sweep has changed."""
+        """A sweep has ended; `counts` says what it changed."""
 
 
 class Events:
@@ -94,7 +94,7 @@ class Events:
         self.stale = 0
 
     def started(self, entry: InFlightTask) -> None:
-        """Its row is RUNNING, and its job goes to the child."""
+        """Log that its row is RUNNING, and that its job goes to the child."""
         for each in self.observers:
             each.task_started(entry)
         child = entry.child.pid if entry.child else 0
@@ -157,11 +157,11 @@ class Events:
         self._log(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
 
     def outcome_waits(self, task_id: str, task_name: str, holder: str) -> None:
-        """Its row is locked by another session; it is sent again until it can be stored."""
+        """Log that another session has locked its row; it is sent again until it can be stored."""
         self._log(logging.WARNING, "outcome waits for a lock", task=task_name, id=task_id, locked_by=holder)
 
     def start_waits(self, task_id: str, task_name: str, holder: str) -> None:
-        """Its row is locked by another session; the task is released when the lock ends."""
+        """Log that another session has locked its row; the task is released when the lock ends."""
         self._log(logging.WARNING, "start waits for a lock", task=task_name, id=task_id, locked_by=holder)
 
     def outcome_lost(self, task_id: str, task_name: str) -> None:
@@ -228,7 +228,7 @@ class Events:
         self._log(logging.INFO, "loop recovered", loop=name, after_failures=failures)
 
     def slots_used(self, run: ScheduleAdvance) -> None:
-        """What a schedule has sent, or that an operator's order left its slot out."""
+        """Log what a schedule has sent, or that an operator's order left its slot out."""
         name, next_at = run.due.name, f"{run.next_run_at:%Y-%m-%dT%H:%M:%S}Z"
         sent = [use.workflow_id if use.task is None else use.task.task_id for use in run.uses]
         ids = [one for one in sent if one is not None]
@@ -249,7 +249,7 @@ class Events:
         self._log(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
     def sweep_ended(self, sweep: str, seconds: float) -> None:
-        """This worker has run a sweep; `swept` or `pruned` told what it changed."""
+        """Count a sweep of this worker; `swept` logs what it changed."""
         for each in self.observers:
             each.sweep_ended(sweep, seconds)
 
@@ -265,7 +265,7 @@ class Events:
             each.run_crashed(crash)
 
     def hook_failed(self, hook: str, event: str, error: BaseException, why: str | None) -> None:
-        """With its traceback: it is code of the application."""
+        """Log the error of a hook with its traceback: it is code of the application."""
         words = why or mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         fields = {"hook": hook, "of": event, "error": words}
         self._write(self._logger, logging.ERROR, "hook failed", fields, None if why else error)
@@ -277,7 +277,7 @@ class Events:
         self._log(logging.ERROR, f"not reloaded {files}", now=now, **fields)
 
     def other_databases(self, choice: DatabaseChoice) -> None:
-        """What else could be meant: a send of a process that has the application's own URL goes there."""
+        """Log which other databases could be meant: sends of processes with the application's own URL go there."""
         for other in choice.passed_over:
             level = logging.WARNING if other.by_application else logging.INFO
             used, told = f"{choice.url} ({choice.reason})", f"{other.url} ({other.reason})"

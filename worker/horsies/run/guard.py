@@ -114,7 +114,7 @@ class _Ward:
                 os.kill(self.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """Whether its process has ended, asked by pid: for systems without pidfd, which are all but Linux."""
+        """Return whether its process has ended, asked by pid: for systems without pidfd, which are all but Linux."""
         try:
             if self.pidfd < 0:
                 os.kill(self.pid, 0)
@@ -181,7 +181,7 @@ class _Guard:
         self._alarm = _Alarm()
 
     def run(self) -> None:
-        """Until the parent closes its end."""
+        """Watch until the parent closes its end."""
         while True:
             now = clock()
             wait_ns = self._round(now) - now
@@ -211,7 +211,7 @@ class _Guard:
         return min(earliest, now + (self._round_ns if busy else self._kill_ns // 2))
 
     def _listen(self) -> bool:
-        """Whether the parent is alive."""
+        """Read a message; return whether the parent is alive."""
         data, descriptors, _, _ = socket.recv_fds(self._parent, MESSAGE, 3)
         if descriptors:
             ward = _Ward(int.from_bytes(data, "little"), descriptors)
@@ -221,7 +221,7 @@ class _Guard:
         return bool(data)
 
     def _forget(self, pidfd: int) -> None:
-        """This child has ended."""
+        """Drop the child of this pidfd, which has ended."""
         self._poll.unregister(pidfd)
         for ward in [each for each in self._wards if each.pidfd == pidfd]:
             self._drop(ward)

@@ -66,7 +66,7 @@ class EventText:
 
 
 def _text(event: str, fields: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What the record is about, its other fields, its id and what user code has written; and the lines below."""
+    """Return what the record is about, its other fields, its id and what user code has written; and the lines below."""
     left_out = {"task", "id", "line", "traceback"}
     if event == "log":
         left_out |= {"logger", "message", "child", "extra"}

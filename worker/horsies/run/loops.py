@@ -159,7 +159,7 @@ class Supervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def hasten(self) -> None:
-        """From now on no failed step waits long for its next try: outcomes not stored when the worker ends are lost."""
+        """Let no failed step wait long for its next try: outcomes not stored when the worker ends are lost."""
         self._hasty = True
         self._end_pauses()
 
@@ -221,7 +221,7 @@ class Supervisor:
             self._events.blocked(loop.name, error, await _holder_of_lock(loop.lane))
 
     def _log_unblocked(self) -> None:
-        """After no loop has been blocked for a while; one success alone may have had nothing to write."""
+        """Log the end once no loop was blocked for a while; one success alone may have had nothing to write."""
         if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
             self._events.unblocked(self._blocked[1] - self._blocked[0])
             self._blocked = None
@@ -262,7 +262,7 @@ class Supervisor:
 
 
 async def _holder_of_lock(lane: DedicatedConnection) -> str | None:
-    """Which session has locked a table of ours; None if none has, as for a full disk or a locked row."""
+    """Return which session has locked a table of ours; None if none has, as for a full disk or a locked row."""
     with suppress(*CONNECTION_ERRORS, TimeoutError):
         async with asyncio.timeout(_HOLDER_WITHIN_S), lane.turn() as connection:
             found = await lock_holders(connection)

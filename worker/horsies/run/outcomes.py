@@ -24,7 +24,7 @@ whether the control socket has log records from before."""
 
 
 def outcome_of(result: TaskResult[Any, Any]) -> Outcome:
-    """What to store for `result`; an error in its place if it cannot be encoded or is too large."""
+    """Return what to store for `result`; an error in its place if it cannot be encoded or is too large."""
     stored, text = storable_task_result(result)
     size = len(text) if text.isascii() else len(text.encode())
     if size > RESULT_LIMIT_BYTES:

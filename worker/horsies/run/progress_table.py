@@ -1,4 +1,4 @@
-"""How far the runs in one child have come, in memory that the child writes and its worker reads.
+"""The progress of the runs in one child, in memory that the child writes and its worker reads.
 
 A report costs no message, C code that holds the GIL does not hide the one before it, and after a crash the last one is
 still there.
@@ -46,7 +46,7 @@ class ProgressTable:
         return reading_of(done, total, bytes(self._bytes[begin + _VALUES.size : begin + RECORD_BYTES]).rstrip(b"\0"))
 
     def writer(self, place: int, number: int) -> Report:
-        """What writes the reports of this job."""
+        """Return the function that writes the reports of this job."""
         self._numbers[0] = 1
         return _writer(self._bytes, (place + 1) * RECORD_BYTES, number)
 
@@ -62,7 +62,7 @@ def _writer(memory: memoryview[int], begin: int, number: int) -> Report:
     pack = _VALUES.pack_into
 
     def write(done: Any, total: Any, unit: Any) -> None:
-        """In an inner loop of user code: no lock, no clock, no call of the system, and no exception."""
+        """Write a report. Called in inner loops of user code: no lock, clock, system call or exception."""
         try:
             if unit != known:
                 name(unit)

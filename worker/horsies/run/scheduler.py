@@ -68,7 +68,7 @@ class ScheduleFailures:
         return failure is not None and time.monotonic() < failure.until
 
     def add(self, name: str, error: str) -> None:
-        """It failed once more. Logged at once if the error is another one, later at failures 2, 4, 8 and so on."""
+        """Count a failure. Logged at once if the error is another one, later at failures 2, 4, 8 and so on."""
         before = self._failures.get(name)
         count = before.count + 1 if before is not None and before.error == error else 1
         pause_s = min(2.0 ** (count - 1), _LONGEST_PAUSE_S)
@@ -127,8 +127,7 @@ class ScheduledWorkflows:
         self._builds.clear()
 
     async def _built(self, names: set[str]) -> dict[str, WorkflowPlan]:
-        """Of these schedules the workflows that are built by now; those that another scheduler has started are
-        dropped."""
+        """Return the workflows that are built by now; drop those that another scheduler has started."""
         for name in [name for name, build in self._builds.items() if build.done() and name not in names]:
             self._builds.pop(name).exception()
         new = {name: asyncio.create_task(self._build(name)) for name in names - self._builds.keys()}
@@ -248,7 +247,7 @@ class Schedules:
         self.interval_s = self._every_s - (time.time() + self._ahead_s) % self._every_s + _AFTER_THE_SECOND_S
 
     async def leave(self) -> None:
-        """After the last step: others see that this scheduler has stopped."""
+        """Delete its row after the last step: others see that this scheduler has stopped."""
         await self._workflows.close()
         if self._seen_at is not None:
             with suppress(*CONNECTION_ERRORS):

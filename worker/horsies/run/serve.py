@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Service(Protocol):
-    """What runs until it is stopped; `abort` follows a start() that failed half-way, `hurry` a second signal."""
+    """A program that runs until it is stopped. `abort` follows a start() that failed, `hurry` a second signal."""
 
     events: Events
 
@@ -71,7 +71,7 @@ async def serve(service: Service, *, on_ready: Callable[[], None]) -> None:
 
 
 async def _started(service: Service, stopping: asyncio.Event) -> bool:
-    """Whether it runs; False if it was stopped while it still waited for its database."""
+    """Start it; return False if it was stopped while it still waited for its database."""
     starting = asyncio.create_task(service.start())
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)

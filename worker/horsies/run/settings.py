@@ -27,7 +27,7 @@ _EXIT_S: Final = 0.4  # 0.1 s to cut connections, up to 0.2 s until the interpre
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What kills this process after a SIGTERM, after how many seconds by default, and the grace that fits."""
+    """The platform that kills this process after a SIGTERM, after how many seconds, and the grace that fits."""
 
     kills: str
     after_s: float
@@ -44,7 +44,7 @@ HOST: Final = Platform("not in a container; systemd kills", 90, 25)  # 25: other
 
 
 def detect(environ: Mapping[str, str], root: Path) -> Platform:
-    """From the environment and the files below `root`."""
+    """Detect the platform from the environment and the files below `root`."""
     if environ.get("KUBERNETES_SERVICE_HOST"):  # every pod has it
         return KUBERNETES
     in_container = environ.get("container") in _RUNTIMES or any((root / mark).exists() for mark in _MARKS)
@@ -52,7 +52,7 @@ def detect(environ: Mapping[str, str], root: Path) -> Platform:
 
 
 def _is_an_image(root: Path) -> bool:
-    """Whether `root` is mounted from a runtime's image store: containerd alone leaves no other mark."""
+    """Return whether `root` is mounted from a runtime's image store: containerd alone leaves no other mark."""
     try:
         mounts = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -62,7 +62,7 @@ def _is_an_image(root: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StopTimes:
-    """When the parts of a stop are over at the latest, in seconds after the signal.
+    """The latest ends of the parts of a stop, in seconds after the signal.
 
     `stop_task_s` counts from the moment when tasks are asked to stop: those that do not are killed then. Everything
     fits below the platform's limit, even if tasks do not stop and the database does not answer.
@@ -76,7 +76,7 @@ class StopTimes:
 
     @classmethod
     def of(cls, platform: Platform, grace_s: float | None) -> StopTimes:
-        """For a configured grace, or for the one that fits the platform.
+        """Return the times for a configured grace, or for the one that fits the platform.
 
         A longer one is for a platform that is configured to wait longer. That limit is in no file or variable; 5 s more
         than the grace are enough while the database answers.

@@ -27,11 +27,11 @@ class TooManyHangError(TimeoutError):
 
 
 async def in_thread(work: Callable[[], T], *, name: str, longest_s: float, most_hanging: int) -> T:
-    """Its result, or its error; TimeoutError if it takes longer. A daemon thread: one that hangs prevents neither this
-    loop nor the process from ending.
+    """Return its result or raise its error; TimeoutError if it takes longer.
 
-    While `most_hanging` threads of this name run on after their limit, further work raises TooManyHangError at once:
-    what is tried again for ever would otherwise leave a thread behind each time, until the process has no more.
+    The thread is a daemon: one that hangs prevents neither this loop nor the process from ending. While `most_hanging`
+    threads of this name run on after their limit, further work raises TooManyHangError at once: what is tried again for
+    ever would otherwise leave a thread behind each time, until the process has no more.
     """
     hanging = _abandoned[name] = [each for each in _abandoned.pop(name, []) if each.is_alive()]
     if not hanging:

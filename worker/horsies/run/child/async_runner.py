@@ -32,7 +32,7 @@ current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("curren
 
 
 class AsyncRunner:
-    """At most `limit` tasks at once; the others wait in order of arrival."""
+    """A runner of at most `limit` tasks at once; the others wait in order of arrival."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class AsyncRunner:
             raise
 
     def has_left(self) -> bool:
-        """Whether ended user code has left asyncio tasks of its own in the loop. Called from another thread."""
+        """Return whether ended user code has left asyncio tasks in the loop. Called from another thread."""
         return len(asyncio.all_tasks(self._loop)) > len(self._active)
 
     def stop(self, number: int, stop: TaskStopped) -> None:
@@ -106,7 +106,7 @@ class AsyncRunner:
         self._loop.call_soon_threadsafe(self._stop, number, stop)
 
     def stack(self, number: int, *, with_locals: bool) -> Stack | None:
-        """What this job is doing; None if it does not run. Called from the thread that listens to the parent."""
+        """Return what this job is doing, None if it does not run. Called from the thread that listens to the parent."""
         _, task = self._active.get(number, (None, None))
         if task is None:
             return None
@@ -129,7 +129,7 @@ class AsyncRunner:
 
     @property
     def _has_ended(self) -> bool:
-        """Whether the loop may end: after join() only, because hooks of plain tasks use the loop, too."""
+        """True if the loop may end: after join() only, because hooks of plain tasks use the loop, too."""
         return self._joining and self._no_more and not self._active and not self._unsent
 
     def _end(self) -> None:
@@ -182,7 +182,7 @@ class AsyncRunner:
             self._loop.add_writer(self._channel.fileno(), self._send_rest)
 
     def _send(self) -> bool:
-        """Whether all reports are sent. It never blocks: the other tasks go on, and no further one starts meanwhile."""
+        """Send reports without blocking; return whether all are sent. No further task starts meanwhile."""
         while self._unsent:
             try:
                 sent = self._channel.send(self._unsent[0], socket.MSG_DONTWAIT)

@@ -225,7 +225,7 @@ def _exception_of(error: object) -> BaseException | None:
 
 
 def comes_from_a_stop(raised: BaseException) -> bool:
-    """Whether a stop is the cause, also if clean-up code raised another exception on the way out."""
+    """Return whether a stop is the cause, also if clean-up code raised another exception on the way out."""
     link: BaseException | None = raised
     for _ in range(_LONGEST_CHAIN):
         if link is None or isinstance(link, TaskStopped | asyncio.CancelledError):

@@ -92,7 +92,7 @@ class ChildLeases:
 
 
 def _threads_at_work() -> bool:
-    """Whether user code runs in a thread of its own; pool threads that wait for work do not count."""
+    """Return whether user code runs in a thread of its own; pool threads that wait for work do not count."""
     own = {thread.ident for thread in threading.enumerate() if thread.name.startswith(("horsies ", "MainThread"))}
     frames = [frame for ident, frame in sys._current_frames().items() if ident not in own]  # noqa: SLF001
     return any(frame.f_code is not _IDLE for frame in frames)

@@ -65,7 +65,7 @@ class RecordSender(logging.Handler):
             self.handleError(record)
 
     def take(self) -> bool:
-        """At the end of a job: report what was left out. Returns True, as there are records before its result."""
+        """Report, at the end of a job, what was left out. Return True: there are records before its result."""
         if self._dropped:
             self._report_dropped()
         self.used = False

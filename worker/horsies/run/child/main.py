@@ -238,7 +238,7 @@ def _cause(error: HorsiesError) -> str:
 
 
 def _imports(filename: str) -> bool:
-    """Whether this file imports modules: the traceback that is shown begins below its frames."""
+    """Return whether this file imports modules: the traceback that is shown begins below its frames."""
     return filename == discovery.__file__ or "importlib" in filename
 
 

@@ -46,7 +46,7 @@ Frame: TypeAlias = "dict[str, Any]"
 
 
 def dump_on_signal(fd: int) -> None:
-    """From now on a thread that gets DUMP_SIGNAL writes its own stack there, whatever it is doing.
+    """Make each thread that gets DUMP_SIGNAL write its own stack there, whatever it is doing.
 
     Not `all_threads`: the frames of a thread that runs meanwhile are freed while the handler follows them.
     """
@@ -81,7 +81,7 @@ def other_threads(known: set[int | None], *, with_locals: bool) -> list[tuple[st
 
 
 def _back(top: FrameType | None) -> Iterator[tuple[CodeType, FrameType, int]]:
-    """From the innermost frame to the first one of the task, without ours beneath it."""
+    """Yield frames from the innermost to the first one of the task, without ours beneath it."""
     frames = []
     while top is not None and top.f_code not in _BEGINNINGS:
         frames.append((top.f_code, top, top.f_lineno or 0))
@@ -92,7 +92,7 @@ def _back(top: FrameType | None) -> Iterator[tuple[CodeType, FrameType, int]]:
 
 
 def _chain(task: Task[Any]) -> Iterator[FrameType]:
-    """From the outermost coroutine of the task inwards, and on into the tasks that it waits for."""
+    """Yield frames from the outermost coroutine of the task inwards, and on into the tasks that it waits for."""
     seen: set[int] = set()
     waits_for: Any = task
     while isinstance(waits_for, Task) and id(waits_for) not in seen:
@@ -146,13 +146,13 @@ def _frame(code: CodeType, frame: FrameType, line: int, with_locals: bool) -> Fr
 
 
 def is_users(file: str) -> bool:
-    """Whether the application's authors wrote this code."""
+    """Return whether the application's authors wrote this code."""
     return not file.startswith(_libraries())
 
 
 @cache
 def _libraries() -> tuple[str, ...]:
-    """Where code is that the application did not write. The longest first: a library lies in the standard library."""
+    """Return where code lies that the application did not write, the longest path first."""
     paths = sysconfig.get_paths()
     roots = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return (*(root + os.sep for root in roots), OURS, "<frozen")

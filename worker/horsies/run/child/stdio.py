@@ -32,7 +32,7 @@ _LINE_UNIT: Final = 200  # bytes; a line of 8 kB counts as 40 short ones
 
 
 class Budget:
-    """How many lines may still pass; once exhausted, none passes until half a second's worth is available again."""
+    """The number of lines that may still pass; once exhausted, none passes until half a second's worth is back."""
 
     def __init__(self) -> None:
         self._left = float(BURST_LINES)
@@ -40,7 +40,7 @@ class Budget:
         self._open = True
 
     def refill(self) -> bool:
-        """Whether lines may pass now."""
+        """Return whether lines may pass now."""
         now = monotonic()
         self._left = min(float(BURST_LINES), self._left + (now - self._at) * LINES_PER_SECOND)
         self._at = now
@@ -102,7 +102,7 @@ def _text_stream(fd: int, key_of_job: Callable[[], str | None]) -> io.TextIOWrap
 
 
 def _flush_c_stdout_by_line() -> None:
-    """Without this, C code's printf into a pipe is buffered up to 4 kB, and lost when the process is killed."""
+    """Flush by line: C code's printf into a pipe is else buffered up to 4 kB, and lost when the process is killed."""
     library = ctypes.CDLL(None)
     for name in _C_STREAMS:
         with contextlib.suppress(ValueError):

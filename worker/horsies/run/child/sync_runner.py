@@ -81,7 +81,7 @@ class SyncRunner:
             threading.Thread(target=self._insist, args=(current, stop), daemon=True).start()
 
     def stack(self, number: int, *, with_locals: bool) -> Stack | None:
-        """What this job is doing; None if it does not run. Called from the thread that listens to the parent."""
+        """Return what this job is doing, None if it does not run. Called from the thread that listens to the parent."""
         main, current = threading.main_thread().ident, self._current
         if current is None or current.number != number:
             return None
@@ -103,7 +103,7 @@ class SyncRunner:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """In the main thread no stop interrupts this block: half of a message would make the rest unreadable."""
+        """Let no stop interrupt this block of the main thread: half of a message would make the rest unreadable."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

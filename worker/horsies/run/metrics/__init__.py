@@ -1,1 +1,1 @@
-"""What Prometheus scrapes and Kubernetes probes: of one worker, and of the whole cluster."""
+"""Metrics for Prometheus and probes for Kubernetes: of one worker, and of the whole cluster."""

@@ -49,7 +49,7 @@ class Histogram:
 
 
 class TaskSeries:
-    """Of one task in one queue."""
+    """The series of one task in one queue."""
 
     __slots__ = ("completed", "failed", "run", "wait")
 

@@ -42,7 +42,7 @@ Handler: TypeAlias = "Callable[[], Awaitable[Reply]]"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen, and how the operator said so, for the message if that is not possible."""
+    """The place to listen at, and how the operator said so, for the message if that is not possible."""
 
     host: str
     port: int
@@ -68,7 +68,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """With the port that the system chose, if 0 was asked for."""
+        """The URL, with the port that the system chose if 0 was asked for."""
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,4 +1,4 @@
-"""What one worker counts and measures, and the page of a scrape.
+"""The counters and measurements of one worker, and the page of a scrape.
 
 It is kept in the worker's own process, so that restarts of its children lose nothing. A task costs it two histograms'
 additions and one counter's; everything else is read at the scrape.
@@ -143,7 +143,7 @@ class WorkerMetrics(Observer):
         self._sweeps: dict[str, Histogram] = {}
 
     def task_started(self, entry: InFlightTask) -> None:
-        """Until its claim it has waited by the database's clock, from then on by this machine's."""
+        """Observe its wait: until its claim by the database's clock, from then on by this machine's."""
         task = entry.task
         entry.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(entry)
         claimed_at = task.token.claimed_at
@@ -192,7 +192,7 @@ class WorkerMetrics(Observer):
         histogram.observe(seconds)
 
     def sweep_ended(self, sweep: str, seconds: float) -> None:
-        """Its name has the threshold of its rule behind it: `runs 30000`."""
+        """Observe its duration; its name has the threshold of its rule behind it: `runs 30000`."""
         self._sweeps.setdefault(sweep.partition(" ")[0], Histogram(_SWEEP_S)).observe(seconds)
 
     def swept(self, text: str, counts: Mapping[str, Any]) -> None:
@@ -215,7 +215,7 @@ class WorkerMetrics(Observer):
         return key
 
     def page(self) -> Page:
-        """What has been counted so far."""
+        """Return what has been counted so far."""
         page = Page()
         page.add(BUILD, 1, __version__, platform.python_version())
         for labels, series in self._tasks.items():

@@ -118,7 +118,7 @@ class Probes:
 
 
 def why_not_ready(worker: Probed) -> str | None:
-    """Why this worker takes no tasks at the moment; None if it does."""
+    """Return why this worker takes no tasks at the moment; None if it does."""
     if worker.phase is not Phase.RUNNING:
         return worker.phase.value
     if worker.claimer.draining:
@@ -135,7 +135,7 @@ def why_not_ready(worker: Probed) -> str | None:
 
 
 def _add_state(page: Page, worker: Probed) -> None:
-    """What is known of the worker at this moment."""
+    """Add the state of the worker at this moment."""
     page.add(of_worker.CHILDREN, len(worker.flow.children))
     for kind, is_async in (("sync", False), ("async", True)):
         page.add(of_worker.SLOTS, worker.flow.capacity(is_async=is_async), kind)

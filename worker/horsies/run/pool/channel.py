@@ -42,7 +42,7 @@ class Channel:
         self._waiting.append(message)
 
     def finish(self) -> None:
-        """After all queued messages, shut down the sending side."""
+        """Shut down the sending side after all queued messages."""
         self._finishing = True
         self._flush()
 
@@ -53,7 +53,7 @@ class Channel:
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> bool:
-        """Whether reading had been paused."""
+        """Read again; return whether reading had been paused."""
         was_paused, self._paused = self._paused, False
         if was_paused:
             self._loop.add_reader(self._fd, self._readable)

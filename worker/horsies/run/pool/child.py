@@ -45,7 +45,7 @@ _STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
 
 
 class ChildListener(Protocol):
-    """What a child reports, by the keys of its jobs. All methods run in the event loop and must not raise."""
+    """The reports of a child, by the keys of its jobs. All methods run in the event loop and must not raise."""
 
     def ended(self, child: Child, key: str, result: ChildResult) -> None:
         """A job has ended."""
@@ -135,7 +135,7 @@ class Child:
 
     @property
     def remaining(self) -> int | None:
-        """How many more jobs this child takes: None = no limit, 0 = it is about to end."""
+        """Number of jobs that this child still takes: None = no limit, 0 = it is about to end."""
         if self._finishing:
             return 0
         return None if self.spec.max_tasks is None else max(0, self.spec.max_tasks - self._submitted)
@@ -162,7 +162,7 @@ class Child:
                 track.confirm(key, confirmed_at)
 
     def stands_still(self) -> bool:
-        """Whether its process is stopped or frozen, so that no job in it may be reported alive."""
+        """Return whether its process is stopped or frozen, so that no job in it may be reported alive."""
         self._stood_still = stands_still(self.pid)
         return self._stood_still
 
@@ -176,7 +176,7 @@ class Child:
                 track.stop(key, code, message)
 
     async def stack(self, key: str, *, with_locals: bool) -> Stack | None:
-        """What this job is doing now, within a second; None if it has not begun or has ended."""
+        """Return what this job is doing now, within a second; None if it has not begun or has ended."""
         for kind, track in enumerate(self._tracks):
             if key in track:
                 runs = partial(track.has_begun, key)
@@ -321,7 +321,7 @@ class Child:
         self._process.reap()
 
     def job_ended(self, key: str) -> None:
-        """Before its result is passed on: the rest of its output, and the end of a child that has run its last job."""
+        """Pass on the rest of its output before its result, and end a child that has run its last job."""
         for output in self._outputs:
             output.job_ended(key)
         self.title.ended()
@@ -358,7 +358,7 @@ class Child:
             self._listener.exited(self, end)
 
     def _cause(self, returncode: int, *lost: LostJobs) -> str:
-        """Why it was killed: a job that did not stop, or an expired lease."""
+        """Return why it was killed: a job that did not stop, or an expired lease."""
         causes = [cause for each in lost for cause in each.causes]
         if returncode != -signal.SIGKILL or not causes:
             return ""

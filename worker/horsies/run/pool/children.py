@@ -135,7 +135,7 @@ class Children:
         return await Child.start(spec, self._guard, self._jobs)
 
     def _guard_ended(self, guard: Guard, returncode: int) -> None:
-        """On Linux the kernel has killed its children already."""
+        """Kill its children, which on Linux the kernel has done already."""
         self._events.warn("guard ended", pid=guard.pid, returncode=returncode)
         for child in self.alive:
             if child.guard is guard:

@@ -81,7 +81,7 @@ class JobQueue:
         return self._by_key[key].number
 
     def has_begun(self, key: str) -> bool:
-        """Whether its code has been called, and its result has not come yet."""
+        """Return whether its code has been called, and its result has not come yet."""
         submitted = self._by_key.get(key)
         return submitted is not None and self._table.has_begun(submitted.slot, submitted.number)
 

@@ -57,7 +57,7 @@ class OutputRing:
 
 
 class OutputRings:
-    """By claim. A task that writes nothing has none and costs nothing."""
+    """The rings by claim. A task that writes nothing has none and costs nothing."""
 
     def __init__(self) -> None:
         self._running: dict[Token, OutputRing] = {}

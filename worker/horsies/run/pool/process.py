@@ -62,7 +62,7 @@ class ChildProcess:
         self._process.kill()
 
     def signal_thread(self, thread: int, number: int) -> None:
-        """To the thread with this native id. Without tgkill the main thread gets it."""
+        """Send a signal to the thread with this native id; without tgkill the main thread gets it."""
         if self._process.returncode is not None:
             return  # its number may stand for another process
         if _TGKILL is not None:

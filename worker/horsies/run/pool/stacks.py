@@ -69,7 +69,7 @@ class StackReader:
         self._closed = False
 
     async def read(self, kind: int, number: int, runs: Callable[[], bool], *, with_locals: bool) -> Stack | None:
-        """What this job is doing; None if it does not run. `how` says who answered: `python`, or `interpreter`."""
+        """Return what this job is doing, None if it does not run. `how`: who answered, `python` or `interpreter`."""
         question = next(self._questions)
         answer = self._asked[question] = asyncio.get_running_loop().create_future()
         begun = _Activity.of(self.listener, self.threads[kind])
@@ -101,7 +101,7 @@ class StackReader:
                 answer.set_result(None)
 
     async def _is_still(self, kind: int, begun: _Activity, answer: asyncio.Future[Stack | None]) -> bool:
-        """Whether the thread of these jobs is seen to run no Python, before the child answers or the time is over."""
+        """Return whether the thread of these jobs runs no Python, seen before the child answers or the time is over."""
         loop, before = asyncio.get_running_loop(), begun
         asked_at = loop.time()
         while loop.time() - asked_at < _MOST_S:
@@ -135,7 +135,7 @@ class StackReader:
 
 
 class _Activity(NamedTuple):
-    """How often the thread that answers, and that of the task, have begun to wait; what the latter is doing."""
+    """Counts of how often the answering thread and that of the task began to wait; the state of the latter."""
 
     answering: int = 0
     waited: int = 0
@@ -153,11 +153,11 @@ class _Activity(NamedTuple):
             return cls()
 
     def asks_for_the_gil(self, begun: _Activity) -> bool:
-        """Whether the answering thread has waited for 5 ms, so that code which comes back to Python lets the GIL go."""
+        """Return whether the answering thread has waited for 5 ms, so that Python code releases the GIL."""
         return self.answering - begun.answering >= _FIRST_WAITS
 
     def shows_no_python(self, before: _Activity) -> bool:
-        """Whether the task's thread runs no Python, though the answering thread has asked for the GIL ever since.
+        """Return whether the task's thread runs no Python, though the answering thread has asked for the GIL.
 
         Either it sleeps. Or it has run without letting the GIL go; one that competes for the GIL with many others has
         waited for it as often as the answering thread.

@@ -1,4 +1,4 @@
-"""What `ps` shows for a child: its jobs, once they run for longer than a moment."""
+"""The title that `ps` shows for a child: its jobs, once they run for longer than a moment."""
 
 from __future__ import annotations
 

@@ -35,13 +35,13 @@ class _Searched:
 
 
 class ClaimOrder:
-    """By queue and kind of task, what the last search has found."""
+    """The finds of the last search, by queue and kind of task."""
 
     def __init__(self) -> None:
         self._searched: dict[tuple[str, bool], _Searched] = {}
 
     def following(self, queue: str, limit: int, *, is_async: bool) -> Sequence[RowPlace] | None:
-        """What to pass to a claim of at most `limit` tasks: the tasks that come next.
+        """Return what to pass to a claim of at most `limit` tasks: the tasks that come next.
 
         None: it begins with the first tasks of the queue. An empty one: it searches at once.
         """
@@ -55,7 +55,7 @@ class ClaimOrder:
     def remember(
         self, queue: str, following: Sequence[RowPlace] | None, claimed: list[ClaimedTask], *, is_async: bool
     ) -> None:
-        """After a claim that was given `following`."""
+        """Keep what a claim has found that was given `following`."""
         after = next((task.after for task in claimed if task.after is not None), None)
         if after is None and not self._searched:
             return  # as for nearly every claim

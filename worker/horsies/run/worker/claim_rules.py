@@ -1,4 +1,4 @@
-"""What one worker may claim: which queues under which caps, and tasks of which names."""
+"""The rules of what one worker may claim: which queues under which caps, and tasks of which names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """What this worker may claim. Queues in the order in which they are served, each with its cluster-wide limit."""
+    """The rules for this worker. Queues in the order in which they are served, each with its cluster-wide limit."""
 
     worker_id: str
     hostname: str
@@ -67,7 +67,7 @@ class ClaimRules:
         )
 
     def learn(self, facts: Mapping[str, TaskFacts]) -> None:
-        """From now on these are the registered tasks; the caller knows that no claim is under way."""
+        """Replace the registered tasks; the caller knows that no claim is under way."""
         self.sync_names[:] = [name for name, task in facts.items() if not task.is_async]
         self.async_names[:] = [name for name, task in facts.items() if task.is_async]
         self.tasks.clear()
@@ -81,12 +81,12 @@ class ClaimRules:
 
     @property
     def claims_along(self) -> bool:
-        """Whether the finisher's statements claim: caps need locks of their own, several queues several claims."""
+        """True if the finisher's statements claim: caps need locks of their own, several queues several claims."""
         return not self.capped and len(self.queues) == 1
 
     @property
     def claims_on_end(self) -> bool:
-        """Whether the end of a run wakes the claimer, although its outcome is not stored yet."""
+        """True if the end of a run wakes the claimer, although its outcome is not stored yet."""
         return not self.capped and len(self.queues) > 1
 
     @property

@@ -125,7 +125,7 @@ class Claimer:
             self.wake.set()
 
     def ended(self, tasks: Mapping[str, str]) -> None:
-        """By queue, a task of this worker that has ended there. It claims first, then announces the remaining room."""
+        """Note, by queue, a task of this worker that has ended. It claims first, then announces the remaining room."""
         self._freed.update(tasks)
         self._got_room |= {*tasks, None}
         self.wake.set()
@@ -190,12 +190,12 @@ class Claimer:
 
     @property
     def holds_back(self) -> bool:
-        """Whether nothing may be claimed at this moment."""
+        """True while nothing may be claimed."""
         return self.draining or self._outage.holds_back
 
     @property
     def _turned_away(self) -> bool:
-        """Whether no queue has room under its cap or the cluster's cap."""
+        """True if no queue has room under its cap or the cluster's cap."""
         return all(self._is_full(queue) for queue in self._rules.queues)
 
     def _is_full(self, queue: str) -> bool:
@@ -315,7 +315,7 @@ class Claimer:
             self._flow.unreserve(child, is_async=offer.is_async)
 
     async def _announce_room(self, connection: asyncpg.Connection) -> None:
-        """For caps that have room after this worker's own claim: other workers may be waiting for it."""
+        """Announce caps that have room after this worker's own claim: other workers may be waiting for it."""
         queues = self.queues if self._rules.cluster_cap is not None else list(self._freed)
         left = [queue for queue in queues if not self._is_full(queue)]
         task_id = next(iter(self._freed.values()))

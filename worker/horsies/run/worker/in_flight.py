@@ -68,12 +68,12 @@ class RecentOutcomes:
             self._forgotten_until = max(self._forgotten_until or oldest[1], oldest[1])
 
     def has_run(self, token: Token) -> bool:
-        """Whether its user code has begun, or may have."""
+        """Return whether its user code has begun, or may have."""
         forgotten = self._forgotten_until is not None and token.claimed_at <= self._forgotten_until
         return forgotten or _key(token) in self._ran
 
     def outcome(self, token: Token) -> Outcome | None:
-        """None if it is no longer known."""
+        """Return its outcome; None if that is no longer known."""
         return self._outcomes.get(_key(token))
 
     def _drop(self, key: _Key) -> None:
@@ -154,7 +154,7 @@ class InFlightTasks:
         return self._by_token.get(token)
 
     def occupied(self, *, is_async: bool) -> int:
-        """How much of the capacity is in use.
+        """Return how much of the capacity is in use.
 
         It includes outcomes that wait to be stored: if the database stores more slowly than the children produce, the
         worker would otherwise go on claiming, and hold ever more results in memory.

@@ -42,7 +42,7 @@ async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Wo
 
 
 def locator_of(app: Horsies) -> str:
-    """How a child finds this application: by the module that holds it, else by the file of the program itself.
+    """Return how a child finds this application: by the module that holds it, else by the file of the program itself.
 
     That file may well start a server when it is imported.
     """

@@ -90,7 +90,7 @@ class Looks:
 
 
 def _not_begun(before: Job | None) -> dict[str, Any]:
-    """Why there is no stack; with the id of the task that has its place in the child, if there is one."""
+    """Return why there is no stack, with the id of the task that has its place in the child, if there is one."""
     if before is None:
         return {"problem": "its code has not begun, or has ended"}
     task_id = task_id_of(before.key)

@@ -46,7 +46,7 @@ class LostClaims:
 
     @property
     def expected(self) -> bool:
-        """Whether a reply was just lost, so that no claim may be made before `release_due`."""
+        """True if a reply was just lost, so that no claim may be made before `release_due`."""
         return len(self._looks) > 1
 
     def after(self, error: BaseException) -> None:
@@ -64,13 +64,13 @@ class LostClaims:
         asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self._flow.claim.set)
 
     def after_locks(self) -> None:
-        """They are in rows that other sessions have locked: look later."""
+        """Look later: they are in rows that other sessions have locked."""
         if not self._looks:
             self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
             asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self._flow.claim.set)
 
     async def release_due(self, connection: asyncpg.Connection) -> None:
-        """Also releases tasks that the starter gave up as locked."""
+        """Release them, and tasks that the starter gave up as locked."""
         returned, locked = await self.release(connection)
         del self._looks[0]
         if locked:

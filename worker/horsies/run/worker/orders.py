@@ -74,7 +74,7 @@ class Orders:
             self._claimer.wake.set()
 
     async def _give_back(self, connection: asyncpg.Connection) -> None:
-        """Otherwise these tasks, and those of a claim under way at the order, would wait behind running ones."""
+        """Release tasks that would otherwise wait behind running ones, also those of a claim under way at the order."""
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
             for entry in waiting:

@@ -1,4 +1,4 @@
-"""From the end of a run to the outcome that waits to be stored: its kind, its retry, its output."""
+"""Outcomes, from the end of a run until they are stored: their kind, their retry, their output."""
 
 from __future__ import annotations
 
@@ -157,21 +157,21 @@ class Outbox:
 
     @property
     def pending(self) -> int:
-        """How many wait to be stored or for a locked row."""
+        """Number of outcomes that wait to be stored or for a locked row."""
         return len(self._outcomes) - len(self._rejected)
 
     @property
     def rejected(self) -> int:
-        """How many the database has rejected; they are tried again from time to time."""
+        """Number of outcomes that the database has rejected; they are tried again from time to time."""
         return len(self._rejected)
 
     @property
     def locked(self) -> int:
-        """How many wait for a locked row."""
+        """Number of outcomes that wait for a locked row."""
         return len(self._locked)
 
     def result(self, entry: InFlightTask, result: ChildResult) -> None:
-        """A child has reported a result."""
+        """Take the result that a child has reported."""
         if entry.interrupted and result.error_code == TASK_INTERRUPTED:
             self.interrupted(entry, began=result.began)
         elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
@@ -180,18 +180,18 @@ class Outbox:
             self._add(entry, self._make.of_result(entry, result), result.run_s)
 
     def crashed(self, entry: InFlightTask, how: str) -> None:
-        """The child died under it."""
+        """Take a task whose child has died."""
         if entry.interrupted:
             self.interrupted(entry)
         else:
             self._add(entry, self._make.of_crash(entry, how), None)
 
     def interrupted(self, entry: InFlightTask, *, began: bool = True) -> None:
-        """The shutdown stopped it."""
+        """Take a task that the shutdown has stopped."""
         self._add(entry, self._make.of_interrupt(entry, began=began), None)
 
     def commit_lost(self, entry: InFlightTask, outcome: Outcome | None) -> None:
-        """Its outcome was stored, but the database has lost the commit: store it again, or count it as a crash."""
+        """Store it again, or count it as a crash: the database has lost the commit of its outcome."""
         self._events.warn(
             "the database has lost the commit of an outcome",
             task=entry.task.task_name,
@@ -227,7 +227,7 @@ class Outbox:
         return entry in self._locked
 
     def stored(self, entry: InFlightTask) -> None:
-        """The database has it, or does not want it any more."""
+        """Forget it: the database has it, or does not want it any more."""
         if not self.is_aside(entry):
             self._count(-self._outcomes[entry].size)
         del self._outcomes[entry]
@@ -235,14 +235,14 @@ class Outbox:
         self._locked.pop(entry, None)
 
     def reject(self, entry: InFlightTask, error: Exception) -> None:
-        """The database rejects it: it is kept, and must not delay the others."""
+        """Set it aside: the database rejects it, and it must not delay the others."""
         if entry not in self._rejected:
             self._events.outcome_refused(entry.task_id, entry.task.task_name, error)
             self._leave_count(entry)
         self._rejected[entry] = time.monotonic() + _REJECTED_AGAIN_S
 
     def wait_for_lock(self, entry: InFlightTask, holder: LockHolder) -> None:
-        """Another session has locked its row."""
+        """Set it aside: another session has locked its row."""
         if entry not in self._locked:
             self._events.outcome_waits(entry.task_id, entry.task.task_name, str(holder))
             self._leave_count(entry)
@@ -250,7 +250,7 @@ class Outbox:
         asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
     def unlocked(self, entry: InFlightTask) -> None:
-        """Its row is no longer locked, if it was."""
+        """Take it back among the others, if its row was locked."""
         if self._locked.pop(entry, None) is not None:
             self._join_count(entry)
 
@@ -270,7 +270,7 @@ class Outbox:
         return [entry.task_id for entry in self._outcomes]
 
     def has_ended_before(self, moment: float) -> bool:
-        """Whether an outcome from before then waits to be stored, apart from those that are set aside."""
+        """Return whether an outcome from before then waits, apart from those that are set aside."""
         return any(ended.ended_at <= moment and not self.is_aside(entry) for entry, ended in self._outcomes.items())
 
     def overdue(self) -> list[Token]:
@@ -285,12 +285,12 @@ class Outbox:
         self.wake.set()
 
     def _leave_count(self, entry: InFlightTask) -> None:
-        """Before it is set aside: it may stay for long."""
+        """Count it no longer, before it is set aside: it may stay for long."""
         if not self.is_aside(entry):
             self._count(-self._outcomes[entry].size)
 
     def _join_count(self, entry: InFlightTask) -> None:
-        """After it was set aside."""
+        """Count it again, after it was set aside."""
         if not self.is_aside(entry):
             self._count(self._outcomes[entry].size)
 

@@ -26,7 +26,7 @@ _PATIENCE_S: Final = 2.0
 
 
 class ProgressBook:
-    """What the runs of this worker have reported, and what of it is not stored yet."""
+    """The reports of the runs of this worker, and which of them are not stored yet."""
 
     def __init__(self) -> None:
         self._running: dict[InFlightTask, tuple[Reading, Pace]] = {}
@@ -72,7 +72,7 @@ class ProgressBook:
 
 
 class ProgressWriter:
-    """Not with the heartbeats: those of half a minute ago are too old to watch, and nothing may hold them up."""
+    """The loop that stores reports; not with the heartbeats, which come twice a minute and must not be held up."""
 
     name = "progress"
     interval_s = 1.0

@@ -109,7 +109,7 @@ _MOST_NAMED: Final = 3
 
 
 class ReloadedWorker(Protocol):
-    """What a reload needs of the worker."""
+    """The worker, as far as a reload needs it."""
 
     app: Horsies
     events: Events

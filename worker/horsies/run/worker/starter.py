@@ -68,7 +68,7 @@ class Starter:
         self.wake.set()
 
     def begin(self, entry: InFlightTask) -> None:
-        """Its row is RUNNING and names its child: run the user code."""
+        """Run the user code: its row is RUNNING and names its child."""
         self._events.started(entry)
         args, kwargs = self._arguments(entry)
         if entry.task.is_workflow_task:

@@ -88,7 +88,7 @@ class TaskFlow:
         return list(self._loads)
 
     def capacity(self, *, is_async: bool) -> int:
-        """How many tasks may be in flight, claimed or running, with the children that are alive now."""
+        """Return how many tasks may be in flight, claimed or running, with the children that are alive now."""
         living = len(self._loads)
         if is_async:
             return living * self._async_concurrency
@@ -229,7 +229,7 @@ class TaskFlow:
 
 
 def _how(entry: InFlightTask, end: ChildExit, died: list[InFlightTask]) -> str:
-    """How the child died under this task, and its other running tasks: one of these may be the cause."""
+    """Say how the child died under this task, and its other running tasks: one of these may be the cause."""
     others = [f"{each.task_id} ({each.task.task_name})" for each in died if each is not entry]
     if not others:
         return end.reason

@@ -33,7 +33,7 @@ _SELDOM_S = 60.0
 
 
 class UnknownTasks:
-    """They stay PENDING for a worker that knows them, each name logged once, or are failed if so configured.
+    """The loop that logs each such name once, and leaves or fails the tasks, as configured.
 
     To be failed they are claimed, started and finished like any task, so that caps, tokens and history stay valid.
     """
