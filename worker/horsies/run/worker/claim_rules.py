@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from horsies.config.app import QueueMode
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.retry import timeout_of
+from horsies.lifecycle.claiming import claim_capped
+from horsies.lifecycle.starting import Start
 from horsies.run.contract import TaskFacts
 from horsies.run.worker.in_flight import InFlightTask
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    import asyncpg
 
     from horsies.app import Horsies
-    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.claiming import CappedClaims, ClaimedTask
     from horsies.run.settings import Identity, WorkerSettings
 
 
@@ -78,6 +82,25 @@ class ClaimRules:
         facts = self.tasks[task.task_name]
         requeue = self.requeue_on_interrupt if facts.requeue_on_interrupt is None else facts.requeue_on_interrupt
         return InFlightTask(task, facts.is_async, timeout_of(task.task_options, facts.timeout_ms), requeue)
+
+    def start_of(self, task: ClaimedTask, pid: int, process: str | None = None) -> Start:
+        """The start of a task in a process of this host; its name there is `worker-PID` unless another one is given."""
+        return Start(task.token, pid, self.hostname, process or f"worker-{pid}", task.queue_name)
+
+    async def claim_capped(
+        self, connection: asyncpg.Connection, queues: Iterable[str], budget: int, task_names: list[str] | None
+    ) -> CappedClaims:
+        """Claim from these queues as far as their caps allow."""
+        return await claim_capped(
+            connection,
+            worker_id=self.worker_id,
+            queues=[(queue, self.queues[queue]) for queue in queues],
+            budget=budget,
+            cluster_cap=self.cluster_cap,
+            hard=self.hard,
+            lease_ms=self.lease_ms,
+            task_names=task_names,
+        )
 
     @property
     def claims_along(self) -> bool:

@@ -12,7 +12,6 @@ from horsies.lifecycle.claiming import (
     LARGEST_CLAIM,
     ClaimRequest,
     claim,
-    claim_capped,
     next_due,
     release_expired,
 )
@@ -242,16 +241,8 @@ class Claimer:
     async def _claim(self, connection: asyncpg.Connection, names: list[str], room: int, *, is_async: bool) -> int:
         rules = self._rules
         if rules.capped:
-            claims = await claim_capped(
-                connection,
-                worker_id=rules.worker_id,
-                queues=[(queue, cap) for queue, cap in rules.queues.items() if queue not in self._full],
-                budget=min(room, self._largest),
-                cluster_cap=rules.cluster_cap,
-                hard=rules.hard,
-                lease_ms=rules.lease_ms,
-                task_names=names,
-            )
+            queues = [queue for queue in rules.queues if queue not in self._full]
+            claims = await rules.claim_capped(connection, queues, min(room, self._largest), names)
             self._full |= dict.fromkeys(claims.full, time.monotonic())
             self._accept(claims.tasks, [], 0)
             return len(claims.tasks)
@@ -303,7 +294,6 @@ class Claimer:
         for task in claimed:
             entry = self._rules.entry(task)
             if task.place is None:
-                self._flow.tasks.add(entry)
                 self._starter.add(entry)
             else:
                 entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at

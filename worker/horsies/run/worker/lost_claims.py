@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from horsies.lifecycle.claiming import take_back_unlocked, unaccounted
-from horsies.lifecycle.starting import Start, start
+from horsies.lifecycle.starting import start
 from horsies.run.worker.in_flight import InFlightTask, Stage
 from horsies.store.isolate_bad_rows import is_blocked
 
@@ -92,7 +92,7 @@ class LostClaims:
             if not tasks.recent.has_run(task.token):
                 continue
             if is_claimed:  # its start was lost, too
-                again = Start(task.token, os.getpid(), rules.hostname, "lost commit", task.queue_name)
+                again = rules.start_of(task, os.getpid(), "lost commit")
                 verdicts = await start(connection, rules.worker_id, [again], rules.caps_on_running)
                 waiting += verdicts.waiting
                 if task.token not in verdicts.started:

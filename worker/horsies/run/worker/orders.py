@@ -77,14 +77,11 @@ class Orders:
         """Release tasks that would otherwise wait behind running ones, also those of a claim under way at the order."""
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
-            for entry in waiting:
-                self._flow.tasks.drop(entry)
             try:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
                 returned, _ = await self._lost_claims.release(connection)
             except BaseException:
                 for entry in waiting:  # their start will find out whether they still belong to this worker
-                    self._flow.tasks.add(entry)
                     self._starter.add(entry)
                 raise
         if returned:

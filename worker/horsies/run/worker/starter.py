@@ -13,7 +13,7 @@ from horsies.domain.injection import references
 from horsies.lifecycle.claim_token import locked_rows
 from horsies.lifecycle.claiming import large_arguments
 from horsies.lifecycle.node_tasks import resolved
-from horsies.lifecycle.starting import Start, start
+from horsies.lifecycle.starting import start
 from horsies.run.guard import clock
 from horsies.run.worker.in_flight import InFlightTask, Stage
 
@@ -64,6 +64,8 @@ class Starter:
         """RUNNING, with arguments that refer to results which are not read yet."""
 
     def add(self, entry: InFlightTask) -> None:
+        """Take a claimed task, to be started when there is room."""
+        self._flow.tasks.add(entry)
         self._waiting[entry.is_async].append(entry)
         self.wake.set()
 
@@ -98,6 +100,8 @@ class Starter:
             self._leave_child(entry)
             waiting.append(entry)
         self._unresolved.clear()
+        for entry in waiting:
+            self._flow.tasks.drop(entry)
         return waiting
 
     def retry_waiting(self) -> None:
@@ -169,7 +173,7 @@ class Starter:
         return await self._ask(connection, batch)
 
     async def _ask(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
-        starts = [self._start_of(entry) for entry in batch]
+        starts = [self._rules.start_of(entry.task, entry.child.pid) for entry in batch if entry.child is not None]
         return await start(connection, self._rules.worker_id, starts, self._rules.caps_on_running)
 
     async def _resolve(self) -> None:
@@ -188,12 +192,6 @@ class Starter:
                 entry.child = child
                 batch.append(entry)
         return batch
-
-    def _start_of(self, entry: InFlightTask) -> Start:
-        child = entry.child
-        assert child is not None
-        name = f"worker-{child.pid}"
-        return Start(entry.task.token, child.pid, self._rules.hostname, name, entry.task.queue_name)
 
     async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
         """The arguments that the claim left in the table; nothing for a stale token, which the start reports, too."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.claiming import ClaimRequest, claim, claim_capped
-from horsies.lifecycle.starting import Start, start
+from horsies.lifecycle.claiming import ClaimRequest, claim
+from horsies.lifecycle.starting import start
 from horsies.run.contract import ChildResult
 from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import InFlightTask, Stage
@@ -121,17 +121,7 @@ class UnknownTasks:
         rules = self._rules
         if not rules.capped:
             return await claim(connection, rules.worker_id, request)
-        claims = await claim_capped(
-            connection,
-            worker_id=rules.worker_id,
-            queues=[(request.queue, rules.queues[request.queue])],
-            budget=request.limit,
-            cluster_cap=rules.cluster_cap,
-            hard=rules.hard,
-            lease_ms=rules.lease_ms,
-            task_names=request.task_names,
-        )
-        return claims.tasks
+        return (await rules.claim_capped(connection, [request.queue], request.limit, request.task_names)).tasks
 
     def _most(self) -> int:
         most = _BATCH - len(self._waiting)
@@ -151,10 +141,7 @@ class UnknownTasks:
         if not self._waiting:
             return
         rules, pid = self._rules, os.getpid()
-        starts = [
-            Start(entry.task.token, pid, rules.hostname, f"worker-{pid}", entry.task.queue_name)
-            for entry in self._waiting
-        ]
+        starts = [rules.start_of(entry.task, pid) for entry in self._waiting]
         verdicts = await start(connection, rules.worker_id, starts, rules.caps_on_running)
         for entry in self.take_all():
             if entry.task.token in verdicts.started:

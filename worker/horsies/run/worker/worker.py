@@ -295,7 +295,8 @@ class Worker:
         lane = self.claimer.lane
         try:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
-                for entry in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
+                self.starter.take_all()
+                for entry in self.unknown_tasks.take_all():
                     self.flow.tasks.drop(entry)
                 returned, locked = await self.lost_claims.release(await lane.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
