@@ -14,7 +14,7 @@ from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.run.events import TaskEnd
-from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page
+from horsies.run.metrics.exposition import OTHER, Histogram, Metric, MetricsPage
 from horsies.run.metrics.of_cluster import METRICS as OF_CLUSTER
 from horsies.run.metrics.of_worker import METRICS as OF_WORKER, MOST_SERIES, WorkerMetrics
 from horsies.run.worker.in_flight import InFlightTask
@@ -34,7 +34,7 @@ label_values = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 def test_any_text_and_any_number_come_back_from_the_parser(
     rows: dict[tuple[str, str], int], depth: float, took: list[float]
 ) -> None:
-    page, histogram = Page(), Histogram((0.5, 1.0, 10.0))
+    page, histogram = MetricsPage(), Histogram((0.5, 1.0, 10.0))
     for labels, number in rows.items():
         page.add(SENT, number, *labels)
     page.add(DEPTH, depth)
@@ -59,7 +59,7 @@ def test_any_text_and_any_number_come_back_from_the_parser(
 
 
 def test_a_text_that_is_no_text_is_shown_all_the_same() -> None:
-    page = Page()
+    page = MetricsPage()
     page.add(SENT, 1, "\ud800", "q")
     (family,) = text_string_to_metric_families(page.encoded().decode())
     assert family.samples[0].labels["task"] == "?"

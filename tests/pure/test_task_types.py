@@ -25,7 +25,7 @@ from typing_extensions import TypeAliasType, TypedDict
 from horsies import Err, OperationalErrorCode, TaskError, TaskResult
 from horsies.domain.codec import dump_args, dump_kwargs, load_task_result
 from horsies.domain.codec.conversion import Fidelity, fidelity
-from horsies.run.child.execute import Message, Run, execute
+from horsies.run.child.execute import ChildRun, Message, execute
 from horsies.task.options import PLAIN
 from horsies.task.parameters import Parameters
 
@@ -207,7 +207,7 @@ class NoLeases:
 def ran(task: Any, args: str | None, kwargs: str | None) -> TaskResult[Any, Any]:
     """The result of a run with these stored arguments, as a handle reads it."""
     job = Message(1, "key", "echo", args, kwargs, ("default", 1, None), None, None, 0)
-    run: Any = Run(1, 0, job, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
+    run: Any = ChildRun(1, 0, job, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
     outcome = execute({"echo": task}, job, run, None, None)
     run.let_go()
     return task.restored(load_task_result(outcome[1], task.result_classes))  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from horsies import (
 from horsies.domain.codec import dump_task_result, dump_value
 from horsies.domain.codes import ContractCode
 from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
-from horsies.run.child.execute import Message, Run, execute
+from horsies.run.child.execute import ChildRun, Message, execute
 from horsies.run.child.leases import ChildLeases
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import SLOT_BYTES, LeaseTable, clock
@@ -84,7 +84,7 @@ def run(fn: Any, kwargs: str) -> Any:
         table.assign(0, 1, clock())
         leases = ChildLeases(table, LeaseTerms.of(RecoveryConfig()), lambda *_: None, lambda: False)
         job = Message(1, "key", "sum", None, kwargs, ("default", 1, None), None, None, 0)
-        ok, text, _, _ = execute({"sum": task}, job, Run(1, 0, job, leases, progress), None, None)
+        ok, text, _, _ = execute({"sum": task}, job, ChildRun(1, 0, job, leases, progress), None, None)
         table.close()
         progress.close()
     tree = json.loads(text)

@@ -16,7 +16,7 @@ from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.run.events import Events
-from horsies.run.scheduler import Schedules
+from horsies.run.scheduler import ScheduleLoop
 from horsies.run.settings import Identity
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
@@ -118,7 +118,7 @@ async def test_a_scheduler_is_lost_after_the_silence_that_it_announced(
     await plan(connection, schedules)
     async with open_database(DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")) as opened:
         lane = DedicatedConnection(opened, "scheduler", behind_pooler=False)
-        await Schedules([*schedules.values()], lane, Events(), Identity(), every_s).step()
+        await ScheduleLoop([*schedules.values()], lane, Events(), Identity(), every_s).step()
         await lane.close()
     silent = "UPDATE horsies_schedulers SET seen_at = now() - $1 * interval '1 s'"
     await connection.execute(silent, float(lives_s))

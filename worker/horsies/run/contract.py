@@ -90,7 +90,7 @@ class ChildSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFacts:
+class KnownTask:
     """The facts of a task that a worker needs to claim and run it; all else is known to its children alone."""
 
     is_async: bool
@@ -118,7 +118,7 @@ class Job:
     context: RunContext = ("default", 1, None)
     sent_at: float | None = None
     good_until: float | None = None
-    """Both in seconds."""
+    """In seconds, as `sent_at`."""
 
 
 @dataclass(frozen=True, slots=True)

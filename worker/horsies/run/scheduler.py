@@ -191,7 +191,7 @@ _AFTER_THE_SECOND_S = 0.005
 _GOODBYE_S = 2.0
 
 
-class Schedules:
+class ScheduleLoop:
     """The loop of a scheduler: a tick reads which schedules are due, one statement for all, and sends their tasks."""
 
     name = "schedule"
@@ -293,7 +293,7 @@ class Scheduler:
         lane = DedicatedConnection(self.database, "scheduler", behind_pooler=await is_behind_pooler(self.database))
         self._resources.push_async_callback(lane.close)
         interval_s = self.app.config.schedule_interval_s
-        loop = Schedules(self.schedules, lane, self.events, Identity(), interval_s)
+        loop = ScheduleLoop(self.schedules, lane, self.events, Identity(), interval_s)
         self._resources.push_async_callback(loop.leave)
         self._supervisor.start([loop])
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from horsies.run.child.execute import Message, Run, execute_async
+from horsies.run.child.execute import ChildRun, Message, execute_async
 from horsies.run.child.stack import other_threads, stack_of_task
 from horsies.run.frames import CHUNK, FrameReader, pack
 
@@ -55,7 +55,7 @@ class AsyncRunner:
         self._flush_output = flush_output
         self._logs = logs
         self._frames = FrameReader()
-        self._active: dict[int, tuple[Run, asyncio.Task[None] | None]] = {}
+        self._active: dict[int, tuple[ChildRun, asyncio.Task[None] | None]] = {}
         self._waiting: deque[Message] = deque()
         self._unsent: deque[memoryview] = deque()
         """Reports that the parent has not read: it reads none while too many wait for the database."""
@@ -151,13 +151,13 @@ class AsyncRunner:
     def _start_waiting(self) -> None:
         while self._waiting and len(self._active) < self._limit and not self._unsent:
             job = self._waiting.popleft()
-            run = Run(job.number, job.slot, job, self._leases, self._progress)
+            run = ChildRun(job.number, job.slot, job, self._leases, self._progress)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
         if self._has_ended:
             self._loop.stop()
 
-    async def _execute(self, job: Message, run: Run) -> None:
+    async def _execute(self, job: Message, run: ChildRun) -> None:
         current_key.set(job.key)
         begin = perf_counter()
         if run.stop is None:

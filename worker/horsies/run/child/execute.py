@@ -43,7 +43,7 @@ class Message(NamedTuple):
     context: RunContext
     sent_at: float | None
     good_until: float | None
-    """Both in seconds."""
+    """In seconds, as `sent_at`."""
     slot: int
     """In the table of leases."""
 
@@ -53,7 +53,7 @@ class Message(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class ChildRun:
     """A job that is executed. `stop` is set once it shall stop, `began` before the task's code is called."""
 
     number: int
@@ -108,7 +108,7 @@ class Run:
         return self.task
 
 
-def execute(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks: ChildHooks | None) -> Outcome:
+def execute(tasks: Tasks, job: Message, run: ChildRun, tracing: Tracing | None, hooks: ChildHooks | None) -> Outcome:
     """Run a plain task, in a span if the application traces, between its hooks if it has any; never raises."""
     if tracing is None and hooks is None:
         return _execute(tasks, job, run, None)
@@ -117,7 +117,7 @@ def execute(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks
 
 
 async def execute_async(
-    tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks: ChildHooks | None
+    tasks: Tasks, job: Message, run: ChildRun, tracing: Tracing | None, hooks: ChildHooks | None
 ) -> Outcome:
     """`execute` for an `async def` task, which has a context of its own."""
     if tracing is None:
@@ -136,7 +136,7 @@ async def execute_async(
 
 
 def _execute_watched(
-    tasks: Tasks, job: Message, run: Run, tracing: Tracing | None, hooks: ChildHooks | None
+    tasks: Tasks, job: Message, run: ChildRun, tracing: Tracing | None, hooks: ChildHooks | None
 ) -> Outcome:
     if tracing is None:
         return _execute(tasks, job, run, hooks)
@@ -155,7 +155,7 @@ def _execute_watched(
     return _execute(tasks, job, run, hooks) if outcome is None else outcome
 
 
-def _execute(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks | None) -> Outcome:
+def _execute(tasks: Tasks, job: Message, run: ChildRun, hooks: ChildHooks | None) -> Outcome:
     """Run a plain task. TaskStopped, raised by a signal handler at any point, determines its outcome."""
     result: TaskResult[Any, Any] | None = None
     outcome: Outcome | None = None
@@ -179,7 +179,7 @@ def _execute(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks | None) -> 
     return outcome
 
 
-async def _execute_async(tasks: Tasks, job: Message, run: Run, hooks: ChildHooks | None) -> Outcome:
+async def _execute_async(tasks: Tasks, job: Message, run: ChildRun, hooks: ChildHooks | None) -> Outcome:
     """Run an `async def` task; a cancellation that the parent did not ask for is an outcome as well."""
     try:
         prepared = _prepare(tasks, job)
@@ -207,14 +207,14 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
     return loaded if isinstance(loaded, TaskResult) else (task, *loaded)
 
 
-def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:
+def _outcome(result: TaskResult[Any, Any], run: ChildRun) -> Outcome:
     run.raised = raised = _exception_of(result.err)
     if run.stop is not None and raised is not None and comes_from_a_stop(raised):
         return run.stop.outcome(raised)
     return outcome_of(result)
 
 
-def _stopped(stop: TaskStopped, raised: BaseException, run: Run) -> Outcome:
+def _stopped(stop: TaskStopped, raised: BaseException, run: ChildRun) -> Outcome:
     run.raised = raised
     return stop.outcome(raised)
 
@@ -255,7 +255,7 @@ def _unknown(name: str) -> TaskError:
     )
 
 
-def _broken(error: BaseException, run: Run) -> Outcome:
+def _broken(error: BaseException, run: ChildRun) -> Outcome:
     run.raised = error
     what = f"{type(error).__name__} while the arguments were read or the result was written"
     return failed(OperationalErrorCode.UNHANDLED_EXCEPTION, what, error)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 
-from horsies.run.child.execute import Message, Run, execute
+from horsies.run.child.execute import ChildRun, Message, execute
 from horsies.run.child.stack import other_threads, stack_of_thread
 from horsies.run.frames import CHUNK, FrameReader, pack
 
@@ -48,7 +48,7 @@ class SyncRunner:
         self._progress: ProgressTable
         self._tracing: Tracing | None = None
         self._hooks: ChildHooks | None = None
-        self._current: Run | None = None
+        self._current: ChildRun | None = None
         self._shielded = False
         self._stops: dict[int, TaskStopped] = {}
         self._pid = os.getpid()
@@ -113,7 +113,7 @@ class SyncRunner:
         finally:
             self._shielded = before
 
-    def _insist(self, run: Run, stop: TaskStopped) -> None:
+    def _insist(self, run: ChildRun, stop: TaskStopped) -> None:
         """Repeat the signal until it was handled: one just before a system call does not interrupt that."""
         sleep(_HEARD_AFTER_S)
         while self._current is run and self._stops.get(run.number) is stop:
@@ -122,7 +122,7 @@ class SyncRunner:
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job.number, job.key
-        run = self._current = Run(number, job.slot, job, self._leases, self._progress)
+        run = self._current = ChildRun(number, job.slot, job, self._leases, self._progress)
         begin = perf_counter()
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)

@@ -20,7 +20,7 @@ from horsies.views.exported import exported
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
     from horsies.run.events import Events
-    from horsies.run.metrics.exposition import Page
+    from horsies.run.metrics.exposition import MetricsPage
     from horsies.run.metrics.http import Address
     from horsies.store.connect import Connection, Database
     from horsies.views.exported import Exported
@@ -51,7 +51,7 @@ class Exporter:
         self._database: Database
         self._connection: Connection | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._page: Page
+        self._page: MetricsPage
         self._problem: str | None = None
         self._fresh_until = 0.0
 

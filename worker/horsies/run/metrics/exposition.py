@@ -61,7 +61,7 @@ class TaskSeries:
         """By outcome and kind: what did not complete."""
 
 
-class Page:
+class MetricsPage:
     """The answer to one scrape; the samples of each metric stand together, below its description."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import platform
 from typing import TYPE_CHECKING, Final
 
 from horsies import __version__
-from horsies.run.metrics.exposition import OTHER, Metric, Page
+from horsies.run.metrics.exposition import OTHER, Metric, MetricsPage
 from horsies.run.metrics.of_worker import BUILD
 from horsies.views import Liveness
 
@@ -77,9 +77,9 @@ SCHEDULERS: Final = Metric("horsies_schedulers", "gauge", "Schedulers that are a
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def cluster_page(read: Exported | None, *, up: bool, current: bool, took_s: float, at: float) -> Page:
+def cluster_page(read: Exported | None, *, up: bool, current: bool, took_s: float, at: float) -> MetricsPage:
     """`read` is None if the database cannot be reached, or has no tables of ours."""
-    page = Page()
+    page = MetricsPage()
     page.add(BUILD, 1, __version__, platform.python_version())
     page.add(UP, up)
     page.add(READ_S, took_s)
@@ -94,7 +94,7 @@ def cluster_page(read: Exported | None, *, up: bool, current: bool, took_s: floa
     return page
 
 
-def _add_queues(page: Page, status: ClusterStatus) -> None:
+def _add_queues(page: MetricsPage, status: ClusterStatus) -> None:
     shown = sorted(status.queues, key=lambda queue: (queue.workers == 0, queue.name))
     for queue in shown[:MOST_QUEUES]:
         for state, number in _depth(queue):
@@ -118,7 +118,7 @@ def _depth(queue: QueueRow) -> Iterator[tuple[str, int]]:
     yield "running", queue.running
 
 
-def _add_totals(page: Page, read: Exported) -> None:
+def _add_totals(page: MetricsPage, read: Exported) -> None:
     workers = read.status.workers
     for state in Liveness:
         page.add(WORKERS, sum(worker.liveness is state for worker in workers), state.value)
@@ -136,7 +136,7 @@ def _add_totals(page: Page, read: Exported) -> None:
         page.add(SWEEP_AGE, age_s, rule)
 
 
-def _add_schedules(page: Page, totals: ScheduleTotals) -> None:
+def _add_schedules(page: MetricsPage, totals: ScheduleTotals) -> None:
     page.add(SCHEDULES, totals.schedules)
     page.add(SCHEDULES_PAUSED, totals.paused)
     page.add(SCHEDULES_OVERDUE, totals.overdue)

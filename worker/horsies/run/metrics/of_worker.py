@@ -15,7 +15,7 @@ from horsies import __version__
 from horsies.domain.codes import OperationalErrorCode
 from horsies.run.contract import TASK_INTERRUPTED, TASK_TIMEOUT
 from horsies.run.events import Observer
-from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page, TaskSeries
+from horsies.run.metrics.exposition import OTHER, Histogram, Metric, MetricsPage, TaskSeries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -125,7 +125,7 @@ METRICS: Final = tuple(value for value in list(globals().values()) if isinstance
 
 
 class WorkerMetrics(Observer):
-    """The counters."""
+    """The counters of one worker, which it makes of its events."""
 
     def __init__(self, task_names: Collection[str]) -> None:
         self._known = task_names
@@ -214,9 +214,9 @@ class WorkerMetrics(Observer):
             self._tasks[key] = TaskSeries(_WAIT_S, _RUN_S)
         return key
 
-    def page(self) -> Page:
+    def page(self) -> MetricsPage:
         """Return what has been counted so far."""
-        page = Page()
+        page = MetricsPage()
         page.add(BUILD, 1, __version__, platform.python_version())
         for labels, series in self._tasks.items():
             page.add_histogram(WAIT, series.wait, *labels)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.run.events import Events
     from horsies.run.loops import Supervisor
-    from horsies.run.metrics.exposition import Page
+    from horsies.run.metrics.exposition import MetricsPage
     from horsies.run.settings import WorkerSettings
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
@@ -134,7 +134,7 @@ def why_not_ready(worker: Probed) -> str | None:
     return None
 
 
-def _add_state(page: Page, worker: Probed) -> None:
+def _add_state(page: MetricsPage, worker: Probed) -> None:
     """Add the state of the worker at this moment."""
     page.add(of_worker.CHILDREN, len(worker.flow.children))
     for kind, is_async in (("sync", False), ("async", True)):

@@ -18,9 +18,9 @@ from horsies.run.contract import (
     ChildResult,
     ChildSpec,
     Job,
+    KnownTask,
     LogRecord,
     Stream,
-    TaskFacts,
 )
 from horsies.run.guard import LeaseTable, clock
 from horsies.run.pool.channel import Channel
@@ -69,7 +69,7 @@ class Child:
     def __init__(self, spec: ChildSpec, guard: Guard, listener: ChildListener) -> None:
         self.spec = spec
         self.guard = guard
-        self.facts: dict[str, TaskFacts] = {}
+        self.facts: dict[str, KnownTask] = {}
         self.config_text = ""
         """The configuration that it has imported, to be compared with that of another child."""
         self.definitions: list[str] = []
@@ -199,7 +199,6 @@ class Child:
             track.hold_results(hold)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self._process.kill()
 
     def retire(self) -> None:
@@ -311,7 +310,7 @@ class Child:
                 self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
             else:
                 facts, self.config_text, self.definitions, self._stacks.listener, self._stacks.threads = rest
-                self.facts = {name: TaskFacts(*each) for name, *each in facts}
+                self.facts = {name: KnownTask(*each) for name, *each in facts}
                 self._coroutines = frozenset(name for name, task in self.facts.items() if task.is_async)
                 self._ready.set_result(None)
 

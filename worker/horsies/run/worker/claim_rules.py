@@ -11,7 +11,7 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.retry import timeout_of
 from horsies.lifecycle.claiming import claim_capped
 from horsies.lifecycle.starting import Start
-from horsies.run.contract import TaskFacts
+from horsies.run.contract import KnownTask
 from horsies.run.worker.in_flight import InFlightTask
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class ClaimRules:
     sync_names: list[str]
     async_names: list[str]
     """The registered names: tasks of other names stay PENDING for a worker that knows them."""
-    tasks: dict[str, TaskFacts]
-    """All of them."""
+    tasks: dict[str, KnownTask]
+    """All registered tasks."""
     requeue_on_interrupt: bool
     """Of a task that does not say it."""
 
@@ -52,7 +52,7 @@ class ClaimRules:
             ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
             queues = {queue.name: queue.max_concurrency for queue in ordered}
         facts = {
-            name: TaskFacts(task.is_async, task.timeout_ms, task.requeue_on_interrupt)
+            name: KnownTask(task.is_async, task.timeout_ms, task.requeue_on_interrupt)
             for name, task in app.tasks.items()
         }
         return cls(
@@ -70,7 +70,7 @@ class ClaimRules:
             requeue_on_interrupt=config.requeue_on_interrupt,
         )
 
-    def learn(self, facts: Mapping[str, TaskFacts]) -> None:
+    def learn(self, facts: Mapping[str, KnownTask]) -> None:
         """Replace the registered tasks; the caller knows that no claim is under way."""
         self.sync_names[:] = [name for name, task in facts.items() if not task.is_async]
         self.async_names[:] = [name for name, task in facts.items() if task.is_async]

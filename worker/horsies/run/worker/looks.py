@@ -32,7 +32,7 @@ _MOST_OUTPUT = 12_000
 
 
 class Looks:
-    """While no operator looks, it only polls."""
+    """The loop that answers; while no operator looks, it only polls."""
 
     name = "looks"
     step_timeout_s = 20.0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.run.events import Events
     from horsies.run.pool.child import Child
-    from horsies.run.pool.children import Children
+    from horsies.run.pool.child_processes import Children
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.snapshots import Snapshots

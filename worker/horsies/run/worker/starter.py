@@ -105,7 +105,7 @@ class Starter:
         return waiting
 
     def retry_waiting(self) -> None:
-        """There may be room under a cap."""
+        """Start them again: there may be room under a cap."""
         if self._turned_away:
             self._ask_again = True
             self.wake.set()

@@ -14,8 +14,8 @@ from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.contract import ChildSpec, LeaseTerms
 from horsies.run.loops import Loop, Supervisor
 from horsies.run.metrics.probes import Phase, Probes
-from horsies.run.pool.children import Children
-from horsies.run.scheduler import Schedules
+from horsies.run.pool.child_processes import Children
+from horsies.run.scheduler import ScheduleLoop
 from horsies.run.serve import wait_for_database
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.worker.advancer import Advancer
@@ -98,7 +98,7 @@ class Worker:
         loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
-            schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
+            schedules = ScheduleLoop(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
             self._resources.push_async_callback(schedules.leave)
             loops.append(schedules)
         self._supervisor.start(loops)
@@ -122,7 +122,7 @@ class Worker:
 
     @property
     def loops(self) -> Supervisor:
-        """Read only: which there are, when they succeeded, whether they hold back."""
+        """The supervisor, to be read only: which loops there are, when they succeeded, whether they hold back."""
         return self._supervisor
 
     async def abort(self) -> None:
