@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_worker
 from database_server import DatabaseServer
 from test_worker import Served, Worker, options, result_of
 
@@ -29,9 +28,6 @@ def shared_worker(server: DatabaseServer, told_to: Path) -> Iterator[tuple[str, 
             yield url, worker
         finally:
             worker.kill()
-
-
-served = test_worker.served  # the fixture, with the worker above
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -19,14 +18,9 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 
+pytestmark = pytest.mark.usefixtures("here")
+
 LOCK = "LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE"
-
-
-@pytest.fixture(autouse=True)
-def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
 
 
 @asynccontextmanager

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import asyncpg
 import pytest
 from cli_steps import ago, audited, claimed, failed, horsies, insert, running, statuses, worker
 from database_server import as_written
 
-
-@pytest.fixture(autouse=True)
-def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def row_of(text: str, word: str) -> list[str]:

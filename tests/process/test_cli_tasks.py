@@ -15,13 +15,9 @@ from horsies.cli.tasks import StatisticsOrder, TaskOrder
 from horsies.domain.ids import new_task_id
 from horsies.views import Sort, StatisticsSort, statistics
 
+pytestmark = pytest.mark.usefixtures("here")
+
 UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
-
-
-@pytest.fixture(autouse=True)
-def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 async def names(*words: str) -> list[str]:

@@ -11,12 +11,7 @@ import pytest
 from cli_steps import ago, audited, claimed, failed, horsies, insert, running, statuses
 from database_server import url_with
 
-
-@pytest.fixture(autouse=True)
-def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +54,7 @@ async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Conne
     assert said.code == 3
     assert "would requeue 2 tasks in " in said.out
     assert "it is PENDING already; retry-now makes it due" in said.out
-    assert "one more run each" in said.out
+    assert "runs once more" in said.out
     assert "without --dry-run: horsies tasks requeue f1 f2 p" in said.out
     assert said.err == ""
     assert await audited(connection) == []

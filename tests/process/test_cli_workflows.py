@@ -9,6 +9,8 @@ import asyncpg
 import pytest
 from cli_steps import ago, audited, horsies
 
+pytestmark = pytest.mark.usefixtures("here")
+
 UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
 REPORT = {
     *("id", "name", "status", "on_error", "definition_key", "parent_workflow_id", "parent_task_index"),
@@ -35,13 +37,6 @@ NODE = {
     "progress",
     *("state", "is_map", "out_of_step"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
 
 
 async def workflow(conn: asyncpg.Connection, workflow_id: str, status: str = "RUNNING", **columns: str) -> None:

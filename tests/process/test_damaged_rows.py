@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NoReturn
 
 import asyncpg
@@ -13,7 +12,7 @@ import pytest
 from cli_steps import horsies
 from damage_scene import Damage, copied, damaged, free_columns, store, templates
 from scraping import parsed, scrape
-from test_worker import Table, Worker, start, table
+from test_worker import Table, Worker
 from typer.main import get_command
 
 from horsies.cli.groups import GroupsOnDemand, _whole
@@ -30,7 +29,8 @@ from horsies.run.metrics.of_cluster import cluster_page
 from horsies.store.connect import Database
 from horsies.views.exported import exported
 
-__all__ = ["start", "table"]
+pytestmark = pytest.mark.usefixtures("here")
+
 
 CONFIG = RecoveryConfig()
 SETTINGS = (("enable_seqscan", "off"), ("plan_cache_mode", "force_generic_plan"))
@@ -168,12 +168,6 @@ async def works(start: Callable[..., Worker], table: Table, task_ids: list[str])
     assert worker.stop() == 0
     failures = [one for one in worker.all_records() if one["event"] in ("?", "loop failed", "outcome refused")]
     assert failures == []
-
-
-@pytest.fixture(autouse=True)
-def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
-import test_worker
 from forked_commands import run_command
 from test_worker import HERE, Table, Worker
-
-table, start = test_worker.table, test_worker.start  # the fixtures
 
 
 def check(database: str, **environ: str) -> str:

@@ -10,11 +10,8 @@ from itertools import accumulate
 
 import psutil
 import pytest
-from fault_scene import AGAIN, CRASH, DONE, STEPS, Scene, caught, chaos, kill_worker, scene
+from fault_scene import AGAIN, CRASH, DONE, STEPS, Scene, caught, chaos, kill_worker
 from faults import FaultAction, FaultMoment, fault
-from test_worker import start, table
-
-__all__ = ["scene", "start", "table"]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fault_scene import DONE, ENDED, Scene, scene
-from test_worker import start, table
-
-__all__ = ["scene", "start", "table"]
+from fault_scene import DONE, ENDED, Scene
 
 
 @pytest.fixture

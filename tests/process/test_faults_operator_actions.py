@@ -8,12 +8,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from fault_scene import DONE, Scene, chaos, scene
+from fault_scene import DONE, Scene, chaos
 from faults import Fault, FaultAction, FaultMoment, FaultPoint, fault
 from forked_commands import Program
-from test_worker import PATIENCE_S, start, table
-
-__all__ = ["scene", "start", "table"]
+from test_worker import PATIENCE_S
 
 OPERATOR = """
 import asyncio, sys, asyncpg

@@ -7,10 +7,8 @@ import random
 
 import psutil
 import pytest
-from fault_scene import Scene, scene
-from test_worker import Worker, start, table
-
-__all__ = ["scene", "start", "table"]
+from fault_scene import Scene
+from test_worker import Worker
 
 TASKS = 400
 KILLS = 40

@@ -6,11 +6,9 @@ import asyncio
 import signal
 
 import pytest
-from fault_scene import CRASH, DONE, Scene, chaos, kill_worker, scene
+from fault_scene import CRASH, DONE, Scene, chaos, kill_worker
 from faults import Fault, FaultAction, FaultPoint, fault
-from test_worker import PATIENCE_S, Worker, start, table
-
-__all__ = ["scene", "start", "table"]
+from test_worker import PATIENCE_S, Worker
 
 START = FaultPoint.status("CLAIMED", "RUNNING")
 RELEASE = FaultPoint.status("CLAIMED", "PENDING")

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import test_worker
 from cli_terminal import Terminal
 from forked_commands import Command
 from test_worker import HERE, PATIENCE_S, Table, Worker
@@ -19,8 +18,6 @@ from horsies.run.events import Events
 from horsies.run.serve import serve
 from horsies.views.queues import queue_rows
 from horsies.views.workers import Liveness, worker_rows
-
-table, start = test_worker.table, test_worker.start  # the fixtures
 
 
 async def test_a_hangup_lets_running_tasks_finish_however_often_it_comes(

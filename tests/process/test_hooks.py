@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_worker
 from test_worker import Table, Worker, options
 
-table = test_worker.table  # the fixture
 QUICK = {"check_interval_ms": 1_000, "running_stale_threshold_ms": 2_000}
 
 

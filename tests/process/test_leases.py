@@ -10,9 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from blackhole_proxy import BlackholeProxy
-from test_worker import PATIENCE_S, Table, Worker, start, table
-
-__all__ = ["start", "table"]
+from test_worker import PATIENCE_S, Table, Worker
 
 DONE = ("COMPLETED", None)
 CRASH = ("FAILED", "WORKER_CRASHED")

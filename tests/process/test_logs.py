@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_worker
 from database_server import DatabaseServer
 from test_worker import HERE, Served, Table, Worker, options, result_of
-
-table = test_worker.table  # the fixture
 
 
 @pytest.fixture
@@ -43,9 +40,6 @@ def shared_worker(server: DatabaseServer, tmp_path_factory: pytest.TempPathFacto
             yield url, worker
         finally:
             worker.kill()
-
-
-served = test_worker.served  # the fixture, with the worker above
 
 
 async def records(worker: Worker, task_id: str) -> list[dict[str, Any]]:

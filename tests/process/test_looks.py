@@ -13,7 +13,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-import test_worker
 from cli_steps import Said, horsies
 from test_worker import PATIENCE_S, Table, Worker
 from until import until
@@ -21,7 +20,6 @@ from until import until
 from horsies.operations.actor import Actor
 from horsies.operations.looking import answer_to, ask_again, look_at
 
-table = test_worker.table  # the fixture
 OPS = Actor("ops", "bastion")
 
 

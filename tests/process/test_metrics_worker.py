@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import test_worker
 from blackhole_proxy import BlackholeProxy
 from cli_steps import said
 from forked_commands import Command, run_command
@@ -28,8 +27,6 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.run.metrics import probes
-
-table, start = test_worker.table, test_worker.start  # the fixtures
 
 
 def url_of(worker: Worker) -> str:

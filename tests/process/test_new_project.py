@@ -16,7 +16,6 @@ from typing import Any
 
 import asyncpg
 import pytest
-import test_worker
 import typer
 import yaml
 from cli_steps import said
@@ -27,7 +26,6 @@ import horsies
 from horsies.cli.main import app
 from horsies.cli.new import FILES, _requirement
 
-table = test_worker.table  # the fixture
 COMMANDS: Any = typer.main.get_command(app)
 
 

@@ -23,7 +23,6 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS
 
-table, start = test_worker.table, test_worker.start  # the fixtures
 OPS = Actor("ops", "bastion")
 # With the longest beat interval, only the notification can be in time: the next beat is two minutes away.
 SLOW_BEATS = {"TEST_BEAT_MS": "120000"}
@@ -195,9 +194,6 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
     for task_id in behind:
         assert (await table.done(task_id))["status"] == "COMPLETED"
         assert len(await table.attempts(task_id)) == 1
-
-
-__all__ = ["start", "table"]
 
 
 async def test_a_look_at_its_orders_does_not_make_a_stopping_worker_claim_again(

@@ -15,9 +15,7 @@ import psutil
 import pytest
 from blackhole_proxy import BlackholeProxy
 from forked_commands import Command, run_command
-from test_worker import HERE, Table, Worker, start, table
-
-__all__ = ["start", "table"]
+from test_worker import HERE, Table, Worker
 
 DOCKER = {"KUBERNETES_SERVICE_HOST": "", "container": "docker"}
 KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from test_worker import Table, Worker, start, table
-
-__all__ = ["start", "table"]
+from test_worker import Table, Worker
 
 LARGEST = 2_147_483_647
 

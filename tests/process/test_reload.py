@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import test_worker
 from test_worker import Table, Worker
-
-start, table = test_worker.start, test_worker.table  # the fixtures
 
 SHOP = """
 import os, pathlib, time

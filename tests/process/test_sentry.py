@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_worker
 from database_server import DatabaseServer
 from test_worker import HERE, Served, Worker
 
@@ -28,9 +27,6 @@ def shared_worker(server: DatabaseServer, told_to: Path) -> Iterator[tuple[str, 
             yield url, worker
         finally:
             worker.kill()
-
-
-served = test_worker.served  # the fixture, with the worker above
 
 
 def all_events(file: Path) -> list[dict[str, Any]]:

@@ -11,10 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
-import test_worker
 from test_worker import PATIENCE_S, Table, Worker
-
-table, start = test_worker.table, test_worker.start  # the fixtures
 
 THRESHOLD_S, CHECK_S = 2, 1
 RECOVERY = {

@@ -18,7 +18,6 @@ from test_worker import HERE, Table, Worker, options
 
 from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult
 
-table = test_worker.table  # the fixture
 Span = dict[str, Any]
 
 

@@ -7,11 +7,8 @@ import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-import test_worker
 from forked_commands import run_command
 from test_worker import HERE, PATIENCE_S, Table, Worker, options, result_of
-
-table, start = test_worker.table, test_worker.start  # the fixtures
 
 FAIL = ("--unknown-tasks", "fail")
 

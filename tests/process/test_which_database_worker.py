@@ -9,14 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import test_worker
 from cli_steps import horsies
 from forked_commands import Command, run_command
 from test_worker import HERE, PATIENCE_S, Table, Worker
 
 APP = "two_databases_app:app"
 OWN = "postgresql://shop:hunter2@127.0.0.1:1/own"  # nothing answers there
-start, table = test_worker.start, test_worker.table  # the fixtures
 
 
 async def test_what_a_task_sends_goes_to_the_database_of_its_worker(

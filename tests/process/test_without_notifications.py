@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from test_worker import PATIENCE_S, Table, Worker, start, table
-
-__all__ = ["start", "table"]
+from test_worker import PATIENCE_S, Table, Worker
 
 DEAF = """
 SET allow_system_table_mods = on;

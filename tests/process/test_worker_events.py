@@ -10,12 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import test_worker
 from blackhole_proxy import BlackholeProxy
 from test_worker import PATIENCE_S, Served, Table, Worker, options
-
-table, start = test_worker.table, test_worker.start  # the fixtures
-shared_worker, served = test_worker.shared_worker, test_worker.served
 
 TASK = {"at", "level", "event", "task", "id"}
 

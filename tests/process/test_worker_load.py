@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import asyncpg
 import psutil
 import pytest
-from test_worker import PATIENCE_S, Worker, start
+from test_worker import PATIENCE_S, Worker
 
 from horsies.domain.ids import new_task_id
 
 if TYPE_CHECKING:
     from database_server import DatabaseServer
 
-__all__ = ["start"]
 
 SEND = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, args)

@@ -13,14 +13,11 @@ from typing import Any
 
 import asyncpg
 import pytest
-import test_worker
 from database_server import DatabaseServer
 from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.operations.actor import Actor
 from horsies.operations.looking import answer_to, look_at
-
-start = test_worker.start  # the fixture
 
 WRITES = """
 CREATE TABLE writes (task_id text, done float8, written_at timestamptz DEFAULT clock_timestamp());

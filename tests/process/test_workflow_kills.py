@@ -13,14 +13,12 @@ import pytest
 from family_audit import LOG, Ledger, check_nothing_is_left, read
 from fault_scene import POLICY, chaos, kill_worker
 from faults import FaultAction, FaultMoment, FaultPoint, fault
-from test_worker import Table, Worker, start, table
+from test_worker import Table, Worker
 from worker_flows import Flows
 
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import NodePlan, WorkflowPlan
 from horsies.lifecycle.create_workflow import create_workflow
-
-__all__ = ["start", "table"]
 
 NODES, WORKFLOWS, TASKS = "horsies_workflow_tasks", "horsies_workflows", "horsies_tasks"
 OPTIONS = json.dumps({"retry_policy": POLICY | {"max_retries": 5}, "good_until": None})

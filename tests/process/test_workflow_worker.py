@@ -8,16 +8,13 @@ import json
 import pytest
 from fault_scene import POLICY, chaos
 from faults import FaultAction, FaultMoment, FaultPoint, fault
-from test_worker import start, table
-from worker_flows import Flows, flows
+from worker_flows import Flows
 
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import VERBS
-
-__all__ = ["flows", "start", "table"]
 
 NODES, WORKFLOWS, TASKS = "horsies_workflow_tasks", "horsies_workflows", "horsies_tasks"
 

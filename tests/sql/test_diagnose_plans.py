@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from plan_steps import nodes
 from statements import statement
 
 from horsies.findings.diagnose import diagnose
@@ -18,9 +19,8 @@ from horsies.findings.why import ReasonKind, why_pending
 from horsies.views.reading import READER_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
-    from database_server import DatabaseServer
 
 FILL = """
 SET session_replication_role = replica; -- nobody listens to 80 000 notifications
@@ -103,23 +103,11 @@ MODES = {
 LARGE = {"horsies_tasks", "horsies_heartbeats", "horsies_worker_states"}
 
 
-@pytest.fixture(scope="module")
-def full_database(server: DatabaseServer) -> Iterator[str]:
-    with server.filled_database(FILL) as url:
-        yield url
-
-
 @pytest.fixture(params=MODES)
 async def reader(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     yield connection
     await connection.close()
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 @pytest.mark.parametrize("name", READS)

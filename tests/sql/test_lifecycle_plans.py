@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from database_server import uuid7
 from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
+from plan_steps import nodes
 from statements import statement
 
 from horsies.lifecycle.claiming import claim_capped, large_arguments, next_due, release, release_expired
@@ -148,12 +149,6 @@ def text_of(name: str) -> str:
     if name == "finish_and_claim":
         return both(follows=bool(rows), searches=False)
     return statement(name, rows=statement(*rows or ["first_rows"]))
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from database_server import DatabaseServer, uuid7
+from database_server import uuid7
 from lifecycle_steps import LANE
+from plan_steps import nodes
 from statements import statement
 
 from horsies.config.recovery import RecoveryConfig
@@ -142,13 +142,6 @@ STATEMENTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database in which no row is stale, overdue or old, among many others."""
-    with server.filled_database(FILL) as url:
-        yield url
-
-
 # A worker's dedicated connection, and one without settings, such as a producer's or one behind a pooler.
 MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
 
@@ -158,12 +151,6 @@ async def full(request: pytest.FixtureRequest, full_database: str) -> AsyncItera
     connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     yield connection
     await connection.close()
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from operation_steps import OPS, undo
-from view_steps import insert, reader
+from view_steps import insert
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.operations.pipeline import apply, preview
@@ -20,17 +20,9 @@ from horsies.store.sweep_state import UPKEEP, take_duty, write_report
 from horsies.views import Change, changes, newest_action, operation_page, schedule_rows
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from uuid import UUID
 
 EVERYTHING = ActivityFilter()
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 async def acted(conn: asyncpg.Connection, rows: int = 1, *, ago_s: float = 60, **columns: Any) -> UUID:

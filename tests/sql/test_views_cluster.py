@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import asyncpg
-import pytest
-from view_steps import insert, reader
+from view_steps import insert
 
 from horsies.cli.cluster_lists import _queue_lines, _status_lines
 from horsies.display.terminal import Screen
@@ -16,14 +15,7 @@ from horsies.findings.diagnose import diagnose
 from horsies.views import Count, Liveness, QueueRow, WorkerRow, cluster_status, queue_rows, worker_rows
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
+    pass
 
 
 async def snapshot(conn: asyncpg.Connection, worker_id: str, ago_s: float, **columns: str) -> None:

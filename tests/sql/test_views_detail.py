@@ -6,24 +6,16 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import asyncpg
-import pytest
 from database_server import as_written
-from view_steps import insert, reader
+from view_steps import insert
 
 from horsies.views import Ambiguous, AuditCursor, Stored, TaskDetail, audit_page, find_task, task_detail
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 ONE = "019a7c2e-0000-7000-8000-00001cd6ba9a"
 TWO = "019a7c2e-1111-7000-8000-00002222beef"
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 async def told(conn: asyncpg.Connection, text: str) -> TaskDetail:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import asyncpg
 import pytest
-from view_steps import every_id, insert, reader
+from view_steps import every_id, insert
 
 from horsies.views import LATELY, failures, queue_rates, queue_rows
 from horsies_tui.health.rows import NUMBERS, rows_of_error, rows_of_number, rows_that_ended, rows_that_failed
 
 QUEUE = 'odd name, "mail"'
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from view_steps import every_id, every_row, insert, reader, wanted
+from view_steps import every_id, every_row, insert, wanted
 
 from horsies.views import Cursor, Sort, cursor_of, task_page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 # Times and priorities come from few values, so that there are many ties.
 ANY_OF_3, ANY_OF_9 = "ceil(3 * random())::integer", "ceil(9 * random())::integer"
@@ -49,13 +49,6 @@ FILTERS = {
     "status:live": "status IN ('PENDING', 'CLAIMED', 'RUNNING')",
     "error:CODE_1 -queue:q3": "error_code = 'CODE_1' AND queue_name <> 'q3'",
 }
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from database_server import DatabaseServer, uuid7
+from database_server import uuid7
+from plan_steps import nodes
 from statements import statement
 from view_steps import cost, every_id, reader, wanted
 
@@ -42,7 +43,7 @@ from horsies.views.statistics import _NEWEST_OF_EACH, _TASKS
 from horsies.views.usual import MOST_OF_A_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
 
 # One in fifty failed, one in twenty has a random id as upstream makes them; a tenth of the waiting ones is new.
@@ -98,12 +99,6 @@ FILTERS = (
 
 MOST = 85_000
 """A page reads 20,000 entries for its edge, the rows up to there, and for each perhaps a node of a workflow."""
-
-
-@pytest.fixture(scope="module")
-def full_database(server: DatabaseServer) -> Iterator[str]:
-    with server.filled_database(FILL) as url:
-        yield url
 
 
 @pytest.fixture
@@ -292,12 +287,6 @@ async def test_a_page_of_operations_and_of_changes_is_bounded_whatever_the_filte
     assert (whole, entries < 10_000) == (0, True), entries
     whole, entries = await cost(conn, lambda: newest_action(conn))
     assert (whole, entries < 20) == (0, True), entries
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 # The index of each source, with the later steps of its order: a source read in order may only sort ties.

@@ -14,20 +14,13 @@ from view_steps import cost, reader
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from database_server import DatabaseServer
 
     from horsies.views import ScheduleRow, ScheduleStory
 
 MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 async def row_of(conn: asyncpg.Connection, name: str = "a") -> ScheduleRow:

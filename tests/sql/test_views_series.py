@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
-from database_server import DatabaseServer
 from statements import statement
 from view_steps import insert, reader
 
@@ -57,13 +56,6 @@ SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables
          WHERE relname IN ('horsies_tasks', 'horsies_worker_states'))::bigint AS whole,
        (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint AS entries
 """
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 async def buckets(conn: asyncpg.Connection, count: int = 5) -> Buckets:
@@ -349,12 +341,6 @@ def test_buckets_have_edges_that_stay_where_they_are() -> None:
 
 
 # The cost, with 210,000 tasks, 300,000 attempts and a week of 200 workers.
-
-
-@pytest.fixture(scope="module")
-def full_database(server: DatabaseServer) -> Iterator[str]:
-    with server.filled_database(FILL) as url:
-        yield url
 
 
 @pytest.fixture

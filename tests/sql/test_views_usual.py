@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import asyncpg
-import pytest
-from view_steps import insert, reader
+from view_steps import insert
 
 from horsies.views import Usual, usual_durations
 from horsies.views.usual import MOST_OF_A_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 RUNS = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, started_at, completed_at, failed_at)
@@ -30,13 +29,6 @@ SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY took)::float8,
           FROM horsies_tasks WHERE task_name = $1 ORDER BY COALESCE(completed_at, failed_at) DESC LIMIT $2) newest
  WHERE status = 'COMPLETED'
 """
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 async def test_they_are_those_of_the_newest_completed_runs(conn: asyncpg.Connection) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from database_server import DatabaseServer, uuid7
+from database_server import uuid7
 from statements import statement
 from view_steps import cost, reader
 from workflow_view_steps import every_workflow_id, wanted_workflows
@@ -73,12 +73,6 @@ INDEX_OF = {
     search.UNSUCCESSFUL: "ix_horsies_workflows_unsuccessful_created",
     search.ENDED: "ix_horsies_workflows_finished",
 }
-
-
-@pytest.fixture(scope="module")
-def full_database(server: DatabaseServer) -> Iterator[str]:
-    with server.filled_database(FILL) as url:
-        yield url
 
 
 @pytest.fixture

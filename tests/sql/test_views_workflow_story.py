@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import asyncpg
-import pytest
 from advance_steps import complete, fail, grow
-from view_steps import insert, reader
+from view_steps import insert
 from workflow_plans import node
 from workflow_view_steps import insert_node, insert_workflow, node_of, told
 
@@ -16,17 +15,10 @@ from horsies.domain.plan import MAP_DEFINITION
 from horsies.views import Ambiguous, ParentLink, Stored, find_workflow, node_story, workflow_runs, workflow_story
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 ONE = "019a7c2e-0000-7000-8000-00001cd6ba9a"
 TWO = "019a7c2e-1111-7000-8000-00002222beef"
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 async def test_an_id_is_found_by_its_beginning_its_end_and_as_screens_shorten_it(conn: asyncpg.Connection) -> None:

@@ -30,7 +30,7 @@ from horsies.views import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 # Few values of each, so that there are many ties.
 FILL = """
@@ -69,13 +69,6 @@ FILTERS = {
     "-wf_1 -wf_2": "name NOT LIKE '%wf_1%' AND name NOT LIKE '%wf_2%'",
 }
 MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
-
-
-@pytest.fixture
-async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(database)
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

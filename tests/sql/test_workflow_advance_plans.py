@@ -17,9 +17,8 @@ from horsies.lifecycle.children import read_child, ready_children, start_child
 from horsies.workflow.children import child_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
-    from database_server import DatabaseServer
 
 # All with the same node ids, as the runs of one definition have them; 50 of them wait in paused workflows.
 FILL = """
@@ -120,13 +119,6 @@ async def read_by(
     await conn.execute("SELECT pg_stat_force_next_flush()")
     after = await conn.fetchrow(READ, but_for)
     return after[0] - before[0], (after[1] - before[1]) / rounds
-
-
-@pytest.fixture(scope="module")
-def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database with 1,000 workflows of 50 nodes."""
-    with server.filled_database(FILL) as url:
-        yield url
 
 
 @pytest.mark.parametrize("mode", MODES)
