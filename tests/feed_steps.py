@@ -11,7 +11,7 @@ import asyncpg
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Rhythm

@@ -13,7 +13,7 @@ from horsies.store.connect import open_database, with_settings
 from horsies.store.embedded import EmbeddedPlace
 from horsies.store.schema.look import inspect_schema
 from horsies.views import READER_SETTINGS
-from horsies.views.tables import tables
+from horsies.views.reading import tables
 from horsies_tui.feed.clock import Watch
 from horsies_tui.feed.status import SlowRead, lacks, sentence
 from horsies_tui.health.alerts import Level, alerts

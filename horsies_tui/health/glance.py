@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from horsies.views import QueueRate
-from horsies.views.figures import busy_share, waiting
+from horsies.views.cluster import busy_share, waiting
 from horsies.views.workers import FIRST_WORKER_WITHIN_S, name_of
 from horsies_tui.health.rates import outlook
 

@@ -9,7 +9,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from horsies.views import RATES_OVER, Flow, QueueRate, QueueRow
-from horsies.views.figures import total
+from horsies.views.cluster import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

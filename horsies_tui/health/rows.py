@@ -38,7 +38,7 @@ NUMBERS: Final = {
 }
 """By column of the queue table."""
 WAITING: Final = "status:pending,retry,claimed has:due"
-"""Tasks that horsies.views.figures counts as waiting."""
+"""Tasks that horsies.views.cluster counts as waiting."""
 
 
 def rows_of_number(column: str, queue: str, now: datetime) -> str:

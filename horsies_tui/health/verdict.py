@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.quantities import counted
-from horsies.views.figures import waiting
+from horsies.views.cluster import waiting
 from horsies_tui.health.alerts import Level
 from horsies_tui.health.rates import Course
 from horsies_tui.look.units import length, number

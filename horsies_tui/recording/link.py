@@ -12,7 +12,7 @@ from horsies_tui.recording.player import words
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from horsies.operations.actor import Actor
+    from horsies.operations.target import Actor
     from horsies.store.connect import Connection
     from horsies_tui.recording.player import Player
 

@@ -11,7 +11,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verb import ScheduleVerb
 from horsies.operations.verbs import VERBS
 from horsies.query import SCHEDULES, ScheduleFilter, parse_schedules
-from horsies.views.schedule_filter import matching_schedules
+from horsies.views.row_filter import matching_schedules
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.clipboard import copy
 from horsies_tui.intents import Intent

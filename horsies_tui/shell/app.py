@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 from textual import events, on
 
 from horsies.config.contexts import Context, DatabaseChoice
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 from horsies_tui.actions import Action, Scope, bindings, key_for, live_actions
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock

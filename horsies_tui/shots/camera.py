@@ -13,7 +13,7 @@ from textual import events
 from textual.widgets import Input, TextArea
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 from horsies.testing import embedded_database
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.feed.status import LinkState

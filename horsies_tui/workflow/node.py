@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.display.node_details import inconsistency
+from horsies.display.formatting import inconsistency
 from horsies.domain.plan import MAP_ITEMS
 from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import VERBS, verbs_for

@@ -24,8 +24,8 @@ from test_drain import drain
 
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle.claim_token import Token
-from horsies.operations.actor import Actor
 from horsies.operations.looking import answer_to, ask_again, close, look_at
+from horsies.operations.target import Actor
 from horsies.run.child.stdio import mark_prints
 from horsies.run.pool.output_rings import OutputRings
 from horsies_tui.task.look_sheet import _EVERY_S

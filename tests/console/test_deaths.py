@@ -11,9 +11,9 @@ from verb_steps import until
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import recover
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies_tui.tasks.view import TasksView
 

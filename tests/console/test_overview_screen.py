@@ -17,7 +17,7 @@ from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from verb_steps import until
 
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.settings import ConsoleOptions
 from horsies_tui.tasks.view import TasksView

@@ -15,9 +15,9 @@ from until import until as comes_true
 from verb_steps import SmallConsole, until
 
 from horsies.lifecycle.claiming import ClaimRequest, claim
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies_tui.intents import Intent
 from horsies_tui.shell import preview_sheet

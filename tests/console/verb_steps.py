@@ -15,9 +15,8 @@ from textual.app import App
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.operations.actor import Actor
 from horsies.operations.preview import OperationOutcome, Preview, Refusal
-from horsies.operations.target import RowOutcome, Target
+from horsies.operations.target import Actor, RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink

@@ -13,9 +13,9 @@ from cli_steps import horsies
 from database_server import url_with
 from until import until
 
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 
 pytestmark = pytest.mark.usefixtures("here")

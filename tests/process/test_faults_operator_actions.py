@@ -15,7 +15,7 @@ from test_worker import PATIENCE_S
 
 OPERATOR = """
 import asyncio, sys, asyncpg
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS

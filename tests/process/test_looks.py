@@ -17,8 +17,8 @@ from cli_steps import Said, horsies
 from test_worker import PATIENCE_S, Table, Worker
 from until import until
 
-from horsies.operations.actor import Actor
 from horsies.operations.looking import answer_to, ask_again, look_at
+from horsies.operations.target import Actor
 
 OPS = Actor("ops", "bastion")
 

@@ -22,9 +22,9 @@ from scraping import Samples, get, scrape, until, until_ready, value
 from test_worker import HERE, Table, Worker, options
 
 from horsies import __version__
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies.run.metrics import probes
 

@@ -16,10 +16,10 @@ from fault_scene import STEPS
 from faults import FaultAction, fault
 from test_worker import PATIENCE_S, Table, Worker
 
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.preview import OperationOutcome
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verb import TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS
 

@@ -23,9 +23,9 @@ from database_server import DatabaseServer
 from forked_commands import Command
 
 from horsies.domain.ids import new_task_id
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 
 HERE = Path(__file__).parent

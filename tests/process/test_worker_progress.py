@@ -16,8 +16,8 @@ import pytest
 from database_server import DatabaseServer
 from test_worker import PATIENCE_S, Table, Worker
 
-from horsies.operations.actor import Actor
 from horsies.operations.looking import answer_to, look_at
+from horsies.operations.target import Actor
 
 WRITES = """
 CREATE TABLE writes (task_id text, done float8, written_at timestamptz DEFAULT clock_timestamp());

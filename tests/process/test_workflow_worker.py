@@ -10,9 +10,9 @@ from fault_scene import POLICY, chaos
 from faults import FaultAction, FaultMoment, FaultPoint, fault
 from worker_flows import Flows
 
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import VERBS
 

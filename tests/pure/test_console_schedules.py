@@ -13,7 +13,7 @@ from schedule_scene import AT_HALF_PAST_TWO, EVERY_5_MIN, a_run, a_schedule
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 from horsies.views import ScheduleRow, SchedulerRow, ScheduleRun, Schedules, ScheduleStory
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink

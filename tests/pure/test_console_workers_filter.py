@@ -11,7 +11,7 @@ from worker_scene import NOON, a_worker, ago, gone
 from horsies.query import FilterError, completions, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views import Liveness
-from horsies.views.worker_filter import matching
+from horsies.views.row_filter import matching
 
 ROWS = {
     "busy": a_worker(1, running=8, told={"cpu_percent": 97.5}),

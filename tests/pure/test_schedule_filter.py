@@ -9,7 +9,7 @@ from schedule_scene import EVERY_5_MIN, a_run, a_schedule
 
 from horsies.query import SCHEDULES, FilterError, parse_schedules
 from horsies.views import Standing
-from horsies.views.schedule_filter import matching_schedules
+from horsies.views.row_filter import matching_schedules
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 SOON, LATE = NOON + timedelta(minutes=5), NOON - timedelta(minutes=5)

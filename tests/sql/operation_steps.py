@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lifecycle_steps import ME, claim_some, ended, enqueue, running
 
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import RowOutcome
+from horsies.operations.target import Actor, RowOutcome
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS, verbs_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.actor import Actor
+from horsies.operations.target import Actor
 
 if TYPE_CHECKING:
     import asyncpg

@@ -16,9 +16,9 @@ from operation_steps import GIVEN, look_back
 
 from horsies.domain.states import TASK_TRANSITIONS, Mover
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS, verbs_for
 
 if TYPE_CHECKING:

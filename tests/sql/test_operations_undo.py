@@ -18,9 +18,8 @@ from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.operations import undo as undoing
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply
-from horsies.operations.target import OperationError
+from horsies.operations.target import Actor, OperationError
 from horsies.operations.undo import Hold
 from horsies.operations.verb import TaskVerb
 

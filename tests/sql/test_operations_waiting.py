@@ -29,7 +29,7 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verb import TaskVerb
-from horsies.query.ahead import read_ahead
+from horsies.query.values import read_ahead
 
 V = named("task")
 VERBS = [V.REPRIORITISE, V.MOVE, V.RESCHEDULE]

@@ -39,8 +39,7 @@ from horsies.views import (
 from horsies.views.exported import exported
 from horsies.views.search import TASKS
 from horsies.views.searching import Source, Stretch, over
-from horsies.views.statistics import _NEWEST_OF_EACH, _TASKS
-from horsies.views.usual import MOST_OF_A_NAME
+from horsies.views.statistics import _NEWEST_OF_EACH, _TASKS, MOST_OF_A_NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

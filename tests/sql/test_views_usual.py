@@ -8,7 +8,7 @@ import asyncpg
 from view_steps import insert
 
 from horsies.views import Usual, usual_durations
-from horsies.views.usual import MOST_OF_A_NAME
+from horsies.views.statistics import MOST_OF_A_NAME
 
 if TYPE_CHECKING:
     pass

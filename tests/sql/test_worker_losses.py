@@ -15,9 +15,9 @@ from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
 from horsies.findings.searches.waiting import QUEUE_WITHOUT_WORKER
 from horsies.lifecycle.recovering import recover
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies.views import Liveness, worker_rows
 from horsies.views.losses import worker_losses

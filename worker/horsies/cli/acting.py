@@ -22,10 +22,10 @@ from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import mask_word
-from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
 from horsies.operations.named_targets import selected
 from horsies.operations.pipeline import apply, hold_for, preview
+from horsies.operations.target import Actor
 from horsies.operations.undo import RENEW_EVERY_S
 from horsies.operations.verb import TYPES
 from horsies.store.connect import open_database, with_settings

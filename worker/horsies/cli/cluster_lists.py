@@ -20,8 +20,8 @@ from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
-from horsies.views.tables import tables
-from horsies.views.worker_filter import matching
+from horsies.views.reading import tables
+from horsies.views.row_filter import matching
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli import prune
-from horsies.cli.confirm import YesOption, confirm_write
 from horsies.cli.options import (
     DatabaseOptions,
     JsonOption,
+    YesOption,
+    confirm_write,
     on_database,
 )
 from horsies.cli.schema import migrate

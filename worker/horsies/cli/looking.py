@@ -1,28 +1,50 @@
-"""A look at a running task from the command line: opened, asked again, and closed whatever happens."""
+"""`horsies tasks stack` and `horsies tasks logs`: questions to the worker that runs a task, and its answers."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
 from horsies.cli.acting import refuse_read_only
 from horsies.cli.verb_report import INTERRUPTED, NOTHING_MATCHED
-from horsies.display.terminal import say
-from horsies.operations.actor import Actor
-from horsies.operations.looking import Answer, StackRequest, answer_to, ask_again, close, look_at, look_behind
+from horsies.display.formatting import lasting
+from horsies.display.json_output import print_json
+from horsies.display.payload import Masks
+from horsies.display.stack_lines import innermost, is_same, lines_of
+from horsies.display.terminal import Screen, cut, rewrite, say
+from horsies.domain.plain_text import clean
+from horsies.domain.quantities import counted
+from horsies.operations.looking import (
+    Answer,
+    StackRequest,
+    answer_to,
+    ask_again,
+    close,
+    look_at,
+    look_behind,
+    why_no_more,
+)
 from horsies.operations.named_targets import ambiguous_task
+from horsies.operations.target import Actor
 from horsies.store.connect import open_database, with_settings
 from horsies.views import READER_SETTINGS, Ambiguous, find_task
+from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from horsies.config.contexts import DatabaseChoice
+    from horsies.display.stack_lines import StackLine
+    from horsies.operations.looking import Answer, StackRequest
     from horsies.store.connect import Connection
+
 
 NO_ANSWER: Final = 1
 ENDED: Final = 3
@@ -129,3 +151,122 @@ async def _watch(
     finally:
         async with with_settings(connection):
             await close(connection, look)
+
+
+_EVERY_S: Final = 0.5
+
+
+def show_logs(
+    choice: DatabaseChoice, text: str, *, follow: bool, reason: str | None, read_only: bool, as_json: bool
+) -> None:
+    screen = Screen.of(sys.stdout)
+
+    def show(look: StackRequest, answer: Answer) -> int:
+        found = answer.found
+        if as_json:
+            print_json(report(look, answer, "output", found), on_one_line=True, is_stored=True)
+        else:
+            _print(answer, screen)
+            if answer.is_last:
+                say(why_no_more(look, answer), stream=sys.stderr)
+        if found is None and answer.holds:
+            return NO_ANSWER
+        return ENDED if answer.is_last else 0
+
+    every_s = _EVERY_S if follow else None
+    watch(choice, text, "output", show, every_s=every_s, reason=reason, read_only=read_only)
+
+
+def _print(answer: Answer, screen: Screen) -> None:
+    found = answer.found or {}
+    if found.get("left_out"):
+        say(screen.paint(f"{screen.glyph('…', '...')} {counted(found['left_out'], 'line')} left out", "dim"))
+    for _, time, stream, line in found.get("lines", ()):
+        at = f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3]
+        say(f"{screen.paint(at, 'dim')} {screen.paint(clean(line), 'yellow' if stream == 'stderr' else '')}")
+    if "last" in found and not found["last"]:
+        say(screen.paint("nothing written yet", "dim"), stream=sys.stderr)
+
+
+def show_stack(
+    choice: DatabaseChoice,
+    text: str,
+    names: list[str],
+    *,
+    variables: bool,
+    follow: bool,
+    reason: str | None,
+    read_only: bool,
+    as_json: bool,
+) -> None:
+    shown = PrintedStack(Masks.of(names), Screen.of(sys.stdout), as_json=as_json)
+    every_s = _EVERY_S if follow else None
+    watch(choice, text, "stack", shown.show, every_s=every_s, reason=reason, read_only=read_only, variables=variables)
+
+
+class PrintedStack:
+    """The output so far: a stack is printed again only if it has changed."""
+
+    def __init__(self, masks: Masks, screen: Screen, *, as_json: bool) -> None:
+        self._masks = masks
+        self._screen = screen
+        self._as_json = as_json
+        self._last: Mapping[str, Any] | None = None
+        self._since: datetime | None = None
+        self._unchanged = False
+
+    def show(self, look: StackRequest, answer: Answer) -> int:
+        """Returns the exit code, if it is the last one."""
+        stack = self._masks.on(answer.found)
+        if self._as_json:
+            print_json(report(look, answer, "stack", stack), on_one_line=True, is_stored=True)
+        elif answer.is_last:
+            self._end_line()
+            say(why_no_more(look, answer), stream=sys.stderr)
+        elif self._last is not None and is_same(stack, self._last):
+            self._say_unchanged(answer.now)
+        else:
+            self._print(look, answer, stack)
+        if stack is None and answer.holds:
+            return NO_ANSWER
+        return ENDED if answer.is_last else 0
+
+    def _print(self, look: StackRequest, answer: Answer, stack: Mapping[str, Any]) -> None:
+        self._end_line()
+        notes = [clean(stack["note"])] if "note" in stack else []
+        if look.starved is not None:
+            notes.insert(0, clean(f"{look.starved} has not begun: {look.task_id} has its place"))
+        say(*(_head(look, answer, stack), *notes, *self._lines(stack)))
+        self._last, self._since = stack, answer.now
+
+    def _lines(self, stack: Mapping[str, Any]) -> list[str]:
+        lines = lines_of(stack, self._last)
+        width = max((len(line.place) for line in lines if not line.thread), default=0)
+        return [text for line in lines for text in self._line(line, width)]
+
+    def _line(self, line: StackLine, width: int) -> list[str]:
+        screen = self._screen
+        if line.thread:
+            return ["", clean(line.place)]
+        text: str = clean(f"{'*' if line.changed else ' '} {line.place:<{width}}  {line.function}  {line.source}")
+        text = text if screen.width is None else cut(text, screen.width, screen)
+        variables = [f"      {clean(name)} = {json.dumps(value)}" for name, value in (line.variables or {}).items()]
+        return [screen.paint(text, "" if line.is_users else "dim"), *variables]
+
+    def _say_unchanged(self, now: datetime) -> None:
+        if self._screen.width is not None and self._since is not None:
+            self._unchanged = True
+            rewrite(f"  unchanged for {lasting(now - self._since)} ", stream=sys.stdout)
+
+    def _end_line(self) -> None:
+        if self._unchanged:
+            self._unchanged = False
+            say("")
+
+
+def _head(look: StackRequest, answer: Answer, stack: Mapping[str, Any]) -> str:
+    ran = f" for {lasting(answer.now - look.started_at)}" if look.started_at is not None else ""
+    line = innermost(stack)
+    where = "" if line is None else f": in {line.function}, {line.place}"
+    place = place_of(look.worker_id, None, stack.get("pid"))
+    return clean(f"{look.task_name} runs{ran} on {place}{where}")

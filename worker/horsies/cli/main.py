@@ -19,21 +19,18 @@ import horsies
 from horsies.cli import (
     audit,
     check,
+    cluster,
     db,
     demo,
     doctor,
-    metrics,
     new,
-    queues,
     recovery,
     scheduler,
     schedules,
     sessions,
-    status,
     tasks,
     tui,
     worker,
-    workers,
     workflows,
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
@@ -49,8 +46,8 @@ if TYPE_CHECKING:
 _GROUPS = {
     "tasks": tasks.app,
     "workflows": workflows.app,
-    "workers": workers.app,
-    "queues": queues.app,
+    "workers": cluster.workers,
+    "queues": cluster.queues,
     "schedules": schedules.app,
     "recovery": recovery.app,
     "sessions": sessions.app,
@@ -93,12 +90,12 @@ app = typer.Typer(
 )
 app.command()(worker.worker)
 app.command()(scheduler.scheduler)
-app.command()(metrics.metrics)
+app.command()(cluster.metrics)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
 app.command()(new.new)
-app.command()(status.status)
+app.command()(cluster.status)
 app.command()(doctor.doctor)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.display.terminal import say
+from horsies.display.terminal import ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.plain_text import clean
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.app import Horsies
-    from horsies.config.contexts import DatabaseChoice
+    from horsies.config.contexts import Context, DatabaseChoice
 
 
 class LogLevel(StrEnum):
@@ -191,7 +191,7 @@ def app_at_work(locator: str, database_url: str | None, context: str | None) -> 
 
     Guards of contexts hold for a database that the command line names; its own is what it was deployed for.
     """
-    from horsies.cli.confirm import confirm_service
+    from horsies.cli.options import confirm_service
     from horsies.locate import checked_app
 
     def located(app: Horsies) -> None:
@@ -247,3 +247,49 @@ def only_module(argument: str | None, option: str | None) -> str:
         code=ErrorCode.CLI_INVALID_ARGS,
         help_text="name the application, for example shop.tasks:app",
     )
+
+
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask, not even in a production context.", show_default=False)
+]
+
+
+def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
+    """A read-only context is never written; a production one only after its name was typed."""
+    context = choice.context
+    if context is None:
+        return
+    if context.read_only:
+        raise ConfigurationError(
+            f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="use --dry-run to see what it would do, or another context that may write",
+        )
+    if context.production and not yes:
+        _ask_for_the_name(context, f"type {context.shown_name} when asked, or add --yes where there is no terminal")
+
+
+def confirm_service(choice: DatabaseChoice) -> None:
+    """A worker or a scheduler on a database that a person named: never on a read-only context.
+
+    On a production one after its name was typed; a service manager, which has no terminal to type in, is not asked.
+    """
+    context = choice.context
+    if context is None:
+        return
+    if context.read_only:
+        raise ConfigurationError(
+            f"context {context.shown_name!r} is read-only, and a worker or a scheduler writes",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="name another context, or the database that the application is configured for by naming none",
+        )
+    if context.production and sys.stdin.isatty():
+        _ask_for_the_name(context, f"type {context.shown_name} when asked")
+
+
+def _ask_for_the_name(context: Context, help_text: str) -> None:
+    name, label = context.shown_name, context.url.label
+    typed = ask(f"{name} is a production database ({label}). Type its name to continue:")
+    if typed.strip() != context.name:
+        why = "that is not the name" if typed else "there is no terminal to type the name in"
+        raise ConfigurationError(f"nothing was changed: {why}", code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.confirm import YesOption
 from horsies.cli.options import (
     DatabaseOptions,
     JsonOption,
+    YesOption,
     on_database,
 )
 from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption

@@ -24,7 +24,7 @@ from horsies.domain.schedule import zone_named
 from horsies.operations.schedules import known_names
 from horsies.store.embedded import default_place
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
-from horsies.views.schedule_filter import matching_schedules
+from horsies.views.row_filter import matching_schedules
 from horsies.views.schedule_words import (
     NO_SCHEDULER,
     START,

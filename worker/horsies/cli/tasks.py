@@ -209,7 +209,7 @@ def stack(
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
-    from horsies.cli.task_stack import show_stack
+    from horsies.cli.looking import show_stack
 
     choice = database.choose_existing()
     show_stack(
@@ -245,7 +245,7 @@ def logs(
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
-    from horsies.cli.task_logs import show_logs
+    from horsies.cli.looking import show_logs
 
     choice = database.choose_existing()
     show_logs(choice, task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.confirm import YesOption
-from horsies.cli.options import DebugOption, JsonOption, database_parameters, option_parameter
+from horsies.cli.options import DebugOption, JsonOption, YesOption, database_parameters, option_parameter
 from horsies.cli.verb_options import (
     DryRunOption,
     FilterHelpOption,

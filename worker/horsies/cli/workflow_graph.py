@@ -1,24 +1,25 @@
-"""`horsies workflows graph`: dependencies of nodes, as text, as Mermaid, or as JSON."""
+"""`horsies workflows graph`: a workflow as lines, as JSON, or as a Mermaid flowchart."""
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from horsies.cli.mermaid import mermaid as as_mermaid
 from horsies.cli.reading import read
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
 from horsies.cli.workflow_list import workflow_report
+from horsies.display.formatting import details, inconsistency
 from horsies.display.json_output import plain, print_json
-from horsies.display.node_details import inconsistency
 from horsies.display.payload import SHOWN
 from horsies.display.terminal import Screen, say
 from horsies.operations.named_targets import story_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from horsies.cli.reading import ReadSession
@@ -35,7 +36,7 @@ def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: 
         print_json({"now": story.now, "workflow": workflow, "nodes": nodes, "edges": edges})
         return
     screen = Screen.of(sys.stdout)
-    say(*as_mermaid(story.nodes) if mermaid else _drawn(story, screen))
+    say(*mermaid_lines(story.nodes) if mermaid else _drawn(story, screen))
 
 
 def _drawn(story: WorkflowStory, screen: Screen) -> list[str]:
@@ -59,3 +60,43 @@ def read_workflow(choice: DatabaseChoice, role: str, text: str, *, most_characte
         say(f"no workflow has the id {text}, or one that begins or ends so", stream=sys.stderr)
         raise typer.Exit(NOTHING_MATCHED)
     return found
+
+
+_CLASSES: Final = {
+    "COMPLETED": "fill:#d9f2dd,stroke:#2e7d32,color:#111",
+    "FAILED": "fill:#f9d9d9,stroke:#c62828,color:#111",
+    "RUNNING": "fill:#d9e8f9,stroke:#1565c0,color:#111",
+    "RETRY": "fill:#fdf0d0,stroke:#b26a00,color:#111",
+    "SKIPPED": "fill:#eeeeee,stroke:#9e9e9e,color:#555,stroke-dasharray:4",
+}
+"""States that are not here have no class: they wait."""
+
+
+def mermaid_lines(nodes: Sequence[NodeView]) -> Iterator[str]:
+    """Line by line. A child workflow has a double frame; colours add no information."""
+    yield "flowchart LR"
+    known = {node.index for node in nodes}
+    for node in nodes:
+        before, after = ('[["', '"]]') if node.is_subworkflow else ('["', '"]')
+        shown = f":::{node.state.lower()}" if node.state in _CLASSES else ""
+        yield f"    n{node.index}{before}{'<br/>'.join(map(_escaped, _said(node)))}{after}{shown}"
+    for node in nodes:
+        for need in node.dependencies:
+            if need in known:
+                yield f"    n{need} --> n{node.index}"
+    used = {node.state for node in nodes}
+    for name, style in _CLASSES.items():
+        if name in used:
+            yield f"    classDef {name.lower()} {style}"
+
+
+def _said(node: NodeView) -> Iterator[str]:
+    yield node.label
+    code = f" {node.error_code}" if node.error_code else ""
+    yield f"{node.state.lower()}{code}"
+    yield from details(node)
+
+
+def _escaped(text: str) -> str:
+    """Letters, digits and harmless signs unchanged, all others as numbers: a name may contain anything."""
+    return re.sub(r"[^\w .,:/()+-]", lambda found: f"#{ord(found[0])};", text)

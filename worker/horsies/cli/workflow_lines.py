@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.cli.dag_lines import railed
-from horsies.display.formatting import lasting, number, short, state
-from horsies.display.node_details import details, way_out
+from horsies.display.formatting import details, lasting, number, short, state, way_out
 from horsies.display.terminal import TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 

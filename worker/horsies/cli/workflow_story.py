@@ -13,9 +13,8 @@ from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.cli.workflow_graph import node_report, read_workflow
 from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
 from horsies.cli.workflow_list import workflow_report
-from horsies.display.formatting import at, damage_lines, number, state
+from horsies.display.formatting import at, damage_lines, details, number, state, way_out
 from horsies.display.json_output import plain, print_json
-from horsies.display.node_details import details, way_out
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_json, stored_lines
 from horsies.display.terminal import Screen, say
 from horsies.domain.plain_text import clean

@@ -23,9 +23,9 @@ from horsies.demo.shop import (
 )
 from horsies.demo.workflows import month_end_workflow
 from horsies.domain.errors import HorsiesError
-from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies.query import parse, task_conditions
 from horsies.views import READER_SETTINGS, task_page

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.actor import Actor
-    from horsies.operations.target import Target
+    from horsies.operations.target import Actor, Target
 
 _LONGEST_TEXT = 10_000
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.actor import Actor
+    from horsies.operations.target import Actor
 
 VERB = "look"
 PATIENCE_S = 2.0

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.domain.states import TargetKind
-    from horsies.operations.actor import Actor
     from horsies.operations.preview import OperationOutcome, Preview
     from horsies.operations.selection import Selection
-    from horsies.operations.target import RowOutcome, Target
+    from horsies.operations.target import Actor, RowOutcome, Target
     from horsies.operations.verb import Verb
 
 

@@ -1,7 +1,10 @@
-"""One target of a manual verb, before the change and after it: the same types for all kinds of targets."""
+"""One target of a manual verb, before the change and after it, and its actor: the same types for all kinds."""
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,3 +90,22 @@ class Undone:
         """`requeue of 776 tasks · 2m04s ago · ops@bastion · "the limit was raised"`"""
         why = [f'"{self.reason}"'] if self.reason else []
         return " · ".join([self.what, f"{span((now - self.acted_at).total_seconds())} ago", self.by, *why])
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    os_user: str
+    os_host: str
+
+    @classmethod
+    def current(cls) -> Actor:
+        """The account of this process. Not $USER, which the user can set to any value."""
+        uid = os.getuid()
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:  # a container that runs under a uid without an account
+            name = f"uid-{uid}"
+        return cls(name, socket.gethostname())
+
+    def __str__(self) -> str:
+        return f"{self.os_user}@{self.os_host}"

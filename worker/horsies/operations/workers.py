@@ -14,8 +14,7 @@ from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
 from horsies.store.statements import statement
-from horsies.views.reading import decoded
-from horsies.views.tables import tables
+from horsies.views.reading import decoded, tables
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:

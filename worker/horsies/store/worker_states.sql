@@ -13,7 +13,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 -- name: sample_queues
 -- worker_states.sample_queues, every 5 s by each worker; of many workers the first one in each ten seconds stores
 -- ($1 tasks counted at most, an equal share for each queue)
--- Waiting as in views/figures.py: due and PENDING, or CLAIMED. If it has been done, nothing but the primary key is read.
+-- Waiting as in views/cluster.py: due and PENDING, or CLAIMED. If it has been done, nothing but the primary key is read.
 WITH RECURSIVE moment AS MATERIALIZED (
     SELECT to_timestamp(floor(extract(epoch FROM statement_timestamp()) / 10) * 10) AS at
 ), is_due AS MATERIALIZED (

@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         AuditRow as AuditRow,
         audit_page as audit_page,
     )
-    from horsies.views.buckets import Buckets as Buckets
     from horsies.views.cluster import ClusterStatus as ClusterStatus, cluster_status as cluster_status
     from horsies.views.counts import (
         GROUPINGS as GROUPINGS,
@@ -84,6 +83,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     )
     from horsies.views.searching import Cursor as Cursor, Page as Page
     from horsies.views.series import (
+        Buckets as Buckets,
         ClusterPoint as ClusterPoint,
         WorkerPoint as WorkerPoint,
         cluster_series as cluster_series,
@@ -93,10 +93,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         NameStatistics as NameStatistics,
         StatisticsSort as StatisticsSort,
         TaskStatistics as TaskStatistics,
+        Usual as Usual,
         task_statistics as task_statistics,
+        usual_durations as usual_durations,
     )
     from horsies.views.tasks import matching as matching, task_page as task_page
-    from horsies.views.usual import Usual as Usual, usual_durations as usual_durations
     from horsies.views.workers import (
         GONE_AFTER_S as GONE_AFTER_S,
         LATE_AFTER_S as LATE_AFTER_S,
@@ -135,7 +136,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
 _MODULES = {
     "activity": "Change Changes OperationPage OperationRow changes newest_action operation_page operation_totals",
     "audit": "AuditCursor AuditPage AuditRow audit_page",
-    "buckets": "Buckets",
     "cluster": "ClusterStatus cluster_status",
     "counts": "GROUPINGS Count GroupBy TaskCounts TaskGroup TaskGroups count_parts task_counts task_groups",
     "detail": (
@@ -155,10 +155,9 @@ _MODULES = {
         "schedule_rows schedule_story"
     ),
     "searching": "Cursor Page",
-    "series": "ClusterPoint WorkerPoint cluster_series worker_series",
-    "statistics": "NameStatistics StatisticsSort TaskStatistics task_statistics",
+    "series": "Buckets ClusterPoint WorkerPoint cluster_series worker_series",
+    "statistics": "NameStatistics StatisticsSort TaskStatistics Usual task_statistics usual_durations",
     "tasks": "matching task_page",
-    "usual": "Usual usual_durations",
     "workers": "GONE_AFTER_S LATE_AFTER_S Clock Liveness Snapshot WorkerRow worker_clocks worker_rows",
     "workflow_search": "WorkflowSort",
     "workflow_stories": (

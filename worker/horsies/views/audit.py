@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.damage import json_map
 from horsies.store.statements import statement
-from horsies.views.tables import tables
+from horsies.views.reading import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.queues import queue_rows
-from horsies.views.reading import aware
-from horsies.views.tables import tables
+from horsies.views.reading import aware, tables
 from horsies.views.workers import worker_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     import asyncpg
 
     from horsies.views.queues import QueueRow
     from horsies.views.workers import WorkerRow
+
 
 _WINDOW: Final = timedelta(minutes=5)
 _MOST_ENDED: Final = 20_000
@@ -65,3 +66,20 @@ async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
         interrupted=Count(interrupted, interrupted == _MOST_INTERRUPTED),
         in_table=size if size >= 0 else None,
     )
+
+
+def total(counts: Iterable[Count]) -> Count:
+    counts = tuple(counts)
+    return Count(sum(count.number for count in counts), any(count.at_least for count in counts))
+
+
+def waiting(queues: Iterable[QueueRow]) -> Count:
+    """Due and not begun."""
+    return total(Count(row.due.number + row.claimed, row.due.at_least) for row in queues)
+
+
+def busy_share(workers: Iterable[WorkerRow]) -> float | None:
+    """Return the share of busy processes; None if no live worker reports its processes."""
+    living = [row for row in workers if row.lives]
+    places = sum(row.snapshot.processes for row in living if row.snapshot is not None)
+    return sum(row.busy or 0 for row in living) / places if places else None

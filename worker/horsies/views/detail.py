@@ -13,8 +13,8 @@ from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.progress import has_progress, progress_of
 from horsies.views.reading import aware
+from horsies.views.statistics import usual_durations
 from horsies.views.tasks import task_page
-from horsies.views.usual import usual_durations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from horsies.views.audit import AuditRow
     from horsies.views.pages import TaskRow
     from horsies.views.progress import Progress
-    from horsies.views.usual import Usual
+    from horsies.views.statistics import Usual
 
 _BY_OPERATOR: Final = "OPERATOR_"
 """How the error codes of runs begin that an operator took from their workers."""

@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.store.statements import statement
-from horsies.views.buckets import by_bucket
 from horsies.views.queues import MOST_WAITING
-from horsies.views.reading import aware
-from horsies.views.tables import tables
+from horsies.views.reading import aware, tables
+from horsies.views.series import by_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.views.buckets import Buckets
+    from horsies.views.series import Buckets
 
 _SLICES: Final = 4
 MOST_OF_A_SLICE: Final = 250

@@ -11,7 +11,7 @@ from horsies.query.language import Term
 from horsies.query.values import Choice, Moment
 from horsies.store.statements import statement
 from horsies.views.activity import changes
-from horsies.views.tables import tables
+from horsies.views.reading import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.views.activity import Change
-    from horsies.views.buckets import Buckets
+    from horsies.views.series import Buckets
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.damage import is_whole, json_map, texts
 from horsies.store.statements import statement
 from horsies.views.counts import Count
-from horsies.views.reading import aware
-from horsies.views.tables import tables
+from horsies.views.reading import aware, tables
 from horsies.views.workers import GONE_AFTER_S
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ MOST_WAITING: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue that has live tasks, a live worker, or a pause. horsies.views.figures defines each number."""
+    """A queue that has live tasks, a live worker, or a pause. horsies.views.cluster defines each number."""
 
     name: str
     due: Count

@@ -1,22 +1,27 @@
-"""Filters of short lists, such as workers and schedules: all rows are read, and the filter is applied here."""
+"""Filters of short lists, as of workers and schedules: all rows are read, and the filter is applied here."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from horsies.query.language import BARE
 from horsies.query.sense import states
 from horsies.query.values import Choice, Glob, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from horsies.query import ScheduleFilter, WorkerFilter
     from horsies.query.language import Filter, Term
     from horsies.query.values import Value
+    from horsies.views.schedules import Definition, ScheduleRow
+    from horsies.views.workers import WorkerRow
+
 
 RowT = TypeVar("RowT")
 
@@ -76,3 +81,83 @@ def is_part(value: Value, text: str) -> bool:
 def _pattern(glob: Glob) -> re.Pattern[str]:
     wild = {"*": ".*", "?": "."}
     return re.compile("".join(wild[char] if is_wild else re.escape(char) for char, is_wild in glob.pieces()), re.DOTALL)
+
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def matching(understood: WorkerFilter, rows: Iterable[WorkerRow], now: datetime) -> list[WorkerRow]:
+    """`now` is the database's."""
+    return _WORKER_FIELDS.matching(understood, rows, now)
+
+
+def _names(row: WorkerRow) -> tuple[str, ...]:
+    return row.id, row.name
+
+
+def _hosts(row: WorkerRow) -> tuple[str, ...]:
+    return (row.snapshot.hostname,) if row.snapshot is not None else ()
+
+
+_WORKER_FIELDS: Final[Fields[WorkerRow]] = Fields(
+    state=lambda row, _now: row.liveness,
+    bare=_names,
+    texts={
+        "id": _names,
+        "host": _hosts,
+        "pid": lambda row: (str(row.snapshot.pid),) if row.snapshot is not None else (),
+        "queue": lambda row: row.snapshot.queues if row.snapshot is not None else (),
+        "app": lambda row: (row.snapshot.app_version or "",) if row.snapshot is not None else (),
+        "version": lambda row: (row.snapshot.version or "",) if row.snapshot is not None else (),
+    },
+    has={
+        "tasks": lambda row: bool(row.in_flight),
+        "order": lambda row: row.draining_since is not None,
+    },
+    numbers={
+        "tasks": lambda row, _now: row.in_flight,
+        "load": lambda row, _now: None if row.load is None else 100 * row.load,
+        "cpu": lambda row, _now: None if row.snapshot is None else row.snapshot.cpu_percent,
+        "mem": lambda row, _now: None if row.snapshot is None else row.snapshot.whole_memory_mb,
+        "up": lambda row, now: None if row.snapshot is None else (now - row.snapshot.started_at) / _MICROSECOND,
+        "silent": lambda row, now: row.silent(now) / _MICROSECOND,
+    },
+)
+
+
+def matching_schedules(understood: ScheduleFilter, rows: Iterable[ScheduleRow], now: datetime) -> list[ScheduleRow]:
+    """`now` is the database's."""
+    return _SCHEDULE_FIELDS.matching(understood, rows, now)
+
+
+def _definition(row: ScheduleRow) -> Iterator[Definition]:
+    if row.definition is not None:
+        yield row.definition
+
+
+def _schedule_names(row: ScheduleRow) -> Iterator[str]:
+    yield row.name
+    yield from (one.target for one in _definition(row))
+
+
+def _until_next(row: ScheduleRow, now: datetime) -> float | None:
+    return None if row.next_run_at is None else max(row.next_run_at - now, timedelta()) / _MICROSECOND
+
+
+_SCHEDULE_FIELDS: Final[Fields[ScheduleRow]] = Fields(
+    state=lambda row, now: row.standing(now),
+    bare=_schedule_names,
+    texts={
+        "name": lambda row: (row.name,),
+        "sends": lambda row: (one.target for one in _definition(row)),
+        "queue": lambda row: (one.queue or "" for one in _definition(row)),
+        "zone": lambda row: (one.timezone for one in _definition(row)),
+        "last": lambda row: () if row.last is None else (row.last.state.lower(),),
+    },
+    has={
+        "failures": lambda row: any(run.failed for run in row.runs),
+        "skip": lambda row: row.skip_slot is not None,
+        "workflow": lambda row: any(one.kind == "workflow" for one in _definition(row)),
+    },
+    numbers={"next": _until_next, "runs": lambda row, _now: row.run_count},
+)

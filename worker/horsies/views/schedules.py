@@ -14,8 +14,7 @@ from horsies.domain.damage import Damaged, DamagedText, is_whole, json_map, text
 from horsies.domain.schedule import calculate_next_run, next_slot, zone_named
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
-from horsies.views.reading import aware
-from horsies.views.tables import tables
+from horsies.views.reading import aware, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

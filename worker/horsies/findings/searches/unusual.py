@@ -22,7 +22,7 @@ from horsies.findings import (
 )
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
-from horsies.views.usual import usual_durations
+from horsies.views.statistics import usual_durations
 from horsies.views.workers import name_of, place_of
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def _check(options: Options) -> Options:
 
 def _due(options: Options, now: datetime) -> datetime | None:
     """Return when it is due; None: at once."""
-    from horsies.query.ahead import read_ahead, read_delay
+    from horsies.query.values import read_ahead, read_delay
 
     try:
         if "delay" in options:
