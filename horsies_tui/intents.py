@@ -117,7 +117,7 @@ class Operation:
         Refused immediately if this session cannot write.
         """
 
-        from horsies.operations.audit import require_writable
+        from horsies.operations.audit_rows import require_writable
         from horsies.operations.pipeline import hold_for, preview
         from horsies.operations.verb import TYPES
 

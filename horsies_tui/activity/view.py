@@ -14,9 +14,9 @@ from horsies.query import ACTIVITY, ActivityFilter, Term, WorkerFilter, parse_ac
 from horsies.query.activity_keys import CHANGE, OPERATION
 from horsies.query.values import Choice, Glob
 from horsies_tui.actions import Scope, bindings, bindings_of
+from horsies_tui.activity.entries import ENTRY_COLUMNS, TARGET_COLUMNS, Entry, TargetRow, entries
 from horsies_tui.activity.feed import ActivityFeed, ActivitySnapshot
-from horsies_tui.activity.rows import ENTRY_COLUMNS, TARGET_COLUMNS, Entry, TargetRow, entries
-from horsies_tui.activity.words import (
+from horsies_tui.activity.sentences import (
     NOTHING_YET,
     can_be_undone,
     change_story,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from horsies.store.connect import with_settings
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies.views.reading import replay
+from horsies.views.reader_session import replay
 from horsies_tui.feed.pace import GRACE_S
 from horsies_tui.feed.status import FeedFailure, LinkError, sentence
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from horsies.findings.blockers import Blocker
     from horsies.store.connect import Connection
-    from horsies.views.reading import Replay
+    from horsies.views.reader_session import Replay
 
 _LOOK_EVERY_S: Final = 0.5
 _ASK_EVERY_S: Final = 2.0

@@ -18,7 +18,7 @@ from horsies.store.pool import CONNECTION_ERRORS, LOST_CONNECTION
 from horsies.store.schema.look import inspect_schema
 from horsies.store.schema.state import SchemaError
 from horsies.views import READER_SETTINGS
-from horsies.views.reading import is_as_the_server, tables
+from horsies.views.reader_session import is_as_the_server, tables
 from horsies_tui.feed.clock import Watch
 from horsies_tui.feed.freshness import Freshness
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.findings.blockers import Blocker
-    from horsies.views.reading import Tables
+    from horsies.views.reader_session import Tables
 
 _USUAL_CONNECT_S: Final = 3.0
 _FINE: Final = (SchemaKind.CURRENT, SchemaKind.READ_ONLY, SchemaKind.NEWER)

@@ -13,11 +13,11 @@ from horsies.store.connect import open_database, with_settings
 from horsies.store.embedded import EmbeddedPlace
 from horsies.store.schema.look import inspect_schema
 from horsies.views import READER_SETTINGS
-from horsies.views.reading import tables
+from horsies.views.reader_session import tables
 from horsies_tui.feed.clock import Watch
 from horsies_tui.feed.status import SlowRead, lacks, sentence
 from horsies_tui.health.alerts import Level, alerts
-from horsies_tui.health.reading import GlanceReader
+from horsies_tui.health.glance_reader import GlanceReader
 from horsies_tui.health.verdict import ClusterVerdict, verdict
 
 if TYPE_CHECKING:

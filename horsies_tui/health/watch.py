@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from horsies_tui.feed.loop import Feed, FeedRead
 from horsies_tui.feed.pace import ReadPace, Rhythm
 from horsies_tui.health.alerts import Level, alerts
-from horsies_tui.health.reading import GlanceReader
+from horsies_tui.health.glance_reader import GlanceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,8 +9,8 @@ from horsies.views import chart_marks, cluster_series, task_series
 from horsies_tui.feed.loop import Feed, FeedRead
 from horsies_tui.feed.pace import GRACE_S, ReadPace, Rhythm
 from horsies_tui.feed.recorded import SnapshotPart
+from horsies_tui.health.glance_reader import GlanceReader
 from horsies_tui.health.history import History, Series
-from horsies_tui.health.reading import GlanceReader
 from horsies_tui.health.windows import USUAL, Window
 
 if TYPE_CHECKING:

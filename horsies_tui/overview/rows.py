@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies_tui.health.alerts import Alert, Level
+from horsies_tui.health.figure_filters import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.health.history import last_known
 from horsies_tui.health.rates import Course, all_queues, all_rates, flow_now, outlook_of_all
-from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
 from horsies_tui.look.charts import DEPLOYED, OPERATED, OUTAGE, Chart, Curve, drawable, round_up_time
 from horsies_tui.look.plot import Fill

@@ -16,7 +16,7 @@ from horsies.views import RATES_OVER
 from horsies_tui.actions import Scope, bindings, bindings_of, key_for
 from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.alerts import Alert, Level, alerts
-from horsies_tui.health.rows import rows_of_number
+from horsies_tui.health.figure_filters import rows_of_number
 from horsies_tui.health.verdict import verdict
 from horsies_tui.health.windows import fitting, neighbour
 from horsies_tui.intents import Intent

@@ -28,7 +28,7 @@ from horsies.domain.damage import (
     plain_stored,
 )
 from horsies.findings import FindingKind
-from horsies_tui.recording.values import NotAValue, build, classes, field_names, finding_kinds
+from horsies_tui.recording.recorded_classes import NotAValue, build, classes, field_names, finding_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

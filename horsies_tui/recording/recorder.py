@@ -17,7 +17,7 @@ from horsies_tui.health.windows import USUAL, WINDOWS
 from horsies_tui.overview.feed import PAST_EVERY, OverviewFeed
 from horsies_tui.recording.codec import Encoder
 from horsies_tui.recording.file import LARGE_SEGMENT, RecordedFrame, RecordingError
-from horsies_tui.recording.values import NotAValue
+from horsies_tui.recording.recorded_classes import NotAValue
 from horsies_tui.schedules.feed import SchedulesFeed
 from horsies_tui.tasks.feed import TaskFeed
 from horsies_tui.workers.feed import WorkersFeed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.errors import ErrorCode
 from horsies_tui.recording.codec import Decoder
 from horsies_tui.recording.file import RecordingError
-from horsies_tui.recording.values import NotAValue
+from horsies_tui.recording.recorded_classes import NotAValue
 
 if TYPE_CHECKING:
     from horsies_tui.recording.file import Reader

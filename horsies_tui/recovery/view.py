@@ -10,12 +10,12 @@ from textual.containers import Container, Vertical, VerticalScroll
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies_tui.actions import ACTIONS, Scope, bindings, key_for
-from horsies_tui.health.rows import filter_of, schedules_of
+from horsies_tui.health.figure_filters import filter_of, schedules_of
 from horsies_tui.intents import Fact, Intent
 from horsies_tui.look.damage import drawn
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.tones import Tone
-from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
+from horsies_tui.recovery.report_rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
 from horsies_tui.widgets.plain import Facts, LineCell
 from horsies_tui.widgets.row_table import RowTable

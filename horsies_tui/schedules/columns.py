@@ -10,7 +10,7 @@ from horsies.views.schedule_words import note, sends
 from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, length, number, ticking
-from horsies_tui.schedules.words import countdown, sign, strip, tone
+from horsies_tui.schedules.schedule_texts import countdown, sign, strip, tone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

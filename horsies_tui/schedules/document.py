@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from horsies.domain.schedule import zone_named
+from horsies.domain.schedule_times import zone_named
 from horsies.query import TaskFilter, Term
 from horsies.query.values import Glob
 from horsies.views import Standing, next_runs
@@ -17,7 +17,7 @@ from horsies_tui.look.charts import spark
 from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import LENGTH_WIDTH, age, clock_text, length, moment_text, number, ticking
-from horsies_tui.schedules.words import strip, tone
+from horsies_tui.schedules.schedule_texts import strip, tone
 from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section, ShowTasks, section
 from horsies_tui.story.page import side_by_side, widths
 from horsies_tui.story.parts import damage

@@ -20,7 +20,7 @@ from horsies_tui.look.units import number, zone_of
 from horsies_tui.schedules.columns import SCHEDULE_COLUMNS, SORT_HELP, SORT_WORDS, ScheduleSort, in_order
 from horsies_tui.schedules.document import RUNS, ScheduleContext, document, reading, target_of
 from horsies_tui.schedules.feed import SchedulesFeed, SchedulesSnapshot
-from horsies_tui.schedules.words import empty, schedulers, summary
+from horsies_tui.schedules.schedule_texts import empty, schedulers, summary
 from horsies_tui.story.lines import OpenTask, OpenWorkflow, ShowTasks
 from horsies_tui.story.page import Place
 from horsies_tui.story.view import StoryView

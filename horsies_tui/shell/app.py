@@ -26,7 +26,7 @@ from horsies_tui.look.units import size, time_of_day, zone_of
 from horsies_tui.shell.attention import Attention
 from horsies_tui.shell.commanding import CommandingApp
 from horsies_tui.shell.database_session import DatabaseSession
-from horsies_tui.shell.errors import ErrorLog, ErrorSheet
+from horsies_tui.shell.error_list import ErrorLog, ErrorSheet
 from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts, OutageLine
 from horsies_tui.shell.in_turn import InTurn

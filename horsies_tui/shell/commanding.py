@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from horsies_tui.command.completing import Known
     from horsies_tui.command.grammar import Act, Command
     from horsies_tui.feed.link import DatabaseLink
-    from horsies_tui.feed.values import KnownValues
+    from horsies_tui.feed.suggested_values import KnownValues
     from horsies_tui.settings import ConsoleOptions
     from horsies_tui.shell.operation_flow import OperationFlow
     from horsies_tui.shell.stage import ViewStage
@@ -401,7 +401,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
     def _read_values(self) -> None:
         """Names of tasks, queues, errors and workers, read once in half a minute."""
-        from horsies_tui.feed.values import KnownValues
+        from horsies_tui.feed.suggested_values import KnownValues
 
         if self._values is None or self._values[0] is not self.link:
             self.stop_reading_values()

@@ -69,7 +69,7 @@ _REST: Final = (
     "horsies_tui.shell.picker",
     "horsies_tui.shell.help",
     "horsies_tui.command.completing",
-    "horsies_tui.feed.values",
+    "horsies_tui.feed.suggested_values",
     "horsies.display.exporting",
     "horsies.operations.named_targets",
     "horsies.operations.pipeline",

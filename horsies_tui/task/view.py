@@ -23,12 +23,12 @@ from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, Sho
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, StoryContext, read_payload, source_of
 from horsies_tui.story.view import StoryHead, StoryView
+from horsies_tui.task.detail_search import DetailSearch
 from horsies_tui.task.document import choices, document, nothing
 from horsies_tui.task.export import PARTS, PartExporter
 from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 from horsies_tui.task.look_sheet import LookSheet
-from horsies_tui.task.search import DetailSearch
 from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.prompt import Prompt
 

@@ -13,7 +13,7 @@ from horsies.query.values import Present
 from horsies.views import Sort, StatisticsSort
 from horsies_tui.look.units import date_and_time
 from horsies_tui.tasks.statistics import ORDER_WORDS
-from horsies_tui.tasks.words import SORT_WORDS
+from horsies_tui.tasks.task_list_texts import SORT_WORDS
 from horsies_tui.widgets.counts_line import ORDER
 from horsies_tui.widgets.menus import Item, PickOne, state_menu
 from horsies_tui.widgets.prompt import Prompt

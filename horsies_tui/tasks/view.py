@@ -14,7 +14,7 @@ from horsies.views import Sort, StatisticsSort
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import LinkState
-from horsies_tui.feed.values import KnownValues
+from horsies_tui.feed.suggested_values import KnownValues
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
 from horsies_tui.story.beside import StoryPane, Subject, WithStory
@@ -26,8 +26,8 @@ from horsies_tui.tasks.grouping import NEXT, OF_GROUPS, GroupedTasks
 from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.statistics import StatisticsList, no_statistics_words
+from horsies_tui.tasks.task_list_texts import empty_words, extent_of, no_groups_words, tally
 from horsies_tui.tasks.window import ASCENDING
-from horsies_tui.tasks.words import empty_words, extent_of, no_groups_words, tally
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable

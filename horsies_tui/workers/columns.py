@@ -11,7 +11,7 @@ from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
-from horsies_tui.workers.words import megabytes, memory, note, seen, sign, tone
+from horsies_tui.workers.worker_texts import megabytes, memory, note, seen, sign, tone
 
 if TYPE_CHECKING:
     from horsies.views import TaskRow, WorkerRow

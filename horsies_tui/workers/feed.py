@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.query import TaskConditions
 from horsies.views import Sort, task_page, worker_rows
-from horsies.views.reading import tables
+from horsies.views.reader_session import tables
 from horsies.views.series import worker_series
 from horsies_tui.feed.loop import Feed, FeedRead
 from horsies_tui.feed.pace import ReadPace, Rhythm

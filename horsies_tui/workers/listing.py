@@ -24,7 +24,7 @@ from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUM
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
 from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, by_host, in_order
 from horsies_tui.workers.story import WorkerPoints, WorkerStory
-from horsies_tui.workers.words import capacity, summary
+from horsies_tui.workers.worker_texts import capacity, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

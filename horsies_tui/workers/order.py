@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies_tui.workers.words import TROUBLE, host
+from horsies_tui.workers.worker_texts import TROUBLE, host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

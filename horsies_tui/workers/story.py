@@ -18,7 +18,7 @@ from horsies_tui.look.tones import AREA, TONES, Tone, area_css, tone_css
 from horsies_tui.look.units import time_of_day
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
 from horsies_tui.widgets.line_view import LineView
-from horsies_tui.workers.words import facts, megabytes, sign
+from horsies_tui.workers.worker_texts import facts, megabytes, sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,7 +23,7 @@ from horsies_tui.widgets.rows_view import FilteredView
 from horsies_tui.workflow.node import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
-from horsies_tui.workflows.words import (
+from horsies_tui.workflows.workflow_list_texts import (
     FLOW_ORDER,
     empty_flows,
     extent_of,

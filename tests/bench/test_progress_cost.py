@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from horsies import progress, track
-from horsies.domain.progress import Reading
+from horsies.domain.progress_pace import Reading
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.leases import ProgressReport, beat, store_progress

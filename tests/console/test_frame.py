@@ -11,7 +11,7 @@ from textual.command import CommandPalette
 from verb_steps import UNICODE, shown
 
 from horsies_tui.actions import live_actions
-from horsies_tui.shell.errors import ErrorSheet
+from horsies_tui.shell.error_list import ErrorSheet
 from horsies_tui.shell.help import HelpSheet
 from horsies_tui.shell.tabs import Tab, Tabs
 

@@ -17,7 +17,7 @@ from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import create
 from horsies_tui.feed import link
 from horsies_tui.feed.status import LinkStatus
-from horsies_tui.shell.errors import ErrorSheet
+from horsies_tui.shell.error_list import ErrorSheet
 from horsies_tui.shell.picker import Picker
 
 SENT = "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, 'shop.send', 'default')"

@@ -24,7 +24,7 @@ from worker_steps import hold, tell
 from horsies.cli.main import app
 from horsies_tui.actions import ACTIONS, action_of, key_name
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
-from horsies_tui.shell.errors import ErrorSheet
+from horsies_tui.shell.error_list import ErrorSheet
 from horsies_tui.shell.preview_sheet import PreviewSheet
 
 RUNBOOK = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")

@@ -8,7 +8,7 @@ import signal
 import sys
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.domain.progress import Reading
+from horsies.domain.progress_pace import Reading
 from horsies.run.contract import ChildExit, ChildResult, ChildSpec, Job, LeaseTerms, LogRecord, Stream
 from horsies.run.guard import clock
 from horsies.run.pool.child import Child

@@ -17,7 +17,7 @@ import pytest_asyncio
 from forked_children import forked_here
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.domain.progress import Reading
+from horsies.domain.progress_pace import Reading
 from horsies.run.contract import ChildExit, ChildFailed, ChildResult, ChildSpec, Job, LeaseTerms, LogRecord
 from horsies.run.guard import clock
 from horsies.run.pool import job_queue as track

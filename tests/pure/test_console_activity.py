@@ -10,9 +10,9 @@ import pytest
 
 from horsies.query import parse
 from horsies.views import AuditRow, Change, OperationRow
+from horsies_tui.activity.entries import entries, outcome_of, state_words, target_of
 from horsies_tui.activity.feed import OneOperation
-from horsies_tui.activity.rows import entries, outcome_of, state_words, target_of
-from horsies_tui.activity.words import can_be_undone, command_of, rows_of_change, tasks_of
+from horsies_tui.activity.sentences import can_be_undone, command_of, rows_of_change, tasks_of
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 ID = UUID(int=7)

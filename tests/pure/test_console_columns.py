@@ -17,7 +17,7 @@ from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE
 from horsies_tui.look.lines import CURSOR, Line, Piece, changed_spans, row_line, title_line, words_line
 from horsies_tui.look.tones import Tone
 from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
-from horsies_tui.recovery.rows import COLUMNS as FINDING_COLUMNS
+from horsies_tui.recovery.report_rows import COLUMNS as FINDING_COLUMNS
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
 from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from horsies.domain.errors import HorsiesError
 from horsies.store.schema.state import SchemaKind, SchemaState
-from horsies.views.reading import Replay, Tables
+from horsies.views.reader_session import Replay, Tables
 from horsies_tui.feed.clock import DatabaseClock, FrozenClock
 from horsies_tui.feed.freshness import StandbyLag
 from horsies_tui.feed.status import FeedFailure, LinkState, LinkStatus, lacks, sentence

@@ -24,7 +24,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.schedules.columns import SCHEDULE_COLUMNS, ScheduleSort, in_order
 from horsies_tui.schedules.document import ScheduleContext, document
 from horsies_tui.schedules.feed import SchedulesSnapshot
-from horsies_tui.schedules.words import empty, schedulers, summary
+from horsies_tui.schedules.schedule_texts import empty, schedulers, summary
 from horsies_tui.story.lines import Line, OpenTask, OpenWorkflow, Section, ShowTasks
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)

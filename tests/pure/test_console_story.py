@@ -18,7 +18,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
 from horsies_tui.story.page import Place, StoryPage, lay_out, row_pieces, text_width
 from horsies_tui.story.payload import StoryContext, read_payload
-from horsies_tui.story.search import TextSearch, find_in_payload, hits, pattern
+from horsies_tui.story.text_search import TextSearch, find_in_payload, hits, pattern
 from horsies_tui.task.document import choices, document, nothing
 from horsies_tui.task.facts import head, links, quoted, why
 from horsies_tui.task.feed import DetailSnapshot

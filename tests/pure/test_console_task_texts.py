@@ -13,7 +13,7 @@ from horsies_tui.feed.status import LinkState, LinkStatus
 from horsies_tui.look.glyphs import UNICODE
 from horsies_tui.task.export import file_end
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
-from horsies_tui.tasks.words import empty_words, tally
+from horsies_tui.tasks.task_list_texts import empty_words, tally
 
 NOW = datetime(2026, 11, 18, 3, 0, tzinfo=UTC)
 CONNECTING = LinkStatus(

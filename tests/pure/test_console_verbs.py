@@ -23,10 +23,10 @@ from horsies.operations.verbs import VERBS
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS
 from horsies_tui.feed.report import RecoverySnapshot
-from horsies_tui.health.rows import filter_of
+from horsies_tui.health.figure_filters import filter_of
 from horsies_tui.intents import FinishedOperation, Intent, facts_of, summed, word_to_type
 from horsies_tui.look.cells import Look
-from horsies_tui.recovery.rows import COLUMNS, countdown, headline, rows_of, why_of
+from horsies_tui.recovery.report_rows import COLUMNS, countdown, headline, rows_of, why_of
 from horsies_tui.shell.editing import Draft, EditError
 
 REQUEUE, FAIL, UNDO = VERBS["task", "requeue"], VERBS["task", "fail"], VERBS["operation", "undo"]

@@ -20,7 +20,7 @@ from horsies_tui.look.units import zone_of
 from horsies_tui.widgets.steady_order import SteadyOrder
 from horsies_tui.workers.order import WorkerSort, by_host, in_order
 from horsies_tui.workers.story import charts
-from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
+from horsies_tui.workers.worker_texts import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 
 UTC = zone_of(utc=True)
 LATE = a_worker(2, liveness=Liveness.LATE, silent_s=20.0)

@@ -92,7 +92,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("horsies.core.models.task_pg", "TaskStatus", "horsies.domain.states"),
         ("horsies.core.models.workflow.context", "SubWorkflowSummary", "horsies.domain.task_result"),
         ("horsies.core.models.workflow.context", "WorkflowContext", "horsies.workflow.context"),
-        ("horsies.core.workflows.recovery", "recover_stuck_workflows", "horsies.workflow.recovery"),
+        ("horsies.core.workflows.recovery", "recover_stuck_workflows", "horsies.workflow.repair"),
         ("horsies.core.brokers.postgres", "PostgresBroker", "horsies.broker"),
         ("horsies.core.errors", "HorsiesError", "horsies.domain.errors"),
         ("horsies.core.errors", "ConfigurationError", "horsies.domain.errors"),
@@ -183,7 +183,7 @@ def test_after_the_first_rows_the_console_imports_all_that_a_key_opens() -> None
     )
     assert loaded > {
         "horsies.findings.searches.interrupted",
-        "horsies_tui.health.alerts.findings",
+        "horsies_tui.health.alerts.finding_alerts",
         "horsies_tui.schedules.view",
         "horsies_tui.shell.preview_sheet",
     }

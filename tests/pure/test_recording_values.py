@@ -20,7 +20,7 @@ from horsies_tui.health.windows import USUAL
 from horsies_tui.look.damage import damaged_words
 from horsies_tui.recording.codec import Decoder, Encoder
 from horsies_tui.recording.hiding import Hiding
-from horsies_tui.recording.values import NotAValue
+from horsies_tui.recording.recorded_classes import NotAValue
 
 SECRET = "DE89370400440532013000"
 

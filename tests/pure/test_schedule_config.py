@@ -20,7 +20,7 @@ from horsies.config.schedule import (
     config_hash,
 )
 from horsies.domain.errors import ConfigurationError, ConfigurationErrors, ErrorCode
-from horsies.domain.schedule import Weekday
+from horsies.domain.schedule_times import Weekday
 
 
 def nightly(**changes: Any) -> TaskSchedule:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from horsies.config.schedule import CronSchedule, TaskSchedule
 from horsies.domain.errors import ConfigurationError
-from horsies.domain.schedule import calculate_next_run
+from horsies.domain.schedule_times import calculate_next_run
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "America/Sao_Paulo"]
 MINUTE = timedelta(minutes=1)

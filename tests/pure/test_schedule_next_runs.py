@@ -16,7 +16,7 @@ from horsies.config.schedule import (
     MonthlySchedule,
     WeeklySchedule,
 )
-from horsies.domain.schedule import WEEK, Weekday
+from horsies.domain.schedule_times import WEEK, Weekday
 from horsies.views import next_runs
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from horsies.config.schedule import (
     SchedulePattern,
     WeeklySchedule,
 )
-from horsies.domain.schedule import (
+from horsies.domain.schedule_times import (
     WEEK,
     Rhythm,
     WallClock,

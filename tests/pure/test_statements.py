@@ -12,7 +12,7 @@ from statements import statements
 
 import horsies
 from horsies.lifecycle import finish_and_claim
-from horsies.operations.tasks import change_statement
+from horsies.operations.task_targets import change_statement
 from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
@@ -65,7 +65,7 @@ def test_only_the_lifecycle_sends_and_verbs_write_tasks_and_only_the_lifecycle_w
             "operations/verbs/tasks/rerun.sql",
             "store/enqueue.sql",
         },
-        "horsies_tasks": {"operations/tasks.sql", "operations/undo.sql", "testing/claims.sql"},
+        "horsies_tasks": {"operations/task_targets.sql", "operations/undo.sql", "testing/claims.sql"},
         "horsies_task_attempts": {"fragments.sql"},
     }
 

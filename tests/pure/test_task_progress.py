@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from horsies import progress, track
-from horsies.domain.progress import LONGEST_UNIT, MOST, Pace, Reading
+from horsies.domain.progress_pace import LONGEST_UNIT, MOST, Pace, Reading
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.task.current import Report, begin_run, end_run, forget_runs
 

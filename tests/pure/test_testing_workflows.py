@@ -39,7 +39,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.store.statements import statement
 from horsies.testing import Ran, inline
 from horsies.testing.memory.connection import ANSWERS
-from horsies.workflow.recovery import recover_stuck_workflows
+from horsies.workflow.repair import recover_stuck_workflows
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 heard: list[Any] = []

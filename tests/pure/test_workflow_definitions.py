@@ -12,11 +12,11 @@ from horsies import ErrorCode, OnError, TaskResult
 from horsies.domain.codec import dump_task_result
 from horsies.domain.errors import HorsiesError, WorkflowValidationError
 from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
-from horsies.workflow.children import BuildFailed, UnknownDefinition, UnreadableKwargs, child_plan
 from horsies.workflow.context import WorkflowContext, WorkflowMeta
 from horsies.workflow.definition import WorkflowDefinition, find_definition
 from horsies.workflow.nodes import SubWorkflowNode, TaskNode, from_node
 from horsies.workflow.spec import WorkflowApp, WorkflowSpec
+from horsies.workflow.subworkflow_plan import BuildFailed, UnknownDefinition, UnreadableKwargs, child_plan
 
 PARENT = Meta("parent", 3, "child")
 

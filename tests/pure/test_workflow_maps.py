@@ -13,8 +13,8 @@ from horsies import TaskError, TaskResult
 from horsies.domain.codec import dump_task_result, load_kwargs
 from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
 from horsies.domain.plan import MAP_DEFINITION, NodePlan
-from horsies.workflow.children import BuildFailed, UnreadableKwargs, child_plan, map_plan
 from horsies.workflow.nodes import MapNode, TaskNode
+from horsies.workflow.subworkflow_plan import BuildFailed, UnreadableKwargs, child_plan, map_plan
 
 META = Meta("parent", 1, "price")
 

@@ -26,7 +26,7 @@ from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
 from horsies.findings.searches.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.searches.sweep_rules import RULE_NOT_APPLIED
-from horsies.findings.searches.waiting import (
+from horsies.findings.searches.waiting_tasks import (
     DEADLINE_PASSED,
     PAUSED_QUEUE,
     QUEUE_WITHOUT_WORKER,

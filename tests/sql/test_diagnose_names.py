@@ -11,7 +11,7 @@ from diagnose_steps import insert, the_only
 
 from horsies import AppConfig, PostgresConfig, __version__
 from horsies.config.contexts import DatabaseChoice
-from horsies.findings.searches.waiting import UNKNOWN_NAME
+from horsies.findings.searches.waiting_tasks import UNKNOWN_NAME
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.worker.in_flight import InFlightTasks
 from horsies.run.worker.snapshots import Snapshots

@@ -14,9 +14,9 @@ from statements import statement
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.in_flight import STALE_RUN, WORKER_LOST
 from horsies.findings.searches.interrupted import INTERRUPTED
-from horsies.findings.searches.waiting import PAUSED_QUEUE, UNKNOWN_NAME
+from horsies.findings.searches.waiting_tasks import PAUSED_QUEUE, UNKNOWN_NAME
 from horsies.findings.why import ReasonKind, why_pending
-from horsies.views.reading import READER_SETTINGS
+from horsies.views.reader_session import READER_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,7 +11,7 @@ from horsies.config.broker import PostgresConfig
 from horsies.config.which_database import DatabaseChoice
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
-from horsies.findings.searches.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST
+from horsies.findings.searches.late_schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST
 from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS

@@ -20,7 +20,7 @@ from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.store.embedded import EmbeddedServer
-from horsies.views.reading import tables
+from horsies.views.reader_session import tables
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Patience

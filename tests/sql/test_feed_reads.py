@@ -16,7 +16,7 @@ from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.loop import Feed, FeedRead
 from horsies_tui.feed.pace import ReadPace, Rhythm
 from horsies_tui.feed.status import LinkState
-from horsies_tui.feed.values import KnownValues
+from horsies_tui.feed.suggested_values import KnownValues
 
 SELDOM = Rhythm(tick_s=0.02, poll_s=600.0, reconcile_s=600.0)
 

@@ -45,8 +45,8 @@ from horsies_tui.look.cells import Look
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import count
 from horsies_tui.overview.rows import QUEUE_COLUMNS, charts_of, queue_lines
-from horsies_tui.recovery.rows import headline
-from horsies_tui.workers.words import capacity, summary
+from horsies_tui.recovery.report_rows import headline
+from horsies_tui.workers.worker_texts import capacity, summary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

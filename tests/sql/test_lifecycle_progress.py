@@ -8,7 +8,7 @@ import asyncpg
 from lifecycle_steps import LANE, ME, OTHER, claim_tokens, ended, running, start_tokens
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.domain.progress import Reading
+from horsies.domain.progress_pace import Reading
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import ProgressReport, store_progress

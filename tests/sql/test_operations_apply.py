@@ -10,7 +10,7 @@ import pytest
 from lifecycle_steps import enqueue, running, statuses, waits_for_a_lock
 from operation_steps import OPS, act, audit, look, named, undo
 
-from horsies.operations.audit import require_writable
+from horsies.operations.audit_rows import require_writable
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.preview import OperationOutcome
 from horsies.operations.selection import MOST_ROWS, Selection

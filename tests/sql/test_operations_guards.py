@@ -28,11 +28,11 @@ from operation_steps import OPS, act, audit, done, failed, in_state, look, named
 from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
-from horsies.operations.audit import OperatorAction
+from horsies.operations.audit_rows import OperatorAction
 from horsies.operations.pipeline import apply
 from horsies.operations.selection import Selection, freeze
 from horsies.operations.target import Actor, Target
-from horsies.operations.tasks import change
+from horsies.operations.task_targets import change
 from horsies.operations.verb import TaskVerb
 
 V = named("task")

@@ -13,7 +13,7 @@ import pytest
 from database_server import DatabaseServer
 from statements import statement
 
-from horsies.operations.tasks import change_statement, refusal_statement
+from horsies.operations.task_targets import change_statement, refusal_statement
 from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import verbs_for

@@ -24,7 +24,7 @@ from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, Task
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, TaskHandle
 from horsies.store import waiting
-from horsies.store.reading import StoredOutcome
+from horsies.store.task_reading import StoredOutcome
 
 FORTY_TWO = TaskResult[int, TaskError](ok=42)
 NO = TaskResult[int, TaskError](err=TaskError(error_code="CARD_DECLINED", message="no"))

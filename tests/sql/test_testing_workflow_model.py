@@ -29,7 +29,7 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.plan import WorkflowPlan
 from horsies.testing import Ran, drain, inline
 from horsies.testing.seam import database_replaced
-from horsies.workflow import children
+from horsies.workflow import subworkflow_plan
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 CANCELLED = slice(3, None, 5)
@@ -68,7 +68,7 @@ def _definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The children of flows are found by their keys, as definitions are."""
 
     def child_plan(app: Horsies, key: str, kwargs_json: str | None) -> WorkflowPlan:
-        return plan_of(catalog[key], key) if key in catalog else children.child_plan(app, key, kwargs_json)
+        return plan_of(catalog[key], key) if key in catalog else subworkflow_plan.child_plan(app, key, kwargs_json)
 
     for module in ("horsies.run.worker.subworkflow_builder", "horsies.testing.inline_workflows"):
         monkeypatch.setattr(f"{module}.child_plan", child_plan)

@@ -9,7 +9,7 @@ import pytest
 from view_steps import every_id, insert
 
 from horsies.views import LATELY, failures, queue_rates, queue_rows
-from horsies_tui.health.rows import NUMBERS, rows_of_error, rows_of_number, rows_that_ended, rows_that_failed
+from horsies_tui.health.figure_filters import NUMBERS, rows_of_error, rows_of_number, rows_that_ended, rows_that_failed
 
 QUEUE = 'odd name, "mail"'
 

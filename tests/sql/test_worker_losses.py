@@ -13,7 +13,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
-from horsies.findings.searches.waiting import QUEUE_WITHOUT_WORKER
+from horsies.findings.searches.waiting_tasks import QUEUE_WITHOUT_WORKER
 from horsies.lifecycle.recovering import recover
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection

@@ -14,7 +14,7 @@ from workflow_plans import node
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.lifecycle.advancing import advance, lock_families, nodes_started, update_workflows
 from horsies.lifecycle.children import read_child, ready_children, start_child
-from horsies.workflow.children import child_plan
+from horsies.workflow.subworkflow_plan import child_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -30,7 +30,7 @@ from horsies.lifecycle.advancing import lock_families, update_workflows
 from horsies.lifecycle.children import start_child
 from horsies.run.worker import subworkflow_builder as subworkflow_builder
 from horsies.run.worker.subworkflow_builder import build_child
-from horsies.workflow.children import BuildFailed, UnknownDefinition
+from horsies.workflow.subworkflow_plan import BuildFailed, UnknownDefinition
 
 if TYPE_CHECKING:
     import asyncpg

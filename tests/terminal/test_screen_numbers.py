@@ -17,7 +17,7 @@ from pty_console import PtyConsole, percentile
 
 from horsies.findings.why import why_pending
 from horsies.views import task_detail
-from horsies.views.reading import READER_SETTINGS
+from horsies.views.reader_session import READER_SETTINGS
 
 SLOW = 30_000
 IDLE_B_S = 200

@@ -59,7 +59,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         is_err as is_err,
         is_ok as is_ok,
     )
-    from horsies.domain.schedule import Weekday as Weekday
+    from horsies.domain.schedule_times import Weekday as Weekday
     from horsies.domain.states import (
         TASK_TERMINAL_STATES as TASK_TERMINAL_STATES,
         WORKFLOW_TASK_TERMINAL_STATES as WORKFLOW_TASK_TERMINAL_STATES,
@@ -123,7 +123,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskNode as TaskNode,
         from_node as from_node,
     )
-    from horsies.workflow.recovery import recover_stuck_workflows as recover_stuck_workflows
+    from horsies.workflow.repair import recover_stuck_workflows as recover_stuck_workflows
     from horsies.workflow.spec import WorkflowSpec as WorkflowSpec
     from horsies.workflow.starting import (
         WorkflowStartError as WorkflowStartError,
@@ -163,7 +163,7 @@ _MODULES = {
     ],
     "domain.infos": ["ProgressInfo", "TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
     "domain.result": ["Err", "Ok", "Result", "is_err", "is_ok"],
-    "domain.schedule": ["Weekday"],
+    "domain.schedule_times": ["Weekday"],
     "domain.states": [
         *("TASK_TERMINAL_STATES", "WORKFLOW_TASK_TERMINAL_STATES", "WORKFLOW_TERMINAL_STATES"),
         *("OnError", "TaskAttemptOutcome", "TaskStatus", "WorkflowStatus", "WorkflowTaskStatus"),
@@ -187,7 +187,7 @@ _MODULES = {
     "workflow.nodes": [
         *("AnyNode", "MapNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
     ],
-    "workflow.recovery": ["recover_stuck_workflows"],
+    "workflow.repair": ["recover_stuck_workflows"],
     "workflow.spec": ["WorkflowSpec"],
     "workflow.starting": [
         *("WorkflowStartError", "WorkflowStartErrorCode", "WorkflowStartResult"),

@@ -31,8 +31,8 @@ from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, driv
 from horsies.store.loop_thread import LoopClosed, LoopThread
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.producer_client import Link
-from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
+from horsies.store.task_reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.waits_in_tasks import waited_for
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from horsies.domain.codec.classes import Classes
     from horsies.domain.infos import TaskInfo
     from horsies.store.callers import Ask, CallersConnection, SessionDatabase
-    from horsies.store.reading import StoredOutcome
+    from horsies.store.task_reading import StoredOutcome
 
 T = TypeVar("T")
 

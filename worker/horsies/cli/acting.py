@@ -13,7 +13,7 @@ import typer
 
 from horsies.cli.filters import check_targets
 from horsies.cli.options import advised
-from horsies.cli.reading import READ_ONLY_SETTINGS, unless_blocked
+from horsies.cli.read_session import READ_ONLY_SETTINGS, unless_blocked
 from horsies.cli.typed_values import ApplicationTypes
 from horsies.cli.verb_options import Asked
 from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
@@ -22,7 +22,7 @@ from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import mask_word
-from horsies.operations.audit import require_writable
+from horsies.operations.audit_rows import require_writable
 from horsies.operations.named_targets import selected
 from horsies.operations.pipeline import apply, hold_for, preview
 from horsies.operations.target import Actor

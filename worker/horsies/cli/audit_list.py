@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.display.formatting import ago, damage_lines, number, short
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.payload import Masks
@@ -24,7 +24,7 @@ from horsies.views import AuditCursor, audit_page, find_task, find_workflow, ope
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.store.connect import Connection
     from horsies.views import AuditPage, AuditRow, OperationPage, OperationRow

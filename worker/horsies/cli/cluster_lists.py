@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workers
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.cli.status_chart import chart_lines, last_hour
 from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
 from horsies.display.json_output import print_json
@@ -20,7 +20,7 @@ from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
-from horsies.views.reading import tables
+from horsies.views.reader_session import tables
 from horsies.views.row_filter import matching
 from horsies.views.workers import name_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.diagnose import Report
     from horsies.views import ClusterStatus, QueueRow, TaskPoint, WorkerRow

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.filters import understood, understood_workflows
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.display.exporting import Export, Format, export_rows, new_file, tasks_export, workflows_export
 from horsies.display.terminal import rewrite, say
 from horsies.domain.quantities import counted
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
 
 _TOLD_EVERY: Final = 10_000

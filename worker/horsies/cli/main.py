@@ -19,7 +19,7 @@ import horsies
 from horsies.cli import (
     audit,
     check,
-    cluster,
+    cluster_commands,
     db,
     demo,
     doctor,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _GROUPS = {
     "tasks": tasks.app,
     "workflows": workflows.app,
-    "workers": cluster.workers,
-    "queues": cluster.queues,
+    "workers": cluster_commands.workers,
+    "queues": cluster_commands.queues,
     "schedules": schedules.app,
     "recovery": recovery.app,
     "sessions": sessions.app,
@@ -90,12 +90,12 @@ app = typer.Typer(
 )
 app.command()(worker.worker)
 app.command()(scheduler.scheduler)
-app.command()(cluster.metrics)
+app.command()(cluster_commands.metrics)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
 app.command()(new.new)
-app.command()(cluster.status)
+app.command()(cluster_commands.status)
 app.command()(doctor.doctor)
 
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_schedules
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.display.formatting import ago, damage_lines, lasting, number, state
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
-from horsies.domain.schedule import zone_named
-from horsies.operations.schedules import known_names
+from horsies.domain.schedule_times import zone_named
+from horsies.operations.schedule_targets import known_names
 from horsies.store.embedded import default_place
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 from horsies.views.row_filter import matching_schedules
@@ -39,7 +39,7 @@ from horsies.views.schedule_words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NextRun, ScheduleRow, Schedules, ScheduleStory
 

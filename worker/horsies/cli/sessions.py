@@ -13,7 +13,7 @@ from horsies.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.findings.blockers import Blocker
 
 _NUMBERS = frozenset({"PID", "OPEN", "BLOCKS", "FOR"})
@@ -37,7 +37,7 @@ def ls(
     """
     import sys
 
-    from horsies.cli.reading import read_server
+    from horsies.cli.read_session import read_server
     from horsies.display.formatting import ago
     from horsies.display.json_output import print_json
     from horsies.display.terminal import Screen, TableColumn, say, table

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from horsies.cli.acting import confirm, refuse_writes, require_upgraded
-from horsies.cli.reading import READ_ONLY_SETTINGS
+from horsies.cli.read_session import READ_ONLY_SETTINGS
 from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.display.json_output import print_json
 from horsies.display.terminal import say
@@ -20,7 +20,7 @@ from horsies.domain.quantities import clock, counted
 from horsies.findings.diagnose import diagnose
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
-from horsies.operations.audit import require_writable
+from horsies.operations.audit_rows import require_writable
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pulse import pulse_every_s, write_pulse
 from horsies.store.sweep_state import UPKEEP, write_report

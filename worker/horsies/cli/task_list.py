@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from horsies.cli.filters import understood
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.display.formatting import ago, damage_lines, lasting, short, state
 from horsies.display.json_output import cursor_time, print_json, read_cursor_time
 from horsies.display.task_report import task_report
@@ -20,7 +20,7 @@ from horsies.views import Cursor, Sort, task_page
 from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.query import TaskConditions
     from horsies.store.connect import Connection

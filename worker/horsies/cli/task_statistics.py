@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from horsies.cli.filters import understood
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.display.formatting import at, count_text, lasting, number
 from horsies.display.json_output import plain, print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NameStatistics, TaskStatistics
 

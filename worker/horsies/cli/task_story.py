@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.display.formatting import ago, at, damage_lines, lasting, state
 from horsies.display.json_output import print_json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.why import Why
     from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workflows
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.display.formatting import damage_lines, lasting, number, short, state
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
@@ -18,7 +18,7 @@ from horsies.query import workflow_conditions
 from horsies.views import Cursor, workflow_page
 
 if TYPE_CHECKING:
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.query import WorkflowConditions
     from horsies.store.connect import Connection

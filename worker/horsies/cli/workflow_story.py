@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from horsies.cli.reading import read
+from horsies.cli.read_session import read
 from horsies.cli.task_story import action, titled
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.cli.workflow_graph import node_report, read_workflow
@@ -24,7 +24,7 @@ from horsies.views import node_story
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.reading import ReadSession
+    from horsies.cli.read_session import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NodeStory, NodeView, Stored, WorkflowStory
 

@@ -24,7 +24,7 @@ from horsies.demo.shop import (
     send_confirmation,
     sync_inventory,
 )
-from horsies.demo.workflows import order_workflow
+from horsies.demo.shop_workflows import order_workflow
 
 if TYPE_CHECKING:
     from horsies.task import TaskCall

@@ -228,4 +228,4 @@ def nightly_import(path: str) -> TaskResult[None, TaskError]:
         time.sleep(1)
 
 
-app.discover_tasks(["horsies.demo.workflows"])
+app.discover_tasks(["horsies.demo.shop_workflows"])

@@ -21,7 +21,7 @@ from horsies.demo.shop import (
     resize_photo,
     send_newsletter,
 )
-from horsies.demo.workflows import month_end_workflow
+from horsies.demo.shop_workflows import month_end_workflow
 from horsies.domain.errors import HorsiesError
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection

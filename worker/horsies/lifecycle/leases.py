@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.domain.progress import Reading
+    from horsies.domain.progress_pace import Reading
 
 
 async def renew(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.domain.damage import json_map
 from horsies.domain.quantities import span
-from horsies.operations.audit import OperatorAction, require_writable
+from horsies.operations.audit_rows import OperatorAction, require_writable
 from horsies.operations.target import OperationError
 from horsies.store.statements import statement
 

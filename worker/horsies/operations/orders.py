@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.audit import write_audit
+from horsies.operations.audit_rows import write_audit
 from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.statements import statement
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.target import Target
 
 

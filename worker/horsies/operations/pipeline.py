@@ -11,8 +11,16 @@ from uuid import UUID
 
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle.following import follow
-from horsies.operations import queues, schedules, sessions, tasks, undo, workers, workflows
-from horsies.operations.audit import OperatorAction
+from horsies.operations import (
+    queue_targets,
+    schedule_targets,
+    session_targets,
+    task_targets,
+    undo,
+    worker_targets,
+    workflow_targets,
+)
+from horsies.operations.audit_rows import OperatorAction
 from horsies.operations.batches import in_batches
 from horsies.store.pool import CONNECTION_ERRORS
 
@@ -43,13 +51,13 @@ class Targets(Protocol):
 
 
 _TARGETS: Mapping[TargetKind, Targets] = {
-    "task": tasks,
-    "workflow": workflows,
-    "node": workflows,
-    "worker": workers,
-    "queue": queues,
-    "schedule": schedules,
-    "session": sessions,
+    "task": task_targets,
+    "workflow": workflow_targets,
+    "node": workflow_targets,
+    "worker": worker_targets,
+    "queue": queue_targets,
+    "schedule": schedule_targets,
+    "session": session_targets,
     "operation": undo,
 }
 

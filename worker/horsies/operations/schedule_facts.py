@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.config.schedule import stored_pattern
 from horsies.domain.ids import enqueue_sha
 from horsies.domain.quantities import by_whom, clock
-from horsies.domain.schedule import missed_slots, next_slot, zone_named
+from horsies.domain.schedule_times import missed_slots, next_slot, zone_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

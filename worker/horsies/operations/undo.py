@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from horsies.lifecycle.workflow_rows import read_flows
-from horsies.operations import queues, schedules, workers, workflows
-from horsies.operations.audit import (
+from horsies.operations import queue_targets, schedule_targets, worker_targets, workflow_targets
+from horsies.operations.audit_rows import (
     actions_of,
     require_writable,
     session_rights,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.workflow_rows import FamilyWorkflowRow
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import AuditedAction
     from horsies.operations.verb import Options, Verb
@@ -213,7 +213,7 @@ async def _invert(
     """Apply the inverse verb to a worker, a queue, a schedule or a workflow, with an audit row of the undo."""
     done = VERBS[target.kind, target.seen.verb]
     if isinstance(done, ScheduleVerb) and done.taken_back is not None:
-        (row,) = await schedules.ordered(conn, action, done.taken_back, [target], [given_at])
+        (row,) = await schedule_targets.ordered(conn, action, done.taken_back, [target], [given_at])
         return row
     inverse = VERBS[target.kind, done.inverse or ""]
     if isinstance(inverse, WorkflowVerb):
@@ -221,15 +221,15 @@ async def _invert(
         if flow is None:
             return await write_refusal(conn, action, target, _GONE)
         given = [replace(target, seen=WorkflowFacts(flow))]
-        (row,) = await workflows.change(conn, action, inverse, given, {}, [])
+        (row,) = await workflow_targets.change(conn, action, inverse, given, {}, [])
         return row
     given = [replace(target, seen=Since(given_at))]
     action = replace(action, verb=inverse.name)  # an order, which can be taken back like any other
     if isinstance(inverse, WorkerVerb):
-        (row,) = await workers.change(conn, action, inverse, given, {}, [])
+        (row,) = await worker_targets.change(conn, action, inverse, given, {}, [])
     elif isinstance(inverse, ScheduleVerb):
-        (row,) = await schedules.change(conn, action, inverse, given, {}, [])
+        (row,) = await schedule_targets.change(conn, action, inverse, given, {}, [])
     else:
         assert isinstance(inverse, QueueVerb)
-        (row,) = await queues.change(conn, action, inverse, given, {}, [])
+        (row,) = await queue_targets.change(conn, action, inverse, given, {}, [])
     return row

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.codes import OutcomeCode
     from horsies.domain.states import TargetKind
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
     from horsies.operations.schedule_facts import ScheduleFacts
     from horsies.operations.target import ArgumentChange, RowOutcome, Target
@@ -172,7 +172,7 @@ def _no_effects(facts: TaskFacts) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskVerb(Verb):
-    """A verb for tasks. `operations/tasks.sql` has the statement; the verb's own parts of it are fragments.
+    """A verb for tasks. `operations/task_targets.sql` has the statement; the verb's own parts of it are fragments.
 
     `refuses` is an expression over a row of `compared`: NULL, or why the task is not changed. The preview evaluates it,
     and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows

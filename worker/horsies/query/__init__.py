@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from horsies.query.activity_keys import ACTIVITY
-from horsies.query.completing import Completion, completions
+from horsies.query.completions import Completion, completions
 from horsies.query.filters import (
     ActivityFilter,
     ScheduleFilter,

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
 from horsies.query.language import BARE, Condition
-from horsies.query.reading import LONGEST_ID, looks_like_id
 from horsies.query.sense import bounds, states, times, yes_and_no
+from horsies.query.value_parsing import LONGEST_ID, looks_like_id
 from horsies.query.values import Choice, Glob, Moment
 
 if TYPE_CHECKING:

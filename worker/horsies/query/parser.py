@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from horsies.query.filters import ActivityFilter, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 from horsies.query.language import BARE, Filter, Kind, Term
 from horsies.query.problems import FilterError, Problem, UnreadableValue, nearest
-from horsies.query.reading import read
 from horsies.query.scanner import words
 from horsies.query.sense import contradictions
+from horsies.query.value_parsing import read
 from horsies.query.values import Glob, Moment, Present
 
 if TYPE_CHECKING:

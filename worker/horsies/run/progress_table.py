@@ -10,10 +10,10 @@ import mmap
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.progress import reading_of
+from horsies.domain.progress_pace import reading_of
 
 if TYPE_CHECKING:
-    from horsies.domain.progress import Reading
+    from horsies.domain.progress_pace import Reading
     from horsies.task.current import Report
 
 _VALUES: Final = Struct("ddq")

@@ -14,7 +14,7 @@ from horsies.domain.codec import dump_value, to_json
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError, flatten, raise_collected
 from horsies.domain.ids import enqueue_sha, scheduled_task_id
 from horsies.domain.result import Err
-from horsies.domain.schedule import calculate_next_run, missed_slots, next_slot
+from horsies.domain.schedule_times import calculate_next_run, missed_slots, next_slot
 from horsies.lifecycle.scheduling import ScheduleAdvance, SlotUse
 from horsies.task.checks import queue_problem, route
 from horsies.task.sending import sends_suppressed

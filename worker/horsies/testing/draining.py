@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.store.loop_thread import LoopThread
-from horsies.testing.children import drain_in_children
 from horsies.testing.claims import Claims, current_of
 from horsies.testing.here import run_here, run_here_async
+from horsies.testing.real_worker import drain_in_children
 
 if TYPE_CHECKING:
     from horsies.app import Horsies

@@ -15,7 +15,7 @@ from horsies.testing.here import Ran, next_try, run_here, run_here_async
 from horsies.testing.inline_running import InlineRunning, Wait, inside, is_in_a_task
 from horsies.testing.inline_task import InlineTask
 from horsies.testing.inline_workflows import InlineWorkflows
-from horsies.testing.memory.rows import Rows
+from horsies.testing.memory.stored_rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -10,7 +10,7 @@ from horsies.domain.codes import OutcomeCode
 from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.injection import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
-from horsies.store.reading import StoredOutcome
+from horsies.store.task_reading import StoredOutcome
 from horsies.task.current import CurrentTask
 from horsies.workflow.context import meta_in
 

@@ -13,9 +13,9 @@ from horsies.lifecycle.node_tasks import resolved
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.workflow_reading import read_nodes, read_workflow_outcomes
 from horsies.testing.here import loop_runs_here
-from horsies.testing.memory import advancing as _advancing, workflows as _workflows  # noqa: F401 - the answers
+from horsies.testing.memory import advancing as _advancing, workflow_statements as _workflows  # noqa: F401 - the answers
 from horsies.testing.memory.connection import MemoryConnection, run_now
-from horsies.workflow.children import BuildFailed, child_plan
+from horsies.workflow.subworkflow_plan import BuildFailed, child_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from horsies.domain.task_result import TaskError, TaskResult
     from horsies.lifecycle.children import ReadyChild
     from horsies.store.workflow_reading import WorkflowOutcome
-    from horsies.testing.memory.rows import Rows, Workflow
+    from horsies.testing.memory.stored_rows import Rows, Workflow
 
 T = TypeVar("T")
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     from horsies.views.pages import Sort as Sort, TaskPage as TaskPage, TaskRow as TaskRow, cursor_of as cursor_of
     from horsies.views.progress import Progress as Progress
     from horsies.views.queues import QueueRow as QueueRow, queue_rows as queue_rows
-    from horsies.views.reading import READER_SETTINGS as READER_SETTINGS
+    from horsies.views.reader_session import READER_SETTINGS as READER_SETTINGS
     from horsies.views.schedules import (
         Definition as Definition,
         NextRun as NextRun,
@@ -149,7 +149,7 @@ _MODULES = {
     "pages": "Sort TaskPage TaskRow cursor_of",
     "progress": "Progress",
     "queues": "QueueRow queue_rows",
-    "reading": "READER_SETTINGS",
+    "reader_session": "READER_SETTINGS",
     "schedules": (
         "Definition NextRun ScheduleRow SchedulerRow ScheduleRun Schedules ScheduleStory Standing next_runs "
         "schedule_rows schedule_story"

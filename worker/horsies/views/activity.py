@@ -10,7 +10,7 @@ from horsies.query.activity_keys import CHANGE, OPERATION
 from horsies.query.language import BARE
 from horsies.query.values import Choice, Glob, Moment
 from horsies.store.statements import statement
-from horsies.views.reading import aware, tables
+from horsies.views.reader_session import aware, tables
 from horsies.views.schedules import scheduler_rows
 from horsies.views.workers import Liveness, name_of, worker_rows
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.damage import json_map
 from horsies.store.statements import statement
-from horsies.views.reading import tables
+from horsies.views.reader_session import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

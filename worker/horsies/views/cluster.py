@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.queues import queue_rows
-from horsies.views.reading import aware, tables
+from horsies.views.reader_session import aware, tables
 from horsies.views.workers import worker_rows
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from horsies.query import TaskConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.progress import has_progress, progress_of
-from horsies.views.reading import aware
+from horsies.views.reader_session import aware
 from horsies.views.statistics import usual_durations
 from horsies.views.tasks import task_page
 

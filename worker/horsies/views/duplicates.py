@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from horsies.query.keys import DUPLICATES
 from horsies.store.statements import statement
-from horsies.views.reading import aware
+from horsies.views.reader_session import aware
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.store.statements import statement
 from horsies.views.cluster import cluster_status
 from horsies.views.counts import Count
-from horsies.views.reading import decoded
+from horsies.views.reader_session import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.store.statements import statement
 from horsies.views.queues import MOST_WAITING
-from horsies.views.reading import aware, tables
+from horsies.views.reader_session import aware, tables
 from horsies.views.series import by_bucket
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.damage import texts
 from horsies.store.statements import statement
-from horsies.views.reading import aware
+from horsies.views.reader_session import aware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

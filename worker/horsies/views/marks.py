@@ -11,7 +11,7 @@ from horsies.query.language import Term
 from horsies.query.values import Choice, Moment
 from horsies.store.statements import statement
 from horsies.views.activity import changes
-from horsies.views.reading import tables
+from horsies.views.reader_session import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from horsies.domain.damage import DamagedNumber, number
 from horsies.store.statements import statement
-from horsies.views.reading import aware
+from horsies.views.reader_session import aware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.damage import is_whole, json_map, texts
 from horsies.store.statements import statement
 from horsies.views.counts import Count
-from horsies.views.reading import aware, tables
+from horsies.views.reader_session import aware, tables
 from horsies.views.workers import GONE_AFTER_S
 
 if TYPE_CHECKING:

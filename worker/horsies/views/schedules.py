@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.config.schedule import IntervalSchedule, SchedulePattern, stored_pattern
 from horsies.domain.damage import Damaged, DamagedText, is_whole, json_map, texts
-from horsies.domain.schedule import calculate_next_run, next_slot, zone_named
+from horsies.domain.schedule_times import calculate_next_run, next_slot, zone_named
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
-from horsies.views.reading import aware, tables
+from horsies.views.reader_session import aware, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from horsies.query.conditions import STATUS
 from horsies.store.statements import filled, statement
-from horsies.views.reading import aware
+from horsies.views.reader_session import aware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

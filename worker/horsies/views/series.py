@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.store.statements import statement
-from horsies.views.reading import decoded
+from horsies.views.reader_session import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from horsies.query.values import Glob
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.duplicates import answerable
-from horsies.views.reading import decoded
+from horsies.views.reader_session import decoded
 from horsies.views.searching import Source, StatementParameters, Stretch, Table, over
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from horsies.domain.damage import is_whole, json_map, number, texts
 from horsies.store.statements import statement
 from horsies.store.worker_states import STOPPED
 from horsies.views.losses import Loss, worker_losses
-from horsies.views.reading import aware, decoded, tables
+from horsies.views.reader_session import aware, decoded, tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.detail import Ambiguous, Stored, find_id, stored
 from horsies.views.progress import progress_of
-from horsies.views.reading import aware
+from horsies.views.reader_session import aware
 from horsies.views.workflows import workflow_page
 
 if TYPE_CHECKING:

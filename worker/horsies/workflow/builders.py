@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError, flatten
 from horsies.domain.places import raising_place, signature_place
-from horsies.workflow.children import built_child
 from horsies.workflow.definition import WorkflowDefinition
 from horsies.workflow.nodes import SubWorkflowNode
 from horsies.workflow.signatures import FILLED_BY_US, build_target
 from horsies.workflow.spec import WorkflowSpec
+from horsies.workflow.subworkflow_plan import built_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

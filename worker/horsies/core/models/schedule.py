@@ -14,7 +14,7 @@ from horsies.config.schedule import (
     WeeklySchedule,
     WorkflowSchedule,
 )
-from horsies.domain.schedule import Weekday
+from horsies.domain.schedule_times import Weekday
 
 __all__ = [
     "CronSchedule",

@@ -8,7 +8,7 @@ from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import span
 from horsies.lifecycle.retention import ages_in_use, ages_of, overdue_by
 from horsies.store.statements import statement
-from horsies.views.reading import decoded
+from horsies.views.reader_session import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

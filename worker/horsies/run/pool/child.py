@@ -33,7 +33,7 @@ from horsies.run.pool.title import Title
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 
 if TYPE_CHECKING:
-    from horsies.domain.progress import Reading
+    from horsies.domain.progress_pace import Reading
     from horsies.run.child.stack import Stack
     from horsies.run.pool.guard import Guard
 

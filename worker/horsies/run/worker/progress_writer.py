@@ -7,14 +7,14 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from horsies.domain.progress import Pace
+from horsies.domain.progress_pace import Pace
 from horsies.lifecycle.leases import ProgressReport, store_progress
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.domain.progress import Reading
+    from horsies.domain.progress_pace import Reading
     from horsies.run.settings import Identity
     from horsies.run.worker.in_flight import InFlightTask
     from horsies.run.worker.task_flow import TaskFlow

@@ -19,7 +19,7 @@ from horsies.run.loops import Wake
 from horsies.run.threads import TooManyHangError, in_thread
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
-from horsies.workflow.children import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
+from horsies.workflow.subworkflow_plan import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.app import Horsies
-    from horsies.domain.progress import Reading
+    from horsies.domain.progress_pace import Reading
     from horsies.run.contract import ChildExit, ChildResult, LogRecord, Stream
     from horsies.run.events import Events
     from horsies.run.pool.child import Child

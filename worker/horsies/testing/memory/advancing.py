@@ -10,14 +10,14 @@ from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.store.enqueue import EnqueueRequest
 from horsies.testing.memory.connection import answers
-from horsies.testing.memory.rows import LIVE_WORKFLOWS, Record
+from horsies.testing.memory.stored_rows import LIVE_WORKFLOWS, Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
     from horsies.testing.inline_task import InlineTask
-    from horsies.testing.memory.rows import MemoryNode, Rows, Workflow
+    from horsies.testing.memory.stored_rows import MemoryNode, Rows, Workflow
 
 _ADVANCING, _COMPLETING = "horsies.lifecycle.advancing", "horsies.lifecycle.completing"
 _NODE_TASKS, _CHILDREN = "horsies.lifecycle.node_tasks", "horsies.lifecycle.children"

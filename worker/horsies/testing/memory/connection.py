@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from horsies.testing.memory.rows import Record, Rows
+    from horsies.testing.memory.stored_rows import Record, Rows
 
     Answer: TypeAlias = Callable[..., Sequence[Record] | None]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.edited import TypedValues
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import AppliedVerb, Options
@@ -101,7 +101,7 @@ async def _change(
 ) -> AppliedVerb:
     from horsies.domain import tags
     from horsies.lifecycle.controlling import complete_node
-    from horsies.operations.workflows import decided
+    from horsies.operations.workflow_targets import decided
 
     value, words = options["value"], action.words("completed")
     result = f'{{"{tags.TASK_RESULT}":true,"ok":{value},"err":null}}'

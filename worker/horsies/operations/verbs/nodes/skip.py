@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import AppliedVerb, Options
 
@@ -41,7 +41,7 @@ async def _change(
     conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
 ) -> AppliedVerb:
     from horsies.lifecycle.controlling import skip_node
-    from horsies.operations.workflows import decided
+    from horsies.operations.workflow_targets import decided
 
     words = action.words("skipped")
     return await decided(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.schedule_facts import ScheduleFacts
     from horsies.operations.target import RowOutcome, Target
 
@@ -37,7 +37,7 @@ def _effect(schedule: ScheduleFacts) -> str:
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
-    from horsies.operations.schedules import ordered, read_schedules
+    from horsies.operations.schedule_targets import ordered, read_schedules
 
     now = await read_schedules(conn, [target.id for target in part])
     seen = [now[target.id].next_run_at if target.id in now else None for target in part]

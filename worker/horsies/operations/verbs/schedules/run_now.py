@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.schedule_facts import ScheduleFacts
     from horsies.operations.target import AuditedAction, RowOutcome, Target
 
@@ -38,7 +38,7 @@ def _sends(schedule: ScheduleFacts) -> str:
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
-    from horsies.operations.schedules import send_now
+    from horsies.operations.schedule_targets import send_now
 
     return await send_now(conn, action, (__name__, "run_schedule_now"), part)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.schedule_facts import ScheduleFacts
     from horsies.operations.target import AuditedAction, RowOutcome, Target
 
@@ -34,7 +34,7 @@ def _effect(schedule: ScheduleFacts) -> str:
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
-    from horsies.operations.schedules import ordered
+    from horsies.operations.schedule_targets import ordered
 
     return await ordered(conn, action, (__name__, "skip_slot"), part, [target.seen.next_run_at for target in part])
 

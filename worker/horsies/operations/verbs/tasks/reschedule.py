@@ -53,7 +53,7 @@ def _became(value: datetime | None) -> str:
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
     from horsies.domain.quantities import clock, span
-    from horsies.operations.tasks import VALUE
+    from horsies.operations.task_targets import VALUE
 
     due: datetime | None = facts.options[VALUE]
     if due is None:

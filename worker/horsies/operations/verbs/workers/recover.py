@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.worker_recovery import RecoveryResult
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import WorkerFacts
     from horsies.operations.target import Target
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
     """Recover what the worker holds now, if it is still dead."""
     from horsies.lifecycle.worker_recovery import recover_worker
-    from horsies.operations.audit import write_refusal
-    from horsies.operations.workers import SILENCE_MS, read_workers
+    from horsies.operations.audit_rows import write_refusal
+    from horsies.operations.worker_targets import SILENCE_MS, read_workers
 
     (worker,) = await read_workers(conn, [target.id])
     if not VERB.fits(worker.state):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import AppliedVerb, Options
 
@@ -34,7 +34,7 @@ async def _change(
     conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
 ) -> AppliedVerb:
     from horsies.lifecycle.controlling import pause
-    from horsies.operations.workflows import controlled
+    from horsies.operations.workflow_targets import controlled
 
     return await controlled(conn, seen, pause)
 

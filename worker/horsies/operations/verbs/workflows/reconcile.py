@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
 
@@ -49,7 +49,7 @@ async def _change(
     conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
 ) -> AppliedVerb:
     from horsies.lifecycle.reconciling import reconcile
-    from horsies.operations.workflows import MOST_AUDITED, RefusedError
+    from horsies.operations.workflow_targets import MOST_AUDITED, RefusedError
 
     repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
     if not repairs:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
 
 
 async def _with_last_action(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
     """A rerun leaves the row as it is: only the audit shows that another operator has rerun it."""
-    from horsies.operations.workflows import newest_action
+    from horsies.operations.workflow_targets import newest_action
 
     return replace(seen, last_action=await newest_action(conn, seen.flow.id))
 
@@ -41,7 +41,7 @@ async def _change(
     conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
 ) -> AppliedVerb:
     from horsies.lifecycle.create_workflow import copy_workflow
-    from horsies.operations.workflows import RefusedError, newest_action
+    from horsies.operations.workflow_targets import RefusedError, newest_action
 
     if await newest_action(conn, seen.flow.id) != seen.last_action:
         raise RefusedError("an operator has acted on it meanwhile")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
 
@@ -55,7 +55,7 @@ async def _change(
     conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
 ) -> AppliedVerb:
     from horsies.lifecycle.controlling import retry_from_failed
-    from horsies.operations.workflows import MOST_AUDITED
+    from horsies.operations.workflow_targets import MOST_AUDITED
 
     reopening = await retry_from_failed(conn, seen.flow.id)
     again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.testing.memory.connection import answers
-from horsies.testing.memory.rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, array
+from horsies.testing.memory.stored_rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from horsies.testing.memory.rows import Rows
+    from horsies.testing.memory.stored_rows import Rows
 
 _CREATE, _READING = "horsies.lifecycle.create_workflow", "horsies.store.workflow_reading"
 _CONTROLLING, _REOPENING = "horsies.lifecycle.controlling", "horsies.lifecycle.reopening"

@@ -1,5 +1,5 @@
 -- name: is_busy
--- testing/children.py, whether a drain has anything left to wait for; reads only ($1 queues, $2 task names)
+-- testing/real_worker.py, whether a drain has anything left to wait for; reads only ($1 queues, $2 task names)
 SELECT EXISTS (SELECT FROM horsies_tasks WHERE status IN /* tasks_in_flight */ AND queue_name = ANY ($1::text[]))
     OR EXISTS (SELECT FROM horsies_tasks
                 WHERE status = 'PENDING' AND queue_name = ANY ($1) AND task_name = ANY ($2::text[])

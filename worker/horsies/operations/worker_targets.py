@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from horsies.config.recovery import RecoveryConfig
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.findings.searches.crashed import unacknowledged
-from horsies.operations.audit import require_writable
+from horsies.operations.audit_rows import require_writable
 from horsies.operations.facts import WorkerFacts
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
 from horsies.store.statements import statement
-from horsies.views.reading import decoded, tables
+from horsies.views.reader_session import decoded, tables
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, WorkerVerb

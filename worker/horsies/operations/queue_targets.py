@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.findings.cluster import ALIVE_WITHIN_S
-from horsies.operations.audit import require_writable
+from horsies.operations.audit_rows import require_writable
 from horsies.operations.facts import MOST_COUNTED, QueueFacts
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, QueueVerb

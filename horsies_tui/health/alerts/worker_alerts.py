@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.domain.quantities import counted, size
 from horsies.views import LATE_AFTER_S, Liveness
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
-from horsies_tui.health.rows import MOST_NAMED, any_of, one_worker
+from horsies_tui.health.figure_filters import MOST_NAMED, any_of, one_worker
 from horsies_tui.look.units import lasting
 
 if TYPE_CHECKING:

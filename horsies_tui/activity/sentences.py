@@ -10,7 +10,7 @@ from horsies.operations.target import AuditedAction
 from horsies.operations.verbs import VERBS
 from horsies.query import TaskFilter, Term
 from horsies.query.values import Choice, Glob
-from horsies_tui.activity.rows import outcome_of, target_of
+from horsies_tui.activity.entries import outcome_of, target_of
 from horsies_tui.intents import Fact, damage_facts
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import length, moment_text, number

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.views import LATELY
 from horsies_tui.health.alerts import Alert, Level, Scene
-from horsies_tui.health.rows import rows_of_error, rows_of_retries, rows_that_failed
+from horsies_tui.health.figure_filters import rows_of_error, rows_of_retries, rows_that_failed
 from horsies_tui.look.units import lasting, number
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 -- name: schedules_read
--- operations/schedules.py; reads only ($1 names, $2 how long ago a scheduler that runs was seen, in s)
+-- operations/schedule_targets.py; reads only ($1 names, $2 how long ago a scheduler that runs was seen, in s)
 SELECT known.schedule_name, known.definition, known.registered_at, known.paused_at, known.paused_by, known.reason,
        known.skip_slot, state.next_run_at, statement_timestamp() AS now,
        EXISTS (SELECT FROM horsies_schedulers
@@ -11,12 +11,12 @@ SELECT known.schedule_name, known.definition, known.registered_at, known.paused_
  ORDER BY asked.number
 
 -- name: schedule_names
--- operations/schedules.py; reads only: all names, and whether it is known what they send
+-- operations/schedule_targets.py; reads only: all names, and whether it is known what they send
 SELECT schedule_name, known.schedule_name IS NOT NULL AS is_defined
   FROM horsies_schedules known
   FULL JOIN horsies_schedule_state state USING (schedule_name)
  ORDER BY schedule_name
 
 -- name: schedules_now
--- operations/schedules.py; reads only: the clock of the server, for fingerprints
+-- operations/schedule_targets.py; reads only: the clock of the server, for fingerprints
 SELECT statement_timestamp()

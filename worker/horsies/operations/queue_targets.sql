@@ -1,5 +1,5 @@
 -- name: queue_state_known
--- operations/queues.py; reads only ($1 how old the newest snapshot of a worker that counts may be, in s)
+-- operations/queue_targets.py; reads only ($1 how old the newest snapshot of a worker that counts may be, in s)
 WITH RECURSIVE used AS (
     (SELECT queue_name FROM horsies_tasks WHERE status = 'PENDING' ORDER BY queue_name LIMIT 1)
      UNION ALL
@@ -18,7 +18,7 @@ SELECT unnest(queues) FROM horsies_worker_states WHERE snapshot_at > statement_t
  ORDER BY queue_name
 
 -- name: queue_state_read
--- operations/queues.py; reads only
+-- operations/queue_targets.py; reads only
 -- ($1 queues, $2 how old the newest snapshot of a live worker may be in s, $3 up to how many waiting tasks are counted)
 SELECT asked.queue, state.paused_at, state.paused_by, state.reason, waits.due, waits.later,
        in_flight.claimed, in_flight.running,

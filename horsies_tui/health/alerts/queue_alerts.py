@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.quantities import span
 from horsies_tui.health.alerts import Alert, Level, Scene, merged
+from horsies_tui.health.figure_filters import MOST_NAMED, NUMBERS, any_of, rows_of_number
 from horsies_tui.health.rates import Course, flow_now, outlook_of_all
-from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_number
 from horsies_tui.look.units import lasting, number, per_second
 
 if TYPE_CHECKING:

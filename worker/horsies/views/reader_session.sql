@@ -25,12 +25,12 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
        to_regclass('horsies_outages') IS NOT NULL AS outages, pg_is_in_recovery() AS standby
 
 -- name: view_default_source
--- views/reading.py; reads only: whether the session's default for transactions was set for the server as a whole
+-- views/reader_session.py; reads only: whether the session's default for transactions was set for the server as a whole
 SELECT source NOT IN ('global', 'database', 'user', 'database user')
   FROM pg_settings WHERE name = 'default_transaction_read_only'
 
 -- name: view_replay
--- views/reading.py; reads only, and no table: how far a standby has followed its primary; no row elsewhere
+-- views/reader_session.py; reads only, and no table: how far a standby has followed its primary; no row elsewhere
 SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')::bigint AS received,
        pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint AS replayed,
        pg_last_xact_replay_timestamp() AS newest, pg_is_wal_replay_paused() AS paused,

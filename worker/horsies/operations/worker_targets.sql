@@ -1,5 +1,5 @@
 -- name: order_workers
--- operations/workers.py, at the preview and again before a recovery; reads only
+-- operations/worker_targets.py, at the preview and again before a recovery; reads only
 -- ($1 workers, $2 finalizing_stale_threshold_ms if a worker does not report its own, $3 the silence of a dead worker in
 -- ms, $4 interval of the snapshots in ms)
 -- A sign of life is a snapshot, a beat for a task of the worker, a claim or a start. Silence is excused while a gap of
@@ -40,7 +40,7 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS cl
  ORDER BY asked.number
 
 -- name: order_known
--- operations/workers.py, for ids that were not given whole; reads only
+-- operations/worker_targets.py, for ids that were not given whole; reads only
 -- Each worker id of the snapshots by one probe of ix_horsies_worker_states_worker_latest, and the owners of tasks.
 WITH RECURSIVE reported AS (
     (SELECT worker_id FROM horsies_worker_states ORDER BY worker_id LIMIT 1)

@@ -1,5 +1,5 @@
 -- name: task_last_actions
--- operations/tasks.py, preview of a verb that leaves its task's row as it is; reads only ($1 tasks)
+-- operations/task_targets.py, preview of a verb that leaves its task's row as it is; reads only ($1 tasks)
 SELECT asked.id, newest.id
   FROM unnest($1::text[]) AS asked (id)
  CROSS JOIN LATERAL (SELECT id FROM horsies_operator_actions
@@ -7,14 +7,14 @@ SELECT asked.id, newest.id
                       ORDER BY id DESC LIMIT 1) newest
 
 -- name: task_workflows
--- operations/tasks.py, preview; reads only: the workflows of these tasks ($1 tasks)
+-- operations/task_targets.py, preview; reads only: the workflows of these tasks ($1 tasks)
 SELECT node.task_id, workflow.id, workflow.name
   FROM unnest($1::text[]) AS asked (id)
   JOIN horsies_workflow_tasks node ON node.task_id = asked.id
   JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
 
 -- name: task_refusals
--- operations/tasks.py, preview of a verb with a refusal of its own; reads only ($1 tasks, $2 the value that they would
+-- operations/task_targets.py, preview of a verb with a refusal of its own; reads only ($1 tasks, $2 the value that they would
 -- get, if the verb gives one)
 -- It compares no row with what was seen, because that was read a moment ago: the preview of 10 000 rows
 -- takes 50 ms, and took 100 with that comparison. For the same reason every audit row counts as seen.
@@ -28,7 +28,7 @@ WITH compared AS (
 SELECT id, refusal FROM judged WHERE refusal IS NOT NULL
 
 -- name: task_change
--- operations/tasks.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that
+-- operations/task_targets.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that
 -- the verb changes, and not refused by the verb
 -- (parameters of `judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
 WITH /* operation */, /* judged */, changed AS (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import span
 from horsies.findings.blockers import summary_of_statement
-from horsies.operations.audit import require_writable
+from horsies.operations.audit_rows import require_writable
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, SessionVerb

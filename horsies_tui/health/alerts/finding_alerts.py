@@ -9,7 +9,7 @@ from horsies.domain.quantities import counted
 from horsies.findings import Severity, by_key
 from horsies.views import GONE_AFTER_S
 from horsies_tui.health.alerts import MOST_ALIKE, NO_WORKER, USUAL_PLACE, Alert, Level, Scene
-from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding, schedules_of
+from horsies_tui.health.figure_filters import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding, schedules_of
 from horsies_tui.look.units import lasting, number, whole_minutes
 
 if TYPE_CHECKING:

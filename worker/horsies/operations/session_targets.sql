@@ -1,5 +1,5 @@
 -- name: session_facts
--- operations/sessions.py; reads only ($1 pids). No table of ours, which may be what is locked
+-- operations/session_targets.py; reads only ($1 pids). No table of ours, which may be what is locked
 SELECT asked.pid, session.application_name AS application, session.usename::text AS role,
        COALESCE(session.client_hostname, host(session.client_addr)) AS host, session.state,
        NULLIF(session.query, '<insufficient privilege>') AS query, session.xact_start AS open_since,
@@ -21,7 +21,7 @@ SELECT asked.pid, session.application_name AS application, session.usename::text
  ORDER BY asked.number
 
 -- name: end_sessions
--- operations/sessions.py; the session that was seen, which a later one with its pid is not; for a statement: one runs
+-- operations/session_targets.py; the session that was seen, which a later one with its pid is not; for a statement: one runs
 -- ($1 to $6 as in `operation`, $7 pids, $8 the audit rows that this undoes, $9 when they were seen to begin, $10 whether
 -- only the statement is to end)
 WITH /* operation */, signalled AS MATERIALIZED (

@@ -10,7 +10,7 @@ from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.reconciling import DamagedWorkflowError
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
-from horsies.operations.audit import require_writable, session_rights, write_audit, write_refusal
+from horsies.operations.audit_rows import require_writable, session_rights, write_audit, write_refusal
 from horsies.operations.facts import WorkflowFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import OperationError, RowOutcome, Target
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, WorkflowVerb
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.damage import json_map
 from horsies.domain.ids import new_task_id, scheduled_task_id
 from horsies.findings.cluster import read_cluster
-from horsies.operations.audit import require_writable, write_audit
+from horsies.operations.audit_rows import require_writable, write_audit
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.schedule_facts import ScheduleFacts, StoredSchedule
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, ScheduleVerb, SqlName
 

@@ -1,5 +1,5 @@
 -- name: audit_session
--- operations/audit.py, before an action is tried; reads only
+-- operations/audit_rows.py, before an action is tried; reads only
 SELECT statement_timestamp() AS now, current_user AS role, pg_is_in_recovery() AS standby,
        current_setting('transaction_read_only') = 'on' AS read_only,
        to_regclass('horsies_operator_actions') IS NOT NULL
@@ -18,7 +18,7 @@ SELECT statement_timestamp() AS now, current_user AS role, pg_is_in_recovery() A
               WHERE NOT has_sequence_privilege(serial, 'USAGE')) AS lacking
 
 -- name: audit_rights
--- operations/audit.py, before an action on other targets than tasks; reads only: the privileges that this role lacks
+-- operations/audit_rows.py, before an action on other targets than tasks; reads only: the privileges that this role lacks
 -- ($1 the tables that are written)
 SELECT privilege || ' ON ' || name
   FROM unnest($1::text[]) AS name
@@ -26,7 +26,7 @@ SELECT privilege || ' ON ' || name
  WHERE NOT has_table_privilege(to_regclass(name), privilege)
 
 -- name: audit_actions
--- operations/audit.py, what an operation has changed; reads only ($1 operation)
+-- operations/audit_rows.py, what an operation has changed; reads only ($1 operation)
 SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status,
        COALESCE(after_state ->> 'new_task_id', after_state ->> 'new_workflow_id') AS new_id
   FROM horsies_operator_actions
@@ -34,7 +34,7 @@ SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status,
  ORDER BY id
 
 -- name: audit_undone
--- operations/audit.py, an operation that is to be undone; reads only ($1 operation)
+-- operations/audit_rows.py, an operation that is to be undone; reads only ($1 operation)
 SELECT verb, target_kind, count(*) OVER (), acted_at, concat_ws('@', os_user, os_host), reason
   FROM horsies_operator_actions
  WHERE operation_id = $1 AND outcome = 'applied'
@@ -42,7 +42,7 @@ SELECT verb, target_kind, count(*) OVER (), acted_at, concat_ws('@', os_user, os
  LIMIT 1
 
 -- name: audit_rows
--- operations/audit.py, in the transaction of the change; writes only the audit rows
+-- operations/audit_rows.py, in the transaction of the change; writes only the audit rows
 -- ($1 to $6 as in `operation`, $7 kinds, $8 targets, $9 outcomes, $10 details, $11 before, $12 after, $13 the
 -- audit rows that are undone)
 WITH /* operation */, audited AS (

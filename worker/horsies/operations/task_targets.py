@@ -12,7 +12,7 @@ from horsies.domain.quantities import by_whom, clock, counted
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
-from horsies.operations.audit import require_writable, session_rights
+from horsies.operations.audit_rows import require_writable, session_rights
 from horsies.operations.facts import TaskFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.findings.cluster import Cluster
-    from horsies.operations.audit import OperatorAction
+    from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, TaskVerb
     from horsies.views.tasks import ExpectedState

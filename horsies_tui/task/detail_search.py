@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from horsies_tui.story.page import Place
-from horsies_tui.story.search import TextSearch, find_in_payload, hits
+from horsies_tui.story.text_search import TextSearch, find_in_payload, hits
 from horsies_tui.story.tree import Found
 
 if TYPE_CHECKING:
