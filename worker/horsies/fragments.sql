@@ -135,3 +135,17 @@ CASE WHEN node.join_type = 'quorum' AND node.min_success IS NULL THEN NULL
                                                       THEN true END) END AS open
                  OFFSET 0) dependencies
          OFFSET 0) judged)
+
+-- name: levels
+-- fragment: each level (a priority of a queue) at which a task waits, with its oldest one, by one probe of
+-- ix_horsies_tasks_ready each
+level AS (
+    (SELECT queue_name, priority, enqueued_at FROM horsies_tasks
+      WHERE status = 'PENDING' ORDER BY queue_name, priority, enqueued_at LIMIT 1)
+     UNION ALL
+    SELECT next.queue_name, next.priority, next.enqueued_at
+      FROM level
+     CROSS JOIN LATERAL (SELECT queue_name, priority, enqueued_at FROM horsies_tasks
+                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
+                          ORDER BY queue_name, priority, enqueued_at LIMIT 1) next
+)

@@ -28,11 +28,7 @@ SELECT task_id, attempt, outcome, will_retry, started_at, finished_at, error_cod
 SELECT task.id, task.worker_hostname, task.worker_pid, task.worker_process_name, beat.sent_at AS last_heartbeat,
        task.started_at, task.task_name
   FROM horsies_tasks task
-  LEFT JOIN LATERAL (
-        SELECT sent_at FROM horsies_heartbeats
-         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-         ORDER BY sent_at DESC
-         LIMIT 1) beat ON true
+  LEFT JOIN LATERAL /* run_beat */ beat ON true
  WHERE task.status = 'RUNNING'
    AND COALESCE(beat.sent_at, task.started_at) < now() - $1::float8 * interval '1 minute'
  ORDER BY COALESCE(beat.sent_at, task.started_at), task.id
@@ -44,11 +40,7 @@ SELECT task.worker_hostname, task.worker_pid, task.worker_process_name,
        min(task.started_at) AS oldest_task_start,
        max(beat.sent_at) AS latest_heartbeat
   FROM horsies_tasks task
-  LEFT JOIN LATERAL (
-        SELECT sent_at FROM horsies_heartbeats
-         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-         ORDER BY sent_at DESC
-         LIMIT 1) beat ON true
+  LEFT JOIN LATERAL /* run_beat */ beat ON true
  WHERE task.status = 'RUNNING'
  GROUP BY task.worker_hostname, task.worker_pid, task.worker_process_name
  ORDER BY active_tasks DESC, task.worker_hostname, task.worker_pid

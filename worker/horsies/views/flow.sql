@@ -162,16 +162,7 @@ CASE WHEN part.rows < $4::integer THEN 1
 -- tasks read at most, from ix_horsies_tasks_ready alone, an equal share for each level)
 -- Arrivals are tasks that became due, by enqueued_at: sent, retried, requeued. Departures are ends, and attempts that
 -- are retried. If there are more than are read, only the newest count, over a shorter time.
-WITH RECURSIVE level AS (
-    (SELECT queue_name, priority FROM horsies_tasks
-      WHERE status = 'PENDING' ORDER BY queue_name, priority, enqueued_at LIMIT 1)
-     UNION ALL
-    SELECT next.queue_name, next.priority
-      FROM level
-     CROSS JOIN LATERAL (SELECT queue_name, priority FROM horsies_tasks
-                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
-                          ORDER BY queue_name, priority, enqueued_at LIMIT 1) next
-), share AS (
+WITH RECURSIVE /* levels */, share AS (
     SELECT $5::integer / GREATEST(count(*), 1) + 1 AS most FROM level
 ), waits AS MATERIALIZED (
     SELECT level.queue_name, level.priority, lately.enqueued_at

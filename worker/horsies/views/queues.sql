@@ -19,18 +19,8 @@ SELECT own.*
 
 -- name: view_queues
 -- views/queues.py; reads only ($1 waiting tasks counted at most, an equal share for each queue)
--- Each level (a priority of a queue) by one probe of ix_horsies_tasks_ready: its first entry is its oldest. The counts
--- come from that index alone.
-WITH RECURSIVE level AS (
-    (SELECT queue_name, priority, enqueued_at FROM horsies_tasks
-      WHERE status = 'PENDING' ORDER BY queue_name, priority, enqueued_at LIMIT 1)
-     UNION ALL
-    SELECT next.queue_name, next.priority, next.enqueued_at
-      FROM level
-     CROSS JOIN LATERAL (SELECT queue_name, priority, enqueued_at FROM horsies_tasks
-                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
-                          ORDER BY queue_name, priority, enqueued_at LIMIT 1) next
-), waiting AS (
+-- The counts come from ix_horsies_tasks_ready alone.
+WITH RECURSIVE /* levels */, waiting AS (
     SELECT queue_name, min(enqueued_at) FILTER (WHERE enqueued_at <= statement_timestamp()) AS oldest_due_at
       FROM level GROUP BY queue_name
 ), share AS (

@@ -13,14 +13,7 @@ SELECT EXISTS (SELECT FROM horsies_worker_states)
 -- ($1 how long ago a worker without tasks may have been seen, NULL for all of them; $2 how old a snapshot may be before
 -- beats are read, in s; $3 workers that are wanted however long ago they were seen)
 -- Each worker's newest snapshot by one probe of ix_horsies_worker_states_worker_latest.
-WITH RECURSIVE known AS (
-    (SELECT worker_id, snapshot_at FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
-     UNION ALL
-    SELECT next.worker_id, next.snapshot_at
-      FROM known
-     CROSS JOIN LATERAL (SELECT worker_id, snapshot_at FROM horsies_worker_states WHERE worker_id > known.worker_id
-                          ORDER BY worker_id, snapshot_at DESC LIMIT 1) next
-), in_flight AS (
+WITH RECURSIVE /* known */, in_flight AS (
     SELECT claimed_by_worker_id AS worker_id, count(*) FILTER (WHERE status = 'RUNNING') AS running,
            count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
            max(GREATEST(claimed_at, started_at)) AS act_at,
@@ -70,14 +63,7 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
 -- A worker reports one time by its own clock: that of its start. The database dates its first snapshot, which follows
 -- at once. Each worker by two probes of ix_horsies_worker_states_worker_latest. If retention may have removed the first
 -- one, the difference is unknown.
-WITH RECURSIVE known AS (
-    (SELECT worker_id, snapshot_at FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
-     UNION ALL
-    SELECT next.worker_id, next.snapshot_at
-      FROM known
-     CROSS JOIN LATERAL (SELECT worker_id, snapshot_at FROM horsies_worker_states WHERE worker_id > known.worker_id
-                          ORDER BY worker_id, snapshot_at DESC LIMIT 1) next
-)
+WITH RECURSIVE /* known */
 SELECT known.worker_id, date_part('epoch', first.worker_started_at) - date_part('epoch', first.snapshot_at) AS ahead_s
   FROM known
  CROSS JOIN LATERAL (SELECT snapshot_at, worker_started_at FROM horsies_worker_states WHERE worker_id = known.worker_id
@@ -87,3 +73,15 @@ SELECT known.worker_id, date_part('epoch', first.worker_started_at) - date_part(
         OR date_part('epoch', first.snapshot_at)
            > date_part('epoch', (SELECT snapshot_at FROM horsies_worker_states ORDER BY snapshot_at LIMIT 1)) + 60)
  ORDER BY known.worker_id
+
+-- name: known
+-- fragment of `view_workers` and `view_worker_clocks`: the time of the newest snapshot of each worker, by one probe of
+-- ix_horsies_worker_states_worker_latest each
+known AS (
+    (SELECT worker_id, snapshot_at FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
+     UNION ALL
+    SELECT next.worker_id, next.snapshot_at
+      FROM known
+     CROSS JOIN LATERAL (SELECT worker_id, snapshot_at FROM horsies_worker_states WHERE worker_id > known.worker_id
+                          ORDER BY worker_id, snapshot_at DESC LIMIT 1) next
+)

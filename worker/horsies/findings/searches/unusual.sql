@@ -10,15 +10,7 @@ SELECT task_name, date_part('epoch', now() - min(started_at)::timestamptz) AS ru
 -- name: diagnose_queues_that_wait
 -- findings/unusual.py; reads only: the queues in which a due task has waited ($1 for how long, in s), and how many run
 -- Of each priority of each queue the first hundred tasks: a retry that is due later stands among them.
-WITH RECURSIVE level AS (
-    (SELECT queue_name, priority FROM horsies_tasks WHERE status = 'PENDING' ORDER BY queue_name, priority LIMIT 1)
-     UNION ALL
-    SELECT next.queue_name, next.priority
-      FROM level
-     CROSS JOIN LATERAL (SELECT queue_name, priority FROM horsies_tasks
-                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
-                          ORDER BY queue_name, priority LIMIT 1) next
-), held AS MATERIALIZED (
+WITH RECURSIVE /* levels */, held AS MATERIALIZED (
     SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING') AS running
       FROM horsies_tasks WHERE status IN /* tasks_in_flight */ GROUP BY queue_name
 )

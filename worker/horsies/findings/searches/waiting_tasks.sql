@@ -4,15 +4,7 @@
 -- name of all that is known there, $6 how late a retry may be in s, $7 rows of each kind)
 -- Of each priority of each queue the first thousand due tasks: tasks that no worker may run stay at the front. A
 -- priority at a time, because due and later tasks are separate in the index only below it.
-WITH RECURSIVE level AS (
-    (SELECT queue_name, priority FROM horsies_tasks WHERE status = 'PENDING' ORDER BY queue_name, priority LIMIT 1)
-     UNION ALL
-    SELECT next.queue_name, next.priority
-      FROM level
-     CROSS JOIN LATERAL (SELECT queue_name, priority FROM horsies_tasks
-                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
-                          ORDER BY queue_name, priority LIMIT 1) next
-), due AS (
+WITH RECURSIVE /* levels */, due AS (
     SELECT waiting.*, level.queue_name::text AS queue_name
       FROM level
      CROSS JOIN LATERAL (

@@ -36,7 +36,7 @@ async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], opt
     rest = {name: value for name, value in options.items() if name != TYPES}
     if not rest or not seen:
         return rest
-    row = await conn.fetchrow(statement(__name__, "rerun_original"), seen[0].task_id)
+    row = await conn.fetchrow(statement(__name__, "rerun_arguments"), seen[0].task_id)
     edited = Arguments(rest.get("args"), rest.get("kwargs"))
     original = Arguments() if row is None else Arguments(row["args"], row["kwargs"])
     typed = None if types is None else types.arguments(seen[0].task_name, edited, original)

@@ -1,7 +1,3 @@
--- name: rerun_original
--- verbs/tasks/rerun.py; reads only: what edited arguments replace ($1 task)
-SELECT args, kwargs FROM horsies_tasks WHERE id = $1
-
 -- name: rerun_sources
 -- verbs/tasks/rerun.py, before the statement that stores the copies; locks the rows until then ($1 tasks)
 SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
@@ -14,7 +10,7 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
    FOR NO KEY UPDATE
 
 -- name: rerun_arguments
--- verbs/tasks/rerun.py, preview of edited arguments; reads only ($1 task)
+-- verbs/tasks/rerun.py, with edited arguments and in their preview; reads only: what they replace ($1 task)
 SELECT args, kwargs FROM horsies_tasks WHERE id = $1
 
 -- name: rerun_refusal
