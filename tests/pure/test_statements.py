@@ -125,6 +125,13 @@ def prepared() -> Iterator[tuple[str, str]]:
     yield "finish_and_claim", finish_and_claim.both(follows=True, searches=True)
 
 
+def test_a_place_without_a_fragment_is_filled_by_a_caller() -> None:
+    callers = "".join(file.read_text() for file in ENGINE.rglob("*.py"))
+    places = {place for _, text in prepared() for place in re.findall(r"/\* (\w+) \*/", text)}
+    assert "rows" in places
+    assert [place for place in sorted(places) if not re.search(rf'\b{place}=|"{place}"', callers)] == []
+
+
 def test_what_is_sent_has_no_comment_but_its_name() -> None:
     for name, text in prepared():
         parts = [(kind, part) for kind, part in tokens(text) if not re.fullmatch(r"/\* \w+ \*/", part)]
