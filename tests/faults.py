@@ -1,4 +1,4 @@
-"""Real faults at a chosen statement of a real database: its backend dies, fails, or blocks until released.
+"""Real faults at a chosen statement of a real database: it fails, or blocks until it is released or its backend killed.
 
 async with fault(connection, FaultPoint.status("CLAIMED", "RUNNING"), FaultAction.BLOCK) as blocked:
     ...                                  # send a task to a worker
@@ -47,15 +47,9 @@ BEGIN
         CASE TG_ARGV[3]
             WHEN 'block' THEN
                 PERFORM pg_advisory_xact_lock_shared(TG_ARGV[4]::integer, TG_ARGV[5]::integer);
-            WHEN 'kill' THEN
-                PERFORM pg_terminate_backend(pg_backend_pid());
-                PERFORM pg_sleep(10);
             WHEN 'fail' THEN
                 RAISE EXCEPTION 'a fault of the test' USING ERRCODE = TG_ARGV[6];
         END CASE;
-    END IF;
-    IF TG_OP = 'DELETE' THEN
-        RETURN OLD;
     END IF;
     RETURN NEW;
 END
@@ -70,8 +64,6 @@ class FaultAction(Enum):
 
     BLOCK = "block"
     """It blocks until the fault is released, and keeps all its locks."""
-    KILL = "kill"
-    """Its backend ends; nothing of it is committed."""
     FAIL = "fail"
     """It gets an error, by default one that means a broken disk."""
 
@@ -130,13 +122,6 @@ class Fault:
                 if len(rows) >= count:
                     return [Backend(*row) for row in rows]
                 await asyncio.sleep(_LOOK_S)
-
-    async def hits(self) -> int:
-        """How many rows have matched so far, struck or not."""
-        count: int = await self._connection.fetchval(
-            f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._schema}.hits"
-        )
-        return count
 
     async def kill(self) -> None:
         """Terminate the blocked backends."""

@@ -6,11 +6,8 @@ On a disk, because a convoy is as long as the commits for which it waits.
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -19,13 +16,11 @@ import pytest
 from statements import statement
 
 from horsies.domain.ids import new_task_id
-from horsies.store.embedded import EmbeddedPlace, acquire
-from horsies.store.embedded.locks import FileLock
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest, enqueue_one
 from horsies.store.schema import create
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = pytest.mark.bench
 
@@ -56,17 +51,6 @@ def request() -> EnqueueRequest:
     )
 
 
-@pytest.fixture
-def database() -> Iterator[str]:
-    directory = Path(tempfile.mkdtemp(prefix="hc-bench-"))
-    directory.chmod(0o755)
-    with acquire(EmbeddedPlace(directory)) as server:
-        yield server.url
-    with FileLock(directory / "keeper.lock") as keeper:
-        assert keeper.exclusive_within(30)
-    shutil.rmtree(directory)
-
-
 async def sends_per_second(producers: list[asyncpg.Connection], finding: str) -> float:
     ends = time.perf_counter() + SECONDS
     insert, sent = statement("enqueue_one"), 0
@@ -83,8 +67,8 @@ async def sends_per_second(producers: list[asyncpg.Connection], finding: str) ->
     return sent / SECONDS
 
 
-async def test_eight_producers_of_one_key(database: str) -> None:
-    producers = [await asyncpg.connect(database) for _ in range(PRODUCERS)]
+async def test_eight_producers_of_one_key(own_database: str) -> None:
+    producers = [await asyncpg.connect(own_database) for _ in range(PRODUCERS)]
     await create(producers[0])
     assert (await enqueue_one(producers[0], request())).outcome is EnqueueOutcome.CREATED
     speeds: dict[str, list[float]] = {name: [] for name in WAYS}

@@ -6,11 +6,8 @@ to the broker's thread and back, 60 to 80 µs, is then as long as the insert."""
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
@@ -21,12 +18,10 @@ from statements import statement
 from horsies.broker import PostgresBroker
 from horsies.config.broker import PostgresConfig
 from horsies.domain.ids import new_task_id
-from horsies.store.embedded import EmbeddedPlace, acquire
-from horsies.store.embedded.locks import FileLock
 from horsies.store.enqueue import EnqueueRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 pytestmark = pytest.mark.bench
 
@@ -52,26 +47,15 @@ def request() -> EnqueueRequest:
 
 
 @pytest.fixture
-def database() -> Iterator[str]:
-    directory = Path(tempfile.mkdtemp(prefix="hc-bench-"))
-    directory.chmod(0o755)
-    with acquire(EmbeddedPlace(directory)) as server:
-        yield server.url
-    with FileLock(directory / "keeper.lock") as keeper:
-        assert keeper.exclusive_within(30)
-    shutil.rmtree(directory)
-
-
-@pytest.fixture
-async def connection(broker: PostgresBroker, database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database)
+async def connection(broker: PostgresBroker, own_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(own_database)
     yield connected
     await connected.close()
 
 
 @pytest.fixture
-async def broker(database: str) -> AsyncIterator[PostgresBroker]:
-    made = PostgresBroker(PostgresConfig(database_url=database))
+async def broker(own_database: str) -> AsyncIterator[PostgresBroker]:
+    made = PostgresBroker(PostgresConfig(database_url=own_database))
     await made.ensure_schema_initialized()
     yield made
     await made.close_async()

@@ -1,4 +1,4 @@
-"""The fault triggers of tests/faults.py: the database itself blocks, fails or kills a chosen statement."""
+"""The fault triggers of tests/faults.py: the database itself blocks or fails a chosen statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from horsies.lifecycle.finishing import OutcomeKind, finish
 
 START = FaultPoint.status("CLAIMED", "RUNNING")
 FINISH = FaultPoint.status("RUNNING", "COMPLETED", "FAILED")
-HISTORY = FaultPoint("horsies_task_attempts", "INSERT")
 
 
 @pytest.fixture
@@ -46,31 +45,6 @@ async def test_a_blocked_statement_stands_still_until_it_is_released(
     assert await statuses(connection) == {"a": "RUNNING"}
 
 
-@pytest.mark.parametrize("moment", FaultMoment)
-async def test_a_killed_statement_has_changed_nothing(
-    connection: asyncpg.Connection, victim: asyncpg.Connection, moment: FaultMoment
-) -> None:
-    tokens = await running(victim, "a", "b")
-    async with fault(connection, at(FINISH, moment), FaultAction.KILL):
-        with pytest.raises((asyncpg.AdminShutdownError, asyncpg.ConnectionDoesNotExistError)):
-            await finish(victim, ME, [ended(token, OutcomeKind.COMPLETED) for token in tokens])
-    assert victim.is_closed()
-    assert await statuses(connection) == {"a": "RUNNING", "b": "RUNNING"}
-    assert await connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 0
-
-
-async def test_a_blocked_backend_can_be_killed_where_it_stands(
-    connection: asyncpg.Connection, victim: asyncpg.Connection
-) -> None:
-    tokens = await running(victim, "a")
-    async with fault(connection, HISTORY, FaultAction.BLOCK) as blocked:
-        finishing = asyncio.create_task(finish(victim, ME, [ended(tokens[0], OutcomeKind.FAILED)]))
-        await blocked.kill()
-        with pytest.raises((asyncpg.AdminShutdownError, asyncpg.ConnectionDoesNotExistError)):
-            await finishing
-    assert await statuses(connection) == {"a": "RUNNING"}
-
-
 async def test_a_failing_statement_gets_the_chosen_error_and_the_next_one_passes(
     connection: asyncpg.Connection, victim: asyncpg.Connection
 ) -> None:
@@ -83,42 +57,6 @@ async def test_a_failing_statement_gets_the_chosen_error_and_the_next_one_passes
     assert await statuses(connection) == {"a": "COMPLETED"}
 
 
-async def test_only_the_rows_from_the_nth_on_are_struck(
-    connection: asyncpg.Connection, victim: asyncpg.Connection
-) -> None:
-    tokens = await running(victim, "a", "b", "c", "d")
-    async with fault(connection, FINISH, FaultAction.FAIL, nth=2, times=2) as failing:
-        failed = []
-        for token in tokens:
-            try:
-                await finish(victim, ME, [ended(token, OutcomeKind.COMPLETED)])
-            except asyncpg.PostgresIOError:
-                failed.append(token.task_id)
-        assert (failed, await failing.hits()) == (["b", "c"], 4)
-
-
-async def test_a_condition_chooses_the_row(connection: asyncpg.Connection, victim: asyncpg.Connection) -> None:
-    point = FaultPoint("horsies_tasks", "INSERT", "NEW.id = 'b'")
-    async with fault(connection, point, FaultAction.FAIL):
-        await enqueue(victim, "a")
-        with pytest.raises(asyncpg.PostgresIOError):
-            await enqueue(victim, "b")
-        await enqueue(victim, "c")
-    assert await statuses(connection) == {"a": "PENDING", "c": "PENDING"}
-
-
-async def test_rows_can_be_deleted_past_a_fault_that_spares_them(
-    connection: asyncpg.Connection, victim: asyncpg.Connection
-) -> None:
-    await enqueue(victim, "a", "b")
-    point = FaultPoint("horsies_tasks", "DELETE", moment=FaultMoment.BEFORE)
-    async with fault(connection, point, FaultAction.FAIL, nth=2):
-        await victim.execute("DELETE FROM horsies_tasks WHERE id = 'a'")
-        with pytest.raises(asyncpg.PostgresIOError):
-            await victim.execute("DELETE FROM horsies_tasks WHERE id = 'b'")
-    assert await statuses(connection) == {"b": "PENDING"}
-
-
 LEFT = """
 SELECT (SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'horsies_fault%')
      + (SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'horsies_fault%')
@@ -128,7 +66,7 @@ SELECT (SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'horsies_fault%')
 
 async def test_nothing_is_left_of_a_fault_even_where_its_test_fails(connection: asyncpg.Connection) -> None:
     async def test() -> None:
-        async with fault(connection, START, FaultAction.BLOCK), fault(connection, FINISH, FaultAction.KILL):
+        async with fault(connection, START, FaultAction.BLOCK), fault(connection, FINISH, FaultAction.FAIL):
             assert await connection.fetchval(LEFT) == 5
             raise ZeroDivisionError
 
