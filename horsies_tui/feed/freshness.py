@@ -44,7 +44,7 @@ class DatedFeed(Protocol):
 
 
 class StandbyLag:
-    """Since when a standby has had nothing newer from its primary, and why."""
+    """The time since which a standby has had nothing newer from its primary, and why."""
 
     def __init__(self) -> None:
         self._received = 0

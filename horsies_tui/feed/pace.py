@@ -45,7 +45,7 @@ PATIENT: Final = Patience()
 
 
 class DataAge:
-    """When what is shown was read, and since when there has been something newer."""
+    """The time when the shown data were read, and since when there has been something newer."""
 
     def __init__(self) -> None:
         self.read_at: float | None = None

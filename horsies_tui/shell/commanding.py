@@ -238,7 +238,7 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.run_worker(self._find_and_act(intent, act.targets, view), group="act", exclusive=True)
 
     def _act_on_filter(self, intent: Intent, text: str, view: ConsoleView[Any]) -> None:
-        """With the times that the filter means now: they stay the same when the preview is read again."""
+        """Act on a filter, whose times are fixed now: they stay the same when the preview is read again."""
         from horsies_tui.command.grammar import BY_FILTER
 
         try:

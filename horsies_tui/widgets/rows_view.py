@@ -187,7 +187,7 @@ class FilteredView(RowsView[SnapshotT]):
 
 
 def present_on(console: Console) -> Present:
-    """What times mean in a filter that is typed here: they are in the zone in which times are shown."""
+    """Return the meaning of times in a typed filter: they are in the zone in which times are shown."""
     return Present(console.link.clock.now(), zone_of(utc=console.utc))
 
 

@@ -88,7 +88,7 @@ def _seen(row: WorkerRow, look: Look) -> Cell:
 
 
 def _version(row: WorkerRow, _look: Look) -> Cell:
-    """That of the application, if the worker knows it; else of horsies. Its details have both."""
+    """Return the version of the application, if the worker knows it; else of horsies. Its details have both."""
     snapshot = row.snapshot
     return EMPTY if snapshot is None else Cell(snapshot.app_version or snapshot.version or "", Tone.MUTED)
 

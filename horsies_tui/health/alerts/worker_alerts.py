@@ -84,7 +84,7 @@ def _clocks(scene: Scene) -> Iterator[Alert]:
 
 
 def _memory(scene: Scene) -> Iterator[Alert]:
-    """By what workers store of themselves, their children and the machine; limits of containers are a finding."""
+    """Judge what workers store of their own memory and the machine's; limits of containers are a finding."""
     glance = scene.glance
     by_host: dict[str, list[WorkerRow]] = {}
     for row in glance.alive:

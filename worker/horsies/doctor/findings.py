@@ -1,4 +1,4 @@
-"""What the doctor warns of, as findings of the recovery report: one for each check.
+"""The doctor's warnings as findings of the recovery report: one for each check.
 
 The report itself does not examine the database: an examination opens further connections and takes 0.1 to 0.3 s, ten
 times as long as a report. The console makes one every few minutes, `horsies recovery ls` one where it is asked to.

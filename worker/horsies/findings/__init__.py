@@ -66,7 +66,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class PredictedAction:
-    """What will happen if no operator acts; rows with the same prediction share one finding."""
+    """The automatic action if no operator acts; rows with the same prediction share one finding."""
 
     action: str
     severity: Severity
@@ -80,7 +80,7 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an operator may do: the verb for targets of this kind."""
+    """The verb that an operator may use, for targets of this kind."""
 
     verb: str
     target_kind: TargetKind

@@ -53,7 +53,7 @@ def searches() -> tuple[Search, ...]:
 
 
 async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Report:
-    """Without `settings`, those of the newest worker, or the defaults if no worker reports any. Reads only.
+    """Read the report, by these `settings`, those of the newest worker, or the defaults if no worker reports any.
 
     At most 500 ids of each kind are read; the others are counted, waiting rows up to a bound.
     """

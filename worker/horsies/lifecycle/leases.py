@@ -1,4 +1,4 @@
-"""What a worker stores of its claims and runs while they last: leases, beats and progress."""
+"""The signs of life of claims and runs while they last: leases, beats and progress."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _parse(text: str, kind: type[FilterT], present: Present | None) -> FilterT:
 
 
 def _end_after_begin(values: dict[tuple[str, bool], list[Value]], present: Present) -> None:
-    """At 02:30, `since:02:00 until:03:00` ends today and not yesterday, although that is still to come."""
+    """Order the times: at 02:30, `since:02:00 until:03:00` ends today and not yesterday, although that is to come."""
     match values.get(("since", False)), values.get(("until", False)):
         case [Moment(at=datetime() as begin)], [Moment(at=datetime() as end, of_day=True)] if end < begin:
             values["until", False] = [present.moment(present.first_after(begin, end))]

@@ -273,7 +273,7 @@ class Present:
         return until
 
     def moment(self, at: datetime) -> Moment:
-        """With a text that names the offset of the zone, and so means the same anywhere."""
+        """Return a moment whose text names the offset of the zone, and so means the same anywhere."""
         here = at.astimezone(self.zone)
         # Of the years before time zones, offsets have seconds.
         there = here.astimezone(UTC) if (here.utcoffset() or timedelta()) % _MINUTE else here

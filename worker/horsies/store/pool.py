@@ -40,7 +40,7 @@ _log = logging.getLogger("horsies.sql")
 
 
 class Pool:
-    """Up to pool_size + max_overflow connections of one event loop, of which pool_size are kept.
+    """At most pool_size + max_overflow connections of one event loop, of which pool_size are kept.
 
     Not asyncpg's pool: that one adds 15 µs to a send and, by default, a round trip to reset the session; nor has it an
     overflow or a maximum age, which PostgresConfig promises. A connection is closed unless its last use ended with an

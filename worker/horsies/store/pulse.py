@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """By the database's clock, in column order. The gap is the last one that made live workers look dead.
+    """The pulse by the database's clock, in column order. Its gap is the last one that made live workers look dead.
 
     It began before all records, and `gap_began` is None, if it is the time before the first worker.
     """

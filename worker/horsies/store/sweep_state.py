@@ -21,7 +21,7 @@ def sweep_name(rule: str, threshold_ms: int) -> str:
 
 
 async def take_duty(connection: asyncpg.Connection, sweep: str, worker_id: str, interval_ms: int) -> float | None:
-    """None: this worker has the duty this time. Otherwise the seconds until it is due again.
+    """Try to become the worker that sweeps now. None: this one does; otherwise the seconds until it is due again.
 
     No lock is held between two statements, so that nothing has to be released: if a worker dies on duty, that run is
     missed, and the first worker to check after the interval has the next one. Works behind a pooler in transaction

@@ -1,4 +1,4 @@
-"""How times are read and written on each connection: one codec that no stored value makes fail.
+"""Times on each connection: one codec that no stored value makes fail.
 
 PostgreSQL knows infinity and the years 4713 BC to 294276, datetime the years 1 to 9999. asyncpg's own codec raises
 OverflowError for the others, after the statement has done its work, so that one such row stops whatever reads it.

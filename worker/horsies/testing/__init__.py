@@ -1,11 +1,11 @@
-"""For the tests of applications: tasks run in process, queues drained on request, and a database.
+"""Tools for the tests of applications: tasks run in process, queues drained on request, and a database.
 
 with inline(app):                       # no database: a send runs the task here and now
-    assert add.send(1, 2).unwrap().get().unwrap() == 3
+assert add.send(1, 2).unwrap().get().unwrap() == 3
 
 with embedded_database(app):            # a real PostgreSQL, removed afterwards
-    add.send(1, 2)
-    assert drain(app).completed == 1
+add.send(1, 2)
+assert drain(app).completed == 1
 
 The pytest fixtures `horsies_app`, `horsies_queue` and `horsies_db` come with the package: see `horsies.pytest_plugin`.
 """

@@ -49,7 +49,7 @@ def embedded_database(app: Horsies | None = None) -> Iterator[str]:
 
 @contextmanager
 def fresh_database(app: Horsies | None = None) -> Iterator[str]:
-    """For the fixture horsies_db: `embedded_database`, but on the server at HORSIES_TEST_DATABASE_URL if that is set.
+    """Yield a database for the fixture horsies_db: embedded, or on the server at HORSIES_TEST_DATABASE_URL if set.
 
     The URL is that of any database of the server, with a role that may create databases. `drop_templates` must be
     called before the process ends.

@@ -36,7 +36,7 @@ async def tables(conn: asyncpg.Connection) -> Tables:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How far a standby has followed its primary. In the column order of the statement."""
+    """The progress of a standby behind its primary, in the column order of the statement."""
 
     received: int | None
     """A position in the log; None without streaming."""
@@ -50,7 +50,7 @@ class Replay:
 
 
 async def replay(conn: asyncpg.Connection) -> Replay | None:
-    """None: the server is no standby, or no longer."""
+    """Read the replay of a standby. None: the server is none, or no longer."""
     row = await conn.fetchrow(statement(__name__, "view_replay"))
     return None if row is None else Replay(*row)
 

@@ -1,4 +1,4 @@
-"""What names mean in our functions and statements: PostgreSQL's own, or what another role has made in our schema.
+"""The meaning of names in our functions and statements: PostgreSQL's own, or what another role has made.
 
 A function or operator whose types fit a call better than PostgreSQL's own runs in its place, with the rights of the
 caller. Our functions and calls are bound to PostgreSQL's; operators in statements cannot be, except by their schema.

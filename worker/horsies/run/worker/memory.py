@@ -26,7 +26,7 @@ class ContainerMemory:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenMemory:
-    """What all children use together, and the one that is nearest to its limit, or uses most."""
+    """The memory of all children together, and of the one that is nearest to its limit, or uses most."""
 
     total_mb: float = 0.0
     largest_mb: float | None = None
