@@ -77,7 +77,7 @@ async def test_the_stored_result_comes_back(
         (
             {"status": "FAILED", "failed_reason": "the child was killed"},
             OperationalErrorCode.WORKER_CRASHED,
-            "without a result of its own: the child was killed",
+            "failed without a result: the child was killed",
         ),
         ({"status": "FAILED", "error_code": "OUT_OF_TEA"}, "OUT_OF_TEA", "without a result"),
         ({"status": "FAILED", "error_code": "TASK_EXCEPTION"}, OperationalErrorCode.TASK_EXCEPTION, "without a result"),

@@ -96,7 +96,7 @@ async def test_what_is_left_to_a_worker_with_a_longer_threshold_is_named(
     )
     with caplog.at_level(logging.WARNING, "horsies.broker"):
         assert await broker.mark_stale_tasks_as_failed() == 0
-    assert "left 1 RUNNING without a heartbeat for 300 s: their worker has a longer threshold" in caplog.text
+    assert "left 1 RUNNING without a heartbeat for 300 s: their worker has its own longer threshold" in caplog.text
     assert await broker.mark_stale_tasks_as_failed(spare=False) == 1
 
 
