@@ -73,7 +73,7 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
             if seen.eligible and not asked.dry_run:
                 if not asked.yes:
                     lines = preview_lines(seen, asked.thing, database.label, Screen.of(sys.stderr), dry_run=False)
-                    show(lines, on_stderr=True)
+                    say(*lines, stream=sys.stderr)
                     # The tasks of an undo are held: they do not run away from a number that is typed.
                     confirm(asked, 1 if verb.kind == "operation" else len(seen.eligible))
                 outcome = _apply(runner, database, asked, seen)
@@ -82,14 +82,10 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     if asked.as_json:
         print_json(report(seen, outcome, database.label, dry_run=asked.dry_run))
     elif outcome is None:
-        show(preview_lines(seen, asked.thing, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
+        say(*preview_lines(seen, asked.thing, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
     else:
-        show(outcome_lines(seen, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
+        say(*outcome_lines(seen, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
     raise typer.Exit(code_of(seen, outcome))
-
-
-def show(lines: list[str], *, on_stderr: bool = False) -> None:
-    say(*lines, stream=sys.stderr if on_stderr else sys.stdout)
 
 
 def refuse_writes(asked: Asked) -> None:

@@ -90,8 +90,17 @@ async def write_refusal(
 async def session_rights(conn: asyncpg.Connection) -> SessionRights:
     """Read before an action is tried: a session without the rights is refused with the reason, before any write."""
     row = await conn.fetchrow(statement(__name__, "audit_session"))
-    problem, remedy = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
-    return SessionRights(row["now"], row["role"], problem, remedy)
+    role, lacking, problem, remedy = row["role"], row["lacking"], None, None
+    if row["standby"]:
+        problem, remedy = "this server is a standby, which takes no writes", "connect to the primary"
+    elif row["read_only"]:
+        problem = "this session is read-only"
+        remedy = "connect without --read-only and default_transaction_read_only"
+    elif not row["upgraded"]:
+        problem, remedy = "this database has no tables for operator actions", "run `horsies db upgrade`"
+    elif lacking:
+        problem, remedy = f"the role {role} lacks {', '.join(lacking)}", _grants(lacking, role)
+    return SessionRights(row["now"], role, problem, remedy)
 
 
 async def require_writable(conn: asyncpg.Connection, *tables: str) -> None:
@@ -118,20 +127,6 @@ async def undone_operation(conn: asyncpg.Connection, operation_id: UUID) -> Undo
     """Return what the operation was and who did it; None if its record was pruned a moment ago."""
     row = await conn.fetchrow(statement(__name__, "audit_undone"), operation_id)
     return None if row is None else Undone(*row)
-
-
-def _problem(
-    role: str, standby: bool, read_only: bool, upgraded: bool, lacking: list[str]
-) -> tuple[str, str] | tuple[None, None]:
-    if standby:
-        return "this server is a standby, which takes no writes", "connect to the primary"
-    if read_only:
-        return "this session is read-only", "connect without --read-only and default_transaction_read_only"
-    if not upgraded:
-        return "this database has no tables for operator actions", "run `horsies db upgrade`"
-    if lacking:
-        return f"the role {role} lacks {', '.join(lacking)}", _grants(lacking, role)
-    return None, None
 
 
 def _grants(rights: list[str], role: str) -> str:

@@ -72,22 +72,20 @@ async def _isolating_bad_rows(
 ) -> list[RowOutcome]:
     """Return the results of `step`. A row that the database rejects, or that stays locked, is refused alone."""
 
-    async def once(some: Sequence[Target]) -> list[RowOutcome]:
-        # A role may have a stricter default, under which a session that waited for a row gets an error instead of its
-        # state.
-        async with conn.transaction(isolation="read_committed"):
-            await conn.execute(statement(__name__, "op_begin"))
-            return await step(some)
-
-    async def with_retries(some: Sequence[Target]) -> list[RowOutcome]:
-        for _ in range(_TRIES - 1):
+    async def in_transaction(some: Sequence[Target], tries: int = _TRIES) -> list[RowOutcome]:
+        while True:
+            tries -= 1
             try:
-                return await once(some)
+                # A role may have a stricter default, under which a session that waited for a row gets an error instead
+                # of its state.
+                async with conn.transaction(isolation="read_committed"):
+                    await conn.execute(statement(__name__, "op_begin"))
+                    return await step(some)
             except CLASHES:
-                continue
-        return await once(some)
+                if not tries:
+                    raise
 
-    done = await isolate_bad_rows([part], with_retries)
+    done = await isolate_bad_rows([part], in_transaction)
     refused = [RowOutcome(refusal.item, False, f"the database refuses: {refusal.error}") for refusal in done.refused]
     return [row for answer in done.answers for row in answer] + refused
 

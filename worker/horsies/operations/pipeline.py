@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -20,19 +21,19 @@ from horsies.operations import (
     worker_targets,
     workflow_targets,
 )
-from horsies.operations.audit_rows import OperatorAction
+from horsies.operations.audit_rows import OperatorAction, require_writable
 from horsies.operations.batches import in_batches
 from horsies.store.pool import CONNECTION_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import asyncpg
 
     from horsies.domain.states import TargetKind
     from horsies.operations.preview import OperationOutcome, Preview
     from horsies.operations.selection import Selection
-    from horsies.operations.target import Actor, RowOutcome, Target
+    from horsies.operations.target import Actor
     from horsies.operations.verb import Verb
 
 
@@ -44,8 +45,8 @@ class Targets(Protocol):
     change: Callable[..., Any]
     """(connection, action, verb, targets, options, ended): their results, in the caller's transaction, with their audit
     rows. The tasks that it ends are appended to `ended`: their workflows are advanced afterwards."""
-    require: Callable[..., Any]
-    """(connection): OperationError if this session cannot write what the verbs change."""
+    WRITES: tuple[str, ...]
+    """The tables that the verbs write besides those of tasks and of audit rows."""
     batch_of: Callable[..., int]
     """(verb, targets): how many are changed in one transaction."""
 
@@ -93,14 +94,10 @@ async def apply(
     If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns what was done.
     """
     verb, targets = preview.verb, _TARGETS[preview.verb.kind]
-    await targets.require(conn)
+    await require_writable(conn, *targets.WRITES)
     action = OperatorAction(UUID(new_task_id()), verb.name, actor, reason, preview.filter)
     ended: list[str] = []
-
-    async def step(part: Sequence[Target]) -> list[RowOutcome]:
-        rows: list[RowOutcome] = await targets.change(conn, action, verb, part, preview.options, ended)
-        return rows
-
+    step = partial(targets.change, conn, action, verb, options=preview.options, ended=ended)
     # In the order in which each batch locks its rows, so that two operators lock the same rows in the same order.
     ordered = sorted(preview.eligible, key=attrgetter("id")) if verb.kind == "task" else preview.eligible
     most = targets.batch_of(verb, ordered)

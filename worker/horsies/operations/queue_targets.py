@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.findings.cluster import ALIVE_WITHIN_S
-from horsies.operations.audit_rows import require_writable
 from horsies.operations.facts import MOST_COUNTED, QueueFacts
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
 _MOST_AT_ONCE = 500
 # An empty queue exists while a worker has served it within a day: its workers may be stopped for a deployment.
 _SERVED_WITHIN_S = 86_400.0
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn, "horsies_queue_state")
+WRITES: tuple[str, ...] = ("horsies_queue_state",)
 
 
 def batch_of(verb: QueueVerb, targets: Sequence[Target]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.damage import json_map
 from horsies.domain.ids import new_task_id, scheduled_task_id
 from horsies.findings.cluster import read_cluster
-from horsies.operations.audit_rows import require_writable, write_audit
+from horsies.operations.audit_rows import write_audit
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.schedule_facts import ScheduleFacts, StoredSchedule
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     from horsies.operations.verb import Options, ScheduleVerb, SqlName
 
 _MOST_AT_ONCE: Final = 500
-_TABLES: Final = ("horsies_schedules", "horsies_schedule_state", "horsies_schedule_runs")
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn, *_TABLES)
+WRITES: tuple[str, ...] = ("horsies_schedules", "horsies_schedule_state", "horsies_schedule_runs")
 
 
 def batch_of(verb: ScheduleVerb, targets: Sequence[Target]) -> int:

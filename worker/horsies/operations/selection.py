@@ -51,12 +51,17 @@ class Frozen:
 async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
     """FilterError for a filter that cannot be read, OperationError for more rows than one operation takes."""
     if selection.filter is None:
-        return await _of_ids(conn, selection.ids)
+        ids = selection.ids
+        if len(ids) > MOST_ROWS:
+            raise _too_many("you named")
+        found = {row[0]: ExpectedState(*row) for row in await conn.fetch(statement(__name__, "op_see"), ids)}
+        seen = tuple(found[task_id] for task_id in ids if task_id in found)
+        return Frozen(seen, tuple(task_id for task_id in ids if task_id not in found), None)
     understood = parse(selection.filter)
-    seen = await matching(conn, task_conditions(understood), MOST_ROWS + 1)
-    if len(seen) > MOST_ROWS:
+    matched = await matching(conn, task_conditions(understood), MOST_ROWS + 1)
+    if len(matched) > MOST_ROWS:
         raise _too_many("the filter matches")
-    return Frozen(tuple(seen), (), understood.text)
+    return Frozen(tuple(matched), (), understood.text)
 
 
 async def present_value(conn: asyncpg.Connection, selection: Selection, column: str) -> str | None:
@@ -65,14 +70,6 @@ async def present_value(conn: asyncpg.Connection, selection: Selection, column: 
     row = await conn.fetchrow(statement(__name__, "op_present"), [one.task_id for one in frozen.seen])
     value: str | None = row[column]
     return value
-
-
-async def _of_ids(conn: asyncpg.Connection, ids: tuple[str, ...]) -> Frozen:
-    if len(ids) > MOST_ROWS:
-        raise _too_many("you named")
-    found = {row[0]: ExpectedState(*row) for row in await conn.fetch(statement(__name__, "op_see"), ids)}
-    seen = tuple(found[task_id] for task_id in ids if task_id in found)
-    return Frozen(seen, tuple(task_id for task_id in ids if task_id not in found), None)
 
 
 def _too_many(who: str) -> OperationError:

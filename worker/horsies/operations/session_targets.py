@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import span
 from horsies.findings.blockers import summary_of_statement
-from horsies.operations.audit_rows import require_writable
 from horsies.operations.orders import apply_order
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from horsies.operations.verb import Options, SessionVerb
 
 _MOST_AT_ONCE = 100
+WRITES: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,6 @@ class SessionFacts:
         opened = "" if self.open_since is None else f" for {span((self.now - self.open_since).total_seconds())}"
         last = summary_of_statement(self.query)
         return f"{self.state or 'its state is hidden'}{opened}{last and ': '}{last}"
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn)
 
 
 def batch_of(verb: SessionVerb, targets: Sequence[Target]) -> int:

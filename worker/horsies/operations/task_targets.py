@@ -12,7 +12,7 @@ from horsies.domain.quantities import by_whom, clock, counted
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
-from horsies.operations.audit_rows import require_writable, session_rights
+from horsies.operations.audit_rows import session_rights
 from horsies.operations.facts import TaskFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
 VALUE = "value"
 """In the options of a preview: what its verb gives each task."""
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn)
+_COMPARED = ("task_id", "status", "worker_id", "claimed_at", "retry_count", "error_code", "last_action")
+"""The fields of a task by which the statement recognises that it is still as it was seen."""
+WRITES: tuple[str, ...] = ()
 
 
 def batch_of(verb: TaskVerb, targets: Sequence[Target]) -> int:
@@ -91,17 +90,18 @@ async def change(
     """Change the tasks that are still as they were seen, each with its audit row, in the caller's transaction."""
     seen: list[ExpectedState] = [target.seen for target in part]
     inside = [one.task_id for one in seen if one.is_workflow_task]
-    if verb.reopens_nodes:
+    if verb.reopens_nodes and inside:
         await lock_families_of(conn, inside)
     words = verb.ends.words if verb.ends and verb.ends.words else action.words(verb.past)
     rows = await conn.fetch(
         change_statement(verb),
         *action.values,
-        *_as_seen(verb, seen),
+        *([getattr(one, column) for one in seen] for column in _COMPARED),
+        list(verb.sources),
         *(() if verb.statement else (verb.attempt_code, words)),
         *await _values(conn, verb, seen, options, words),
     )
-    if verb.reopens_nodes:
+    if verb.reopens_nodes and inside:
         living = {row["id"] for row in rows}
         await reopen_for_tasks(conn, [task_id for task_id in inside if task_id in living])
     if verb.ends is not None:
@@ -121,11 +121,6 @@ def refusal_statement(verb: TaskVerb) -> str:
     """Return `task_refusals` with the verb's fragment, in which `$17` is the value that the verb gives."""
     assert verb.refuses is not None
     return statement(__name__, "task_refusals", refusal=renumbered(statement(*verb.refuses), by=-15))
-
-
-def _as_seen(verb: TaskVerb, seen: Sequence[ExpectedState]) -> tuple[Any, ...]:
-    columns = ("task_id", "status", "worker_id", "claimed_at", "retry_count", "error_code", "last_action")
-    return (*([getattr(one, column) for one in seen] for column in columns), list(verb.sources))
 
 
 async def _values(
@@ -175,7 +170,9 @@ def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record, value: Any
 async def _effects(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> tuple[str, ...]:
     """Sentences, each with the number of rows concerned."""
     queues = () if verb.gives is None or not facts.tasks else await _about_queues(conn, facts)
-    return (*_about_states(verb, facts), *verb.effects(facts), *queues, *await _about_workflows(conn, verb, facts))
+    inside = [one.task_id for one in facts.tasks if one.is_workflow_task] if verb.in_workflows is not None else []
+    workflows = await _about_workflows(conn, verb, inside) if inside else ()
+    return (*_about_states(verb, facts), *verb.effects(facts), *queues, *workflows)
 
 
 def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:
@@ -190,10 +187,7 @@ def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:
         yield f"{claimed} CLAIMED: taken from the worker before user code began"
 
 
-async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> list[str]:
-    asked = [one.task_id for one in facts.tasks if one.is_workflow_task]
-    if verb.in_workflows is None or not asked:
-        return []
+async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, asked: list[str]) -> list[str]:
     rows = await conn.fetch(statement(__name__, "task_workflows"), asked)
     names = Counter({workflow_id: name for _, workflow_id, name in rows}.values())
     left = len(asked) - len({task_id for task_id, _, _ in rows})

@@ -40,6 +40,7 @@ HOLD_S: Final = 30.0
 """Two renewals may fail before a worker starts what is held; and so long it waits if the console dies."""
 _TASKS_AT_ONCE = 500
 _GONE = "it is gone: its row was deleted"
+WRITES: tuple[str, ...] = ()
 
 
 class Hold:
@@ -78,10 +79,6 @@ class Hold:
         if held:
             until, before = zip(*held.values(), strict=True)
             await conn.execute(statement(__name__, "undo_release"), [*held], until, before)
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn)
 
 
 def batch_of(verb: Verb, targets: Sequence[Target]) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from horsies.config.recovery import RecoveryConfig
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.findings.searches.crashed import unacknowledged
-from horsies.operations.audit_rows import require_writable
 from horsies.operations.facts import WorkerFacts
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
@@ -31,10 +30,7 @@ SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
 _SNAPSHOT_MS = 5_000
 _FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
 _MOST_AT_ONCE = 500
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn, "horsies_worker_orders")
+WRITES: tuple[str, ...] = ("horsies_worker_orders",)
 
 
 def batch_of(verb: WorkerVerb, targets: Sequence[Target]) -> int:

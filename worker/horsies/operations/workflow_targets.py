@@ -10,7 +10,7 @@ from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.reconciling import DamagedWorkflowError
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
-from horsies.operations.audit_rows import require_writable, session_rights, write_audit, write_refusal
+from horsies.operations.audit_rows import session_rights, write_audit, write_refusal
 from horsies.operations.facts import WorkflowFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import OperationError, RowOutcome, Target
@@ -34,14 +34,11 @@ MOST_AUDITED: Final = 1000
 _MOST: Final = 10_000
 """Each is read with its whole family: 5 ms."""
 _MOST_LINES = 500
+WRITES: tuple[str, ...] = ("horsies_workflows", "horsies_workflow_tasks")
 
 
 class RefusedError(Exception):
     """The rows are not as they were seen."""
-
-
-async def require(conn: asyncpg.Connection) -> None:
-    await require_writable(conn, "horsies_workflows", "horsies_workflow_tasks")
 
 
 def batch_of(verb: WorkflowVerb, targets: Sequence[Target]) -> int:
