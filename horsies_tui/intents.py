@@ -100,7 +100,7 @@ class FinishedOperation:
         return ", ".join(parts) + (f": {outcome.stopped}" if outcome.stopped else "")
 
 
-class Operation:
+class ConsoleOperation:
     """An intent on a link. `look` and `do` raise a HorsiesError with a sentence if nothing was done."""
 
     def __init__(self, link: DatabaseLink, intent: Intent, types: Callable[[], TypedValues] | None = None) -> None:

@@ -36,7 +36,7 @@ _MODULES: Final = (
     "horsies.views.series",
     "horsies.views.counts",
     "horsies.views.detail",
-    "horsies.views.duplicates",
+    "horsies.views.search",
     "horsies.views.flow",
     "horsies.views.losses",
     "horsies.views.marks",

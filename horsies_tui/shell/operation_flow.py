@@ -10,7 +10,7 @@ from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 from horsies.views import Ambiguous, TaskDetail, task_detail
 from horsies_tui.actions import key_for
-from horsies_tui.intents import FinishedOperation, Intent, Operation
+from horsies_tui.intents import ConsoleOperation, FinishedOperation, Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
@@ -162,7 +162,7 @@ class OperationFlow:
         label = status.context_name or status.database_label
         where = Where(label, label if status.production else None, link.clock)
 
-        operation = Operation(link, intent, self._console.options.types)
+        operation = ConsoleOperation(link, intent, self._console.options.types)
 
         def closed(done: FinishedOperation | None) -> None:
             cast("App[object]", self._console).run_worker(operation.release(), group="release")

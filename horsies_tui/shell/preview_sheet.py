@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.preview import Preview
     from horsies_tui.feed.clock import ConsoleClock
-    from horsies_tui.intents import Operation
+    from horsies_tui.intents import ConsoleOperation
     from horsies_tui.look.glyphs import Glyphs
 
 _TICK_S: Final = 1.0
@@ -130,7 +130,9 @@ class PreviewSheet(Sheet[FinishedOperation]):
         text: str
         nothing_done: bool = True
 
-    def __init__(self, operation: Operation, where: Where, glyphs: Glyphs, *, hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self, operation: ConsoleOperation, where: Where, glyphs: Glyphs, *, hidden: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self._masks = Masks(frozenset(hidden))
         self._operation = operation

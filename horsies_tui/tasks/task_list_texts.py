@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.domain.quantities import counted
 from horsies.views import Sort
 from horsies_tui.feed.status import not_connected
-from horsies_tui.look.position import Extent
+from horsies_tui.look.bars import Extent
 from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
 from horsies_tui.tasks.snapshot import PAGE

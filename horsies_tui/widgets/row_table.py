@@ -9,6 +9,7 @@ from textual.message import Message
 
 from horsies.domain.damage import damaged_fields
 from horsies_tui.actions import Scope, bindings
+from horsies_tui.look.bars import WHOLE, Extent, more_below, position, scrollbar
 from horsies_tui.look.cells import DAMAGED, Look, RowT
 from horsies_tui.look.glyphs import UNICODE, Glyphs
 from horsies_tui.look.lines import (
@@ -24,7 +25,6 @@ from horsies_tui.look.lines import (
     title_line,
     words_line,
 )
-from horsies_tui.look.position import WHOLE, Extent, more_below, position, scrollbar
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.widgets.viewport import Viewport

@@ -8,7 +8,7 @@ from horsies.query import Term, WorkflowFilter
 from horsies.query.values import Choice
 from horsies.views import WorkflowSort
 from horsies_tui.feed.status import not_connected
-from horsies_tui.look.position import Extent
+from horsies_tui.look.bars import Extent
 from horsies_tui.look.units import count, moment_text
 from horsies_tui.widgets.counts_line import CountsText, of_rows
 from horsies_tui.widgets.menus import Item, PickOne, state_menu

@@ -21,7 +21,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.status import LinkState
-from horsies_tui.intents import Intent, Operation
+from horsies_tui.intents import ConsoleOperation, Intent
 
 PARCEL = '{"weight": 2, "due": "2026-11-20", "orders": [{"number": 7, "price": "2.50"}]}'
 ORDER = '{"__pydantic_model__":true,"module":"repair_app","qualname":"Order","data":{"number":7,"price":"1"}}'
@@ -138,17 +138,17 @@ async def test_the_console_converts_as_the_commands_do(
 
     async with linked(database) as (link, statuses):
         await statuses.until(lambda status: status.state is LinkState.LIVE)
-        wrong = Operation(link, Intent(complete, node, {"value": "1"}), types)
+        wrong = ConsoleOperation(link, Intent(complete, node, {"value": "1"}), types)
         with pytest.raises(OperationError, match="does not fit what pack returns"):
             await wrong.look()
         for intent in (
             Intent(complete, node, {"value": PARCEL}),
             Intent(rerun, Selection.of_ids(["t"]), {"args": '[{"number": 8}]', "kwargs": None}),
         ):
-            operation = Operation(link, intent, types)
+            operation = ConsoleOperation(link, intent, types)
             done = await operation.do(await operation.look(), None, lambda *_: None)
             assert done.went_well, done.skipped
-        untyped = Operation(link, Intent(rerun, Selection.of_ids(["t"]), {"args": '[{"number": 8}]'}))
+        untyped = ConsoleOperation(link, Intent(rerun, Selection.of_ids(["t"]), {"args": '[{"number": 8}]'}))
         with pytest.raises(OperationError, match="is plain JSON now"):
             await untyped.look()
     assert type((await handle.results_async()).unwrap()["one"].ok_value) is shop.Parcel

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, strategies as st
 
+from horsies_tui.look.bars import WHOLE, Extent, more_below, position, scrollbar
 from horsies_tui.look.cells import Cell, Column, ColumnSet
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.lines import title_line
-from horsies_tui.look.position import WHOLE, Extent, more_below, position, scrollbar
 from horsies_tui.widgets.viewport import Viewport
 
 

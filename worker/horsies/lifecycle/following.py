@@ -20,12 +20,12 @@ _BATCH = 200
 _AGAIN_AFTER_S = (0.01, 0.05, 0.2)
 
 
-class _Answer(Protocol):
+class _WithLocked(Protocol):
     @property
     def locked(self) -> Sequence[tuple[str, str]]: ...
 
 
-AnswerT = TypeVar("AnswerT", bound=_Answer)
+AnswerT = TypeVar("AnswerT", bound=_WithLocked)
 
 
 async def family_by_family(

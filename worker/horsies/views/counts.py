@@ -9,10 +9,9 @@ from horsies.domain.states import TaskStatus
 from horsies.query import TaskConditions, parse, task_conditions
 from horsies.store.statements import statement
 from horsies.views import search
-from horsies.views.duplicates import answerable
 from horsies.views.pages import Sort
 from horsies.views.reader_session import aware
-from horsies.views.search import TASKS, UNSUCCESSFUL_STATUSES, few_wait, rows_at_once, source_for
+from horsies.views.search import TASKS, UNSUCCESSFUL_STATUSES, answerable, few_wait, rows_at_once, source_for
 from horsies.views.searching import Rest, Stretch, over, stretch_of
 
 if TYPE_CHECKING:

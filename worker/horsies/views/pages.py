@@ -11,8 +11,8 @@ from horsies.views.searching import Cursor, Page
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from horsies.views.duplicates import Duplicates
     from horsies.views.progress import Progress, RunKey
+    from horsies.views.search import Duplicates
 
 
 class Sort(StrEnum):

@@ -1,17 +1,25 @@
-"""The sources in which tasks are searched, each with its index, and which of them contains all matches."""
+"""The sources in which tasks are searched, each with its index, and the duplicate sends of tasks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
+from horsies.query.keys import DUPLICATES
 from horsies.store.statements import STATES, statement
 from horsies.views.pages import Sort
+from horsies.views.reader_session import aware
 from horsies.views.searching import Source, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
     import asyncpg
 
     from horsies.query import TaskConditions
+
 
 ROWS_WITH_ARGUMENTS: Final = 2_000
 """Arguments may be large, stored out of line and compressed."""
@@ -96,3 +104,43 @@ def rows_at_once(wanted: TaskConditions, source: Source) -> int:
 
 async def few_wait(conn: asyncpg.Connection, most: int) -> bool:
     return bool(await conn.fetchval(statement(__name__, "view_few_wait"), most))
+
+
+_with_duplicates: WeakSet[asyncpg.Connection] = WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """The duplicate sends of one task, in the column order of the statement."""
+
+    sends: int
+    last_at: datetime
+
+    @property
+    def words(self) -> str:
+        return f"{self.sends:,} {'send' if self.sends == 1 else 'sends'} with its key stored nothing"
+
+
+async def duplicates_of(conn: asyncpg.Connection, ids: Collection[str]) -> Mapping[str, Duplicates]:
+    """Tasks without any are left out."""
+    if not ids or not await _has_duplicates(conn):
+        return {}
+    rows = await conn.fetch(statement(__name__, "view_duplicates"), list(ids))
+    return {task_id: Duplicates(*told) for task_id, *told in (map(aware, row) for row in rows)}
+
+
+async def answerable(conn: asyncpg.Connection, wanted: TaskConditions) -> TaskConditions:
+    """The same, without the table of duplicates if this database has none: there no task has any."""
+    if all(one.key != "dup" for one in wanted.others) or await _has_duplicates(conn):
+        return wanted
+    return replace(wanted, others=tuple(replace(one, sql=one.sql.replace(DUPLICATES, "0")) for one in wanted.others))
+
+
+async def _has_duplicates(conn: asyncpg.Connection) -> bool:
+    """Upstream has no such table, nor have our earlier versions; asked until it is there, as they may be upgraded."""
+    if conn in _with_duplicates:
+        return True
+    found: bool = await conn.fetchval(statement(__name__, "view_has_duplicates"))
+    if found:
+        _with_duplicates.add(conn)
+    return found

@@ -63,3 +63,16 @@ SELECT created_at AS at, task.* FROM horsies_tasks task
 -- name: view_few_wait
 -- views/search.py; reads only: whether at most $1 tasks are PENDING
 SELECT count(*) <= $1 FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' LIMIT $1::bigint + 1) AS pending
+
+-- name: view_has_duplicates
+-- views/search.py; reads only
+SELECT COALESCE(has_table_privilege(to_regclass('horsies_duplicate_sends'), 'SELECT'), false)
+
+-- name: view_duplicates
+-- views/search.py; reads only, each task by the primary key ($1 tasks)
+SELECT asked.id, counted.sends, counted.last_at
+  FROM unnest($1::text[]) AS asked (id)
+ CROSS JOIN LATERAL (
+       SELECT sum(sends)::bigint AS sends, max(last_at) AS last_at FROM horsies_duplicate_sends
+        WHERE task_id = asked.id) counted
+ WHERE counted.sends IS NOT NULL

@@ -15,8 +15,8 @@ from horsies.query import TaskFilter, Term, parse
 from horsies.query.values import Glob
 from horsies.store.statements import statement
 from horsies.views.counts import Count
-from horsies.views.duplicates import answerable
 from horsies.views.reader_session import decoded
+from horsies.views.search import answerable
 from horsies.views.searching import Source, StatementParameters, Stretch, Table, over
 
 if TYPE_CHECKING:

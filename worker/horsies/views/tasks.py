@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.statements import statement
-from horsies.views.duplicates import answerable, duplicates_of
 from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.progress import progress_of
-from horsies.views.search import TASKS, rows_at_once, source_for
+from horsies.views.search import TASKS, answerable, duplicates_of, rows_at_once, source_for
 from horsies.views.searching import Cursor, Stretch, read_newest, read_page, stretch_of
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 -- name: doctor_search_path
--- doctor/checks/search_path.py; reads only ($1 schema): the path that our functions should have, and whether every role
+-- doctor/checks/schema.py; reads only ($1 schema): the path that our functions should have, and whether every role
 -- may CREATE in the schema
 SELECT 'pg_catalog, ' || quote_ident($1::text) || ', pg_temp' AS path,
        EXISTS (SELECT FROM aclexplode(COALESCE(nspacl, acldefault('n', nspowner))) AS granted
@@ -8,7 +8,7 @@ SELECT 'pg_catalog, ' || quote_ident($1::text) || ', pg_temp' AS path,
  WHERE nspname = $1::text::name
 
 -- name: doctor_unbound_functions
--- doctor/checks/search_path.py; reads only ($1 schema, $2 its search path): our functions whose names mean what the
+-- doctor/checks/schema.py; reads only ($1 schema, $2 its search path): our functions whose names mean what the
 -- session's search path says
 SELECT format('%I.%I(%s)', $1::text, proname, pg_get_function_identity_arguments(pg_proc.oid)) AS name
   FROM pg_proc
@@ -21,7 +21,7 @@ SELECT format('%I.%I(%s)', $1::text, proname, pg_get_function_identity_arguments
  ORDER BY 1
 
 -- name: doctor_objects_of_others
--- doctor/checks/search_path.py; reads only ($1 schema, $2 how many): functions and operators with names of ours or of
+-- doctor/checks/schema.py; reads only ($1 schema, $2 how many): functions and operators with names of ours or of
 -- PostgreSQL's, made by a role that owns neither the database, nor the schema, nor our tables
 SELECT made.kind, made.name, owner.rolname::text AS owner
   FROM (SELECT CASE prokind WHEN 'a' THEN 'AGGREGATE' ELSE 'FUNCTION' END AS kind, proowner AS owner,
