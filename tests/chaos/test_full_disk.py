@@ -74,7 +74,7 @@ async def test_a_full_disk_loses_no_task_and_counts_no_living_run_as_crashed(
         def told(event: str) -> int:
             return sum(record["event"] == event for worker in workers for record in cluster.log(worker))
 
-        await until(lambda: told("writes again") == told("cannot write") >= 1)
-        assert told("outcome refused") == 0
+        await until(lambda: told("writing again") == told("cannot write") >= 1)
+        assert told("outcome rejected") == 0
         audit = await cluster.audit()
         assert audit.violations == []

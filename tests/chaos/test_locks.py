@@ -138,7 +138,7 @@ async def test_a_locked_table_makes_outcomes_late_and_nothing_else(
             assert len(began) == 1
         else:  # a sweep reads the thresholds of the other workers
             assert {record["loop"] for record in began} <= {"recovery"}
-        await until(lambda: len(told(cluster, worker, "writes again")) == len(began))
+        await until(lambda: len(told(cluster, worker, "writing again")) == len(began))
         audit = await cluster.audit()
         assert audit.violations == []
 

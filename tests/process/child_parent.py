@@ -42,7 +42,7 @@ async def main(locator: str, task_name: str, args: str) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, print, "interrupted")
 
     terms = LeaseTerms.of(RecoveryConfig())
-    guard = Guard(terms, lambda _guard, returncode: print("guard ended", returncode))
+    guard = Guard(terms, lambda _guard, returncode: print("guard exited", returncode))
     spec = ChildSpec(locator, 1, 4, None, "horsies: child 1 of test", logging.WARNING, terms)
     child = await Child.start(spec, guard, Printing(ended))
     print("child", child.pid)

@@ -166,7 +166,7 @@ async def works(start: Callable[..., Worker], table: Table, task_ids: list[str])
         assert (await table.done(task_id))["status"] == "COMPLETED"
     assert len(await scrape(url)) > 20
     assert worker.stop() == 0
-    failures = [one for one in worker.all_records() if one["event"] in ("?", "loop failed", "outcome refused")]
+    failures = [one for one in worker.all_records() if one["event"] in ("?", "loop failed", "outcome rejected")]
     assert failures == []
 
 

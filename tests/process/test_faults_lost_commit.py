@@ -47,7 +47,7 @@ async def test_what_had_ended_is_stored_again_after_a_failover_that_lost_it(scen
     await scene.connection.execute(BEHIND.format(status=status))
     await scene.connection.execute(CUT)  # afterwards, because the worker reconnects at once and reads
     await scene.until(ENDED)
-    told = [await asyncio.to_thread(worker.wait_for, "the database has lost the commit of an outcome") for _ in "ab"]
+    told = [await asyncio.to_thread(worker.wait_for, "commit of an outcome lost") for _ in "ab"]
     assert {one["id"] for one in told} == set(scene.ids.values())
     for label in "ab":
         row = await scene.table.row(scene.ids[label])

@@ -37,7 +37,7 @@ async def test_a_hangup_lets_running_tasks_finish_however_often_it_comes(
     assert (await table.done(task_id))["status"] == "COMPLETED"
     assert await asyncio.to_thread(worker.end) == 0
     worker.kill()
-    assert "stopping at once" not in [record["event"] for record in worker.all_records()]
+    assert "stopping immediately" not in [record["event"] for record in worker.all_records()]
 
 
 async def test_a_worker_that_was_stopped_is_so_at_once_and_its_uptime_has_ended(

@@ -93,7 +93,7 @@ async def test_a_drained_worker_claims_nothing_runs_what_it_has_and_comes_back(
     await order(operator, VERBS["worker", "resume"], worker_id)
     row = await table.done(left)
     assert (row["status"], row["claimed_by_worker_id"]) == ("COMPLETED", worker_id)
-    await asyncio.to_thread(worker.wait_for, "claiming again")
+    await asyncio.to_thread(worker.wait_for, "claiming resumed")
 
 
 async def test_a_drained_worker_gives_back_what_it_has_not_started(
@@ -120,8 +120,8 @@ async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_o
     task_id = await hold(table, tmp_path)
     (child,) = worker.children()
     await by_hand(operator, VERBS["task", "cancel"], task_id)
-    await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="beat")
-    await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")  # the child has released it
+    await asyncio.to_thread(worker.wait_for, "claim lost", id=task_id, doing="beat")
+    await asyncio.to_thread(worker.wait_for, "claim lost", id=task_id, doing="finish")  # the child has released it
     row = await table.row(task_id)
     assert (row["status"], len(await table.attempts(task_id))) == ("CANCELLED", 1)
     after = await table.done(await table.send("add", 1, 2))
@@ -134,7 +134,7 @@ async def test_a_requeued_task_runs_again_on_the_same_worker_and_the_first_run_c
     worker = start("--processes", "2", **SLOW_BEATS)
     task_id = await hold(table, tmp_path)
     await by_hand(operator, VERBS["task", "requeue"], task_id)
-    await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")
+    await asyncio.to_thread(worker.wait_for, "claim lost", id=task_id, doing="finish")
     await table.until(task_id, "RUNNING")
     await asyncio.to_thread((tmp_path / "go").write_text, "second")
     row = await table.done(task_id)
@@ -215,4 +215,4 @@ async def test_a_look_at_its_orders_does_not_make_a_stopping_worker_claim_again(
     assert (await table.done(running))["status"] == "COMPLETED"
     assert await asyncio.to_thread(worker.end) == 0
     assert (await table.row(late))["status"] == "PENDING"
-    assert "claiming again" not in [record["event"] for record in worker.all_records()]
+    assert "claiming resumed" not in [record["event"] for record in worker.all_records()]

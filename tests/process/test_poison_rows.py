@@ -23,7 +23,7 @@ async def test_an_outcome_that_the_database_refuses_holds_up_no_other(
     worker = start(TEST_PREFETCH="8")
     for task_id in others:
         assert (await table.done(task_id))["status"] == "COMPLETED"
-    record = worker.wait_for("outcome refused", id=poison)
+    record = worker.wait_for("outcome rejected", id=poison)
     assert record["error"].startswith("CheckViolationError: ")
     assert (await table.row(poison))["status"] == "RUNNING"
 
@@ -33,7 +33,7 @@ async def test_a_refused_outcome_does_not_keep_the_worker_from_ending_and_is_tol
 ) -> None:
     poison = await refused(table)
     worker = start()
-    worker.wait_for("outcome refused", id=poison)
+    worker.wait_for("outcome rejected", id=poison)
     assert worker.stop() == 1
     records = worker.all_records()
     assert [record["count"] for record in records if record["event"] == "outcomes lost"] == [1]
@@ -45,7 +45,7 @@ async def test_the_worker_goes_on_when_the_task_of_a_refused_outcome_is_gone(
 ) -> None:
     poison = await refused(table)
     worker = start()
-    worker.wait_for("outcome refused", id=poison)
+    worker.wait_for("outcome rejected", id=poison)
     await table.connection.execute("DELETE FROM horsies_tasks WHERE id = $1", poison)
     assert (await table.done(await table.send("add", 2, 2)))["status"] == "COMPLETED"
     assert worker.stop() == 0

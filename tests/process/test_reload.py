@@ -58,7 +58,7 @@ async def test_new_code_runs_new_tasks_are_known_and_a_broken_file_changes_nothi
     shop = tmp_path / "shop.py"
     shop.write_text(SHOP)
     worker = start("--reload", app=str(shop))
-    assert worker.wait_for("watching")["directories"] == str(tmp_path)
+    assert worker.wait_for("watching files")["directories"] == str(tmp_path)
     guard, (before,) = worker.guard().pid, worker.children()
     assert result_of(await table.done(await table.send("price"))) == 1
 

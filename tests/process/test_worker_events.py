@@ -95,9 +95,9 @@ async def test_a_claim_that_another_worker_has_by_now_is_lost(
     task_id = await blocked(worker, table, tmp_path)
     await table.connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = 'other' WHERE id = $1", task_id)
     await let_go(tmp_path)
-    lost = await told(worker, "lost claim")
+    lost = await told(worker, "claim lost")
     assert lost.pop("doing") in ("beat", "finish")
-    assert lost == {"level": "WARNING", "event": "lost claim", "task": "wait_for_file", "id": task_id}
+    assert lost == {"level": "WARNING", "event": "claim lost", "task": "wait_for_file", "id": task_id}
     assert (await table.row(task_id))["status"] == "RUNNING"
 
 
@@ -212,7 +212,7 @@ async def test_an_outcome_whose_reply_was_lost_is_finished_and_not_a_lost_claim(
         assert (await told(worker, "finished"))["id"] == task_id
         assert await asyncio.to_thread(worker.stop) == 0
         worker.kill()
-        assert [record for record in worker.all_records() if record["event"] == "lost claim"] == []
+        assert [record for record in worker.all_records() if record["event"] == "claim lost"] == []
         assert len(await table.attempts(task_id)) == 1
 
 

@@ -153,7 +153,7 @@ async def test_large_results_that_the_database_refuses_for_good_hold_up_no_other
     worker = start("--processes", "2")
     await send(connection, 4, "large", args="[15]")
     for _ in range(4):
-        worker.wait_for("outcome refused")
+        worker.wait_for("outcome rejected")
     await send(connection, 20, "nothing")
     await until(connection, "(SELECT count(*) FROM horsies_tasks WHERE status = 'COMPLETED') = 20")
 

@@ -160,7 +160,7 @@ async def test_odd_reports_fail_nothing_and_a_task_that_was_taken_over_keeps_its
         task_id,
     )
     await asyncio.to_thread(go.write_text, "on")
-    await asyncio.to_thread(noted.worker.wait_for, "lost claim", id=task_id)
+    await asyncio.to_thread(noted.worker.wait_for, "claim lost", id=task_id)
     after = await noted.send("die_at_row", 2)
     await noted.until_written(after, 2)  # whatever the worker had left to write is written now
     assert await noted.progress_of(task_id) == [(7, None, "rows" * 6), (1, None, None)]
@@ -207,7 +207,7 @@ async def test_a_frozen_worker_that_wakes_up_leaves_the_progress_of_the_new_run(
             await noted.until_written(task_id)
     (before, *_) = await noted.progress_of(task_id)
     os.kill(frozen.process.pid, signal.SIGCONT)
-    await asyncio.to_thread(frozen.wait_for, "lost claim", id=task_id)
+    await asyncio.to_thread(frozen.wait_for, "claim lost", id=task_id)
     after = await noted.send("die_at_row", 2)
     await noted.until_written(after, 2)
     await noted.until_written(task_id, 100_000)

@@ -139,7 +139,7 @@ async def test_a_worker_that_does_not_know_a_definition_leaves_it_to_one_that_do
     """As during the rollout of a new version."""
     without = await shop.worker("fault_app:app")
     flow = await shop.create_workflow(shop.node(0, sub_definition_key="kills.parcel"))
-    await asyncio.to_thread(without.wait_for, "child workflow left to others")
+    await asyncio.to_thread(without.wait_for, "child workflow left to other workers")
     await shop.worker()
     assert await shop.values(flow) == {"n0": 1}
     await shop.once_each("n0-pick", "n0-pack")

@@ -101,6 +101,6 @@ async def test_of_the_events_of_a_hanging_hook_only_so_many_wait(
     assert len(told) == 4
     assert [record.event for record in caplog.records] == [
         "hook hangs",
-        "hook is behind",
+        "hook falls behind",
         "hook has caught up",
     ]

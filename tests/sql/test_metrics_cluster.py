@@ -198,7 +198,7 @@ async def test_a_database_that_is_away_or_hangs_is_up_0_and_comes_back(
             assert value(samples, "horsies_schema_current") is None
             assert (await get(f"{url}/readyz"))[0] == 503
             assert await get(f"{url}/healthz") == (200, "alive\n")
-        assert [record.event for record in caplog.records] == ["the database is away"]
+        assert [record.event for record in caplog.records] == ["database unavailable"]
         proxy.restore()
         proxy.cut()
         await until(url, lambda samples: value(samples, "horsies_up") == 1)

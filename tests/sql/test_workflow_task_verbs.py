@@ -254,7 +254,7 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
     (told,) = [record for record in caplog.records if vars(record).get("event") == "swept"]
     assert told.levelname == "INFO"
     assert (vars(told)["fields"]["repairs"], vars(told)["fields"]["workflows"]) == (2, 1)
-    assert "stepped over a workflow" in caplog.text
+    assert "skipped a workflow" in caplog.text
 
 
 async def test_a_damaged_parent_does_not_keep_other_workflows_from_their_requeued_tasks(

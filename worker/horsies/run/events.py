@@ -149,12 +149,12 @@ class Events:
         self.stale += 1
         for each in self.observers:
             each.claim_lost(entry, doing)
-        self._log(logging.WARNING, "lost claim", task=entry.task.task_name, id=entry.task_id, doing=doing)
+        self._log(logging.WARNING, "claim lost", task=entry.task.task_name, id=entry.task_id, doing=doing)
 
     def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
         """The database rejects an outcome; it is kept, and sent again from time to time."""
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-        self._log(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
+        self._log(logging.ERROR, "outcome rejected", task=task_name, id=task_id, error=words)
 
     def outcome_waits(self, task_id: str, task_name: str, holder: str) -> None:
         """Log that another session has locked its row; it is sent again until it can be stored."""
@@ -219,7 +219,7 @@ class Events:
         )
 
     def unblocked(self, after_s: float) -> None:
-        self._log(logging.WARNING, "writes again", after=Seconds(after_s))
+        self._log(logging.WARNING, "writing again", after=Seconds(after_s))
 
     def loop_stuck(self, name: str, since_s: float) -> None:
         self._log(logging.ERROR, "loop stuck", loop=name, since=Seconds(since_s))

@@ -24,7 +24,7 @@ _STYLES = {
     "crashed": "\x1b[31m",
     "retry": "\x1b[33m",
     "interrupted": "\x1b[33m",
-    "lost claim": "\x1b[35m",
+    "claim lost": "\x1b[35m",
     "expired": "\x1b[33m",
     "warning": "\x1b[33m",
     "error": "\x1b[31m",

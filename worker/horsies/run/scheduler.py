@@ -172,7 +172,7 @@ class ScheduledWorkflows:
         else:
             self._failures.forget(order.name)
             if started:
-                self._events.note("run now", schedule=order.name, workflow=order.workflow_id)
+                self._events.note("schedule run now", schedule=order.name, workflow=order.workflow_id)
 
     def _failed(self, name: str, error: Exception) -> None:
         """An error of the server or the connection fails the tick; another one is that of this workflow."""

@@ -45,7 +45,7 @@ async def serve(service: Service, *, on_ready: Callable[[], None]) -> None:
         if stopping.is_set() and name == signal.SIGHUP.name:
             return
         if stopping.is_set():
-            service.events.warn("stopping at once", signal=name)
+            service.events.warn("stopping immediately", signal=name)
             service.hurry()
         else:
             stopping.set()

@@ -131,9 +131,9 @@ class Exporter:
     def _log(self, problem: str | None) -> None:
         """Log once that the database cannot be read, and once that it can be read again."""
         if problem is not None and self._problem is None:
-            self.events.warn("the database is away", reason=problem)
+            self.events.warn("database unavailable", reason=problem)
         elif problem is None and self._problem is not None:
-            self.events.note("the database is back")
+            self.events.note("database available")
         self._problem = problem
 
     async def _disconnect(self) -> None:

@@ -136,7 +136,7 @@ class Children:
 
     def _guard_ended(self, guard: Guard, returncode: int) -> None:
         """Kill its children, which on Linux the kernel has done already."""
-        self._events.warn("guard ended", pid=guard.pid, returncode=returncode)
+        self._events.warn("guard exited", pid=guard.pid, returncode=returncode)
         for child in self.alive:
             if child.guard is guard:
                 child.kill()

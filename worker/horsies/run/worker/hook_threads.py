@@ -54,7 +54,7 @@ class HookThread:
         except Full:
             self._dropped += 1
             if self._dropped == 1:
-                self._events.warn("hook is behind", hook=self.name, dropped="its further events, until it has room")
+                self._events.warn("hook falls behind", hook=self.name, dropped="its further events, until it has room")
 
     def close(self) -> None:
         """Take no more events; the thread ends when the hook has been called for the last one."""

@@ -77,7 +77,7 @@ class LostClaims:
             self.after_locks()
         if returned:
             reason = "their reply was lost, or their row was locked"
-            self._events.warn("gave back claims", count=len(returned), reason=reason)
+            self._events.warn("lost claims released", count=len(returned), reason=reason)
 
     async def release(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
         """Release tasks of claims and starts whose reply was lost, or that had to wait for a lock or a cap.

@@ -70,7 +70,7 @@ class Orders:
         if drain:
             self._events.note("draining", running=self._flow.tasks.count(Stage.RUNNING), by=by, reason=reason)
         else:
-            self._events.note("claiming again", by=by, reason=reason)
+            self._events.note("claiming resumed", by=by, reason=reason)
             self._claimer.wake.set()
 
     async def _give_back(self, connection: asyncpg.Connection) -> None:
@@ -85,4 +85,4 @@ class Orders:
                     self._starter.add(entry)
                 raise
         if returned:
-            self._events.note("gave back", claimed=len(returned))
+            self._events.note("claims released", claimed=len(returned))

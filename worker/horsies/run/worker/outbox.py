@@ -193,7 +193,7 @@ class Outbox:
     def commit_lost(self, entry: InFlightTask, outcome: Outcome | None) -> None:
         """Store it again, or count it as a crash: the database has lost the commit of its outcome."""
         self._events.warn(
-            "the database has lost the commit of an outcome",
+            "commit of an outcome lost",
             task=entry.task.task_name,
             id=entry.task_id,
             now="it is stored again" if outcome else "it counts as a crash, as the outcome is no longer in memory",

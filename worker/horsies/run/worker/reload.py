@@ -139,7 +139,7 @@ class Reloader:
 
     async def _run(self) -> None:
         interval_s = _LEAST_INTERVAL_S
-        self._events.note("watching", directories=", ".join(map(str, self._watcher.roots)) or "none")
+        self._events.note("watching files", directories=", ".join(map(str, self._watcher.roots)) or "none")
         changed: set[Path] = set()
         while True:
             await asyncio.sleep(interval_s)

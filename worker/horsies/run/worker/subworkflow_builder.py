@@ -124,7 +124,9 @@ class SubworkflowBuilder:
         if leave and isinstance(refused, UnknownDefinition):
             self._left_until[workflow_id, index] = time.monotonic() + _FOR_OTHERS_S
             asyncio.get_running_loop().call_later(_FOR_OTHERS_S + _SPREAD_S, self.wake.set)
-            self._events.warn("child workflow left to others", workflow=workflow_id, node=index, error=str(refused))
+            self._events.warn(
+                "child workflow left to other workers", workflow=workflow_id, node=index, error=str(refused)
+            )
             return
         if refused is not None:
             self._events.warn("child workflow not built", workflow=workflow_id, node=index, error=str(refused))

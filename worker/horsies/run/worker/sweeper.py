@@ -220,7 +220,7 @@ class Recovery:
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
         for name in await end_silent_sessions(connection):
-            self._events.warn("ended a silent session", of=name, reason="its process is stopped or cut off")
+            self._events.warn("silent session terminated", of=name, reason="its process is stopped or cut off")
         done = await expire_pending(connection)
         reconciled = await reconcile_all(connection, self._grace_ms)
         _log_sweep(self._events, UPKEEP, done, reconciled)
@@ -243,15 +243,15 @@ def _log_sweep(events: Events, rule: str, done: Recovered, reconciled: Reconcile
     _log_refused(events, "sweep", "task", done.refused)
     if reconciled is not None:
         if reconciled.locked:
-            events.warn("reconciliation left locked workflows", ids=reconciled.locked[:_TOLD])
+            events.warn("reconciliation skipped locked workflows", ids=reconciled.locked[:_TOLD])
         _log_refused(events, "reconciliation", "workflow", reconciled.refused)
 
 
 def _log_refused(events: Events, who: str, what: str, refused: Sequence[RejectedItem[str]]) -> None:
     for one in refused[:_TOLD]:
-        events.warn(f"{who} stepped over a {what}", id=one.item, error=one.error)
+        events.warn(f"{who} skipped a {what}", id=one.item, error=one.error)
     if len(refused) > _TOLD:
-        events.warn(f"{who} stepped over {what}s", count=len(refused))
+        events.warn(f"{who} skipped {what}s", count=len(refused))
 
 
 class Retention:
@@ -268,7 +268,7 @@ class Retention:
         done = await prune(connection, self._ages, budget_s=_PRUNE_BUDGET_S)
         self._events.swept("pruned", changed=sum(done.rows.values()), **done.rows, complete=done.complete)
         for refused in done.refused[:_TOLD]:
-            self._events.warn("retention stepped over a row", row=refused.item, error=refused.error)
+            self._events.warn("retention skipped a row", row=refused.item, error=refused.error)
         if len(done.refused) > _TOLD:
-            self._events.warn("retention stepped over rows", count=len(done.refused))
+            self._events.warn("retention skipped rows", count=len(done.refused))
         return done.report()

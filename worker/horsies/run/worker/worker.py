@@ -165,7 +165,9 @@ class Worker:
                 await self._store_last_snapshot()
                 await self.children.close(_GOODBYE_S)
         except TimeoutError:
-            self.events.warn("no time for a goodbye", reason="the database does not answer, or a child does not end")
+            self.events.warn(
+                "shutdown deadline exceeded", reason="the database does not answer, or a child does not end"
+            )
             path = self.claimer.lane, self.starter.lane, self.finisher.lane, self.advancer.lane
             for lane in (*path, self.beats.lane, self.snapshots.lane, *(duty.lane for duty in self.duties)):
                 lane.discard()
@@ -302,12 +304,12 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
             lane.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-            self.events.warn("could not give claims back", error=mask(words))
+            self.events.warn("claims not released", error=mask(words))
         else:
             if returned:
-                self.events.note("gave back", claimed=len(returned))
+                self.events.note("claims released", claimed=len(returned))
             if locked:
-                self.events.warn("could not give claims back", locked=len(locked))
+                self.events.warn("claims not released", locked=len(locked))
 
     async def _store_last_snapshot(self) -> None:
         """A last snapshot: otherwise consoles show a worker that was stopped as late, and then as lost.
