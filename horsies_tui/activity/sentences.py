@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from horsies.domain.quantities import counted
 from horsies.operations.target import AuditedAction
-from horsies.operations.verbs import VERBS
+from horsies.operations.verbs import VERBS, audited_verb
 from horsies.query import TaskFilter, Term
 from horsies.query.values import Choice, Glob
 from horsies_tui.activity.entries import outcome_of, target_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, tzinfo
 
+    from horsies.domain.states import TargetKind
     from horsies.operations.verb import Verb
     from horsies.views import AuditRow, Change, OperationRow
     from horsies_tui.activity.feed import ActivitySnapshot, OneOperation
@@ -41,9 +42,9 @@ def verb_of(operation: OperationRow) -> Verb | None:
 
 def can_be_undone(operation: OperationRow) -> bool:
     """Return whether an undo may be tried, judged by the verbs alone; its preview says how much can be undone."""
-    kinds = {kind for kind, _name in VERBS if kind in operation.kinds}
-    found = [VERBS[kind, name] for kind in kinds for name in operation.verbs if (kind, name) in VERBS]
-    ways = (verb.why_not_undone(AuditedAction(0, verb.name, verb.kind, "", None)) is None for verb in found)
+    kinds = cast("tuple[TargetKind, ...]", operation.kinds)
+    found = [audited_verb(kind, name) for kind in kinds for name in operation.verbs]
+    ways = (verb and verb.why_not_undone(AuditedAction(0, verb.name, verb.kind, "", None)) is None for verb in found)
     return operation.applied > operation.undone and any(ways)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.findings import Finding
+    from horsies.findings import Finding, Remedy
     from horsies_tui.actions import Action
     from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.story.companion import Companion
@@ -119,21 +119,20 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
         chosen = self._chosen()
         if verb == "requeue" and len(about := {finding.target_kind for finding in chosen}) == 1:
             verb = _REQUEUE_OF.get(about.pop(), verb)
-        remedies = [remedy for finding in chosen for remedy in finding.remedies if remedy.verb == verb]
-        kinds = {remedy.target_kind for remedy in remedies}
-        if len(kinds) != 1 or not all(any(remedy.verb == verb for remedy in finding.remedies) for finding in chosen):
+        remedies = _shared(verb, chosen)
+        if not remedies:
             self._say_possible_verbs(verb, chosen)
             return None
         ids = [row_id for remedy in remedies for row_id in remedy.ids]
-        return Intent(VERBS[kinds.pop(), verb], Selection.of_ids(ids))
+        return Intent(VERBS[remedies[0].target_kind, verb], Selection.of_ids(ids), remedies[0].options)
 
     def fits(self, action: Action) -> bool:
-        """Return whether each of the chosen findings offers this verb as a remedy."""
+        """Return whether all of the chosen findings offer this verb, and alike."""
         if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
             return action.scope is not Scope.TABLE or bool(self._table.rows)
         verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
         chosen = self._chosen()
-        return bool(chosen) and all(any(remedy.verb in verbs for remedy in finding.remedies) for finding in chosen)
+        return any(_shared(verb, chosen) for verb in verbs)
 
     def _chosen(self) -> list[Finding]:
         return [row.finding for row in self._table.chosen]
@@ -142,8 +141,8 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
         if not chosen:
             self.say_none_chosen(verb, "line")
             return
-        offered = set.intersection(*({remedy.verb for remedy in finding.remedies} for finding in chosen))
-        ways = ", ".join(f"{self._key(one.verb)} {one.verb}" for one in chosen[0].remedies if one.verb in offered)
+        offered = [one.verb for one in chosen[0].remedies if _shared(one.verb, chosen)]
+        ways = ", ".join(f"{self._key(verb)} {verb}" for verb in offered)
         here = chosen[0].what if len(chosen) == 1 else f"these {len(chosen)} lines together"
         self.console.say(f"{verb} does not apply to {here}; {ways or 'act on them one by one'}")
 
@@ -197,6 +196,14 @@ class RecoveryView(WithStory["RecoverySnapshot"]):
 
     def _key(self, verb: str) -> str:
         return key_for(_KEY_OF_VERB[verb], self.screen, self._glyphs)
+
+
+def _shared(verb: str, chosen: Sequence[Finding]) -> list[Remedy]:
+    """Return the remedies of this name if all findings offer it, for one kind of targets and with equal options."""
+    remedies = [remedy for finding in chosen for remedy in finding.remedies if remedy.verb == verb]
+    alike = all((one.target_kind, one.options) == (remedies[0].target_kind, remedies[0].options) for one in remedies)
+    everywhere = all(any(remedy.verb == verb for remedy in finding.remedies) for finding in chosen)
+    return remedies if alike and everywhere else []
 
 
 def _task() -> type[Companion[Any]]:

@@ -15,6 +15,7 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
+from horsies_tui.recovery.view import RecoveryView
 from horsies_tui.tasks.view import TasksView
 
 WEB_3 = "web-3-88-aa11"
@@ -88,3 +89,36 @@ async def test_the_desk_tells_of_it_until_it_is_acknowledged(
         await until(screen.pilot, lambda: "crashed" not in screen.text and "worker died" not in screen.text)
     async with console(database, screen="workers", size=(200, 50)) as screen:
         await screen.sees("died", "acknowledged by ops@bastion")
+
+
+async def test_a_crashed_line_is_acknowledged_alone_and_undone_alone(
+    database: str, connection: asyncpg.Connection, death: str
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at, claimed_by_worker_id)"
+        " VALUES ('p-1', 'shop.pdf', 'mail', 'FAILED', 'WORKER_CRASHED', now(), $1)",
+        WEB_3,
+    )
+    reported = {"crashed shop.mail", "crashed shop.pdf", f"worker died {WEB_3}"}
+
+    def lines(screen: Any) -> set[str]:
+        return {row.finding.what for row in screen.app.query_one(RecoveryView)._table.rows} & reported
+
+    async with console(database, screen="recovery", size=(200, 50)) as screen:
+        await until(screen.pilot, lambda: lines(screen) == reported)
+        table = screen.app.query_one(RecoveryView)._table
+        for _ in table.rows:
+            if table.cursor_row.finding.what == "crashed shop.mail":
+                break
+            await screen.press("down")
+        await screen.press("space", "down", "space", "A")
+        await screen.sees("acknowledge does not apply to these 2 lines together; R requeue, E rerun")
+        await screen.press("space", "up", "A")
+        await screen.sees("Acknowledge 1 worker", "5 tasks failed as it died: 5 shop.mail", "--task shop.mail")
+        assert death not in screen.text
+        await screen.press("ctrl+y")
+        await until(screen.pilot, lambda: lines(screen) == reported - {"crashed shop.mail"})
+        await screen.press("z")
+        await screen.sees("acknowledge of 5 tasks")
+        await screen.press("ctrl+y")
+        await until(screen.pilot, lambda: lines(screen) == reported)

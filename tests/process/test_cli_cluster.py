@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import pairwise
 
 import asyncpg
@@ -11,6 +12,8 @@ from cli_steps import ago, audited, claimed, failed, horsies, insert, running, s
 from database_server import as_written
 
 pytestmark = pytest.mark.usefixtures("here")
+
+HOSTILE = "shop'; DROP TABLE horsies_tasks; -- \x1b[31m"
 
 
 def row_of(text: str, word: str) -> list[str]:
@@ -189,7 +192,32 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
         *("in_seconds", "may", "why", "queue_name", "worker_id"),
     }
     assert finding["severity"] == "needs_action"
-    assert {"verb": "requeue", "target_kind": "task", "ids": ["run"]} in finding["may"]
+    assert {"verb": "requeue", "target_kind": "task", "ids": ["run"], "options": {}} in finding["may"]
+
+
+async def test_the_crashes_of_one_name_are_acknowledged_by_the_listed_command(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1-4121-9be6067a", seconds=400)
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at, claimed_by_worker_id)"
+        " SELECT md5(name), name, 'default', 'FAILED', 'WORKER_CRASHED', now(), 'web-1-4121-9be6067a'"
+        "   FROM unnest($1::text[]) name",
+        ["shop.mail", "shop.pdf", HOSTILE],
+    )
+
+    async def crashed() -> set[str]:
+        found = (await horsies("recovery", "ls", "--json")).json["findings"]
+        return {one["name"] for one in found if one["kind"] == "crashed"}
+
+    acknowledge = "horsies workers acknowledge web-1-4121-9be6067a --task"
+    assert f"  {acknowledge} shop.mail\n" in (await horsies("recovery", "ls", "--why")).out
+    assert (await horsies(*shlex.split(acknowledge)[1:], "shop.mail", "--yes")).code == 0
+    assert await crashed() == {"shop.pdf", HOSTILE}
+    said = await horsies(*shlex.split(acknowledge)[1:], HOSTILE, "--yes")
+    assert (said.code, "\x1b" in said.out) == (0, False)
+    assert await crashed() == {"shop.pdf"}
+    refused = await horsies(*shlex.split(acknowledge)[1:], "shop.\udcff", "--yes")
+    assert "nothing of it waits to be acknowledged" in refused.out
+    assert await crashed() == {"shop.pdf"}
 
 
 async def test_the_recovery_list_shows_what_the_doctor_finds_if_it_is_asked(connection: asyncpg.Connection) -> None:

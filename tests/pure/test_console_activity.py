@@ -114,7 +114,9 @@ def test_undo_is_offered_where_something_is_left_that_may_be_taken_back() -> Non
     assert not can_be_undone(operation(undone=2))
     assert not can_be_undone(operation(applied=0, refused=2))
     assert not can_be_undone(operation(verbs=("rerun",)))
-    assert not can_be_undone(operation(verbs=("acknowledge",), kinds=("worker",)))
+    assert not can_be_undone(operation(verbs=("recover",), kinds=("task", "worker")))
+    for kinds in (("worker",), ("task", "worker"), ("task",)):
+        assert can_be_undone(operation(verbs=("acknowledge",), kinds=kinds))
 
 
 def test_the_rows_of_a_change_and_of_an_operation_are_filters_of_the_task_list() -> None:

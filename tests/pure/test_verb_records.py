@@ -53,7 +53,7 @@ def test_the_help_of_undo_names_exactly_the_verbs_that_have_a_way_back() -> None
     assert groups == {
         "tasks": {"requeue", "fail", "cancel", "retry-now", "reprioritise", "move", "reschedule"},
         "workflows": {"pause", "resume"},
-        "workers": {"drain", "resume"},
+        "workers": {"drain", "resume", "acknowledge"},
         "queues": {"pause", "resume"},
         "schedules": {"pause", "resume", "skip"},
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from diagnose_steps import CRASH_POLICY, ago, claimed, running, worker
+from operation_steps import undo
 from view_steps import cost
 
 from horsies.config.recovery import RecoveryConfig
@@ -24,6 +26,7 @@ from horsies.views.losses import worker_losses
 
 if TYPE_CHECKING:
     from horsies.findings import Finding, FindingKind
+    from horsies.operations.preview import Preview
     from horsies.views import WorkerRow
 
 OPS = Actor("ops", "bastion")
@@ -45,8 +48,8 @@ async def report_of(conn: asyncpg.Connection) -> dict[FindingKind, Finding]:
     return {finding.kind: finding for finding in (await diagnose(conn)).findings}
 
 
-async def acknowledge(conn: asyncpg.Connection, *ids: str) -> list[bool]:
-    seen = await preview(conn, VERBS["worker", "acknowledge"], Selection.of_ids(ids))
+async def acknowledge(conn: asyncpg.Connection, *ids: str, task: str | None = None) -> list[bool]:
+    seen = await preview(conn, VERBS["worker", "acknowledge"], Selection.of_ids(ids), task=task)
     return [row.applied for row in (await apply(conn, seen, OPS, "power cut")).rows]
 
 
@@ -116,6 +119,120 @@ async def test_what_is_acknowledged_is_refused_a_second_time_and_so_is_a_worker_
     assert [row.applied for row in (await apply(connection, twice, OPS, None)).rows] == [False]
     again = await preview(connection, VERBS["worker", "acknowledge"], Selection.of_ids(["web-3-88-aa", "idle"]))
     assert (again.eligible, len(again.refused)) == ((), 2)
+
+
+async def crashed(conn: asyncpg.Connection, worker_id: str, task_name: str, *ids: str) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at, claimed_by_worker_id)"
+        " SELECT id, $2, 'default', 'FAILED', 'WORKER_CRASHED', statement_timestamp(), $1 FROM unnest($3::text[]) id",
+        worker_id,
+        task_name,
+        ids,
+    )
+
+
+async def crashes_of(conn: asyncpg.Connection) -> dict[str, set[str]]:
+    """The reported ids by task name."""
+    return {one.name: set(one.ids) for one in (await diagnose(conn)).findings if one.kind is CRASHED}
+
+
+async def remedy_of(conn: asyncpg.Connection, task_name: str) -> Preview:
+    """Preview the acknowledgement that the report offers for this name."""
+    (finding,) = (one for one in (await diagnose(conn)).findings if (one.kind, one.name) == (CRASHED, task_name))
+    (remedy,) = (one for one in finding.remedies if one.verb == "acknowledge")
+    return await preview(conn, VERBS["worker", "acknowledge"], Selection.of_ids(remedy.ids), **remedy.options)
+
+
+HOSTILE = "shop'; DROP TABLE horsies_tasks; -- \x1b[31m"
+
+
+@pytest.mark.parametrize("name", ["shop.mail", HOSTILE])
+async def test_the_crashes_of_one_name_are_acknowledged_and_those_of_another_and_the_death_stay(
+    connection: asyncpg.Connection, name: str
+) -> None:
+    await killed(connection, "w", runs=1)
+    await crashed(connection, "w", name, "m1", "m2")
+    await crashed(connection, "w", "shop.pdf", "p1")
+    before = await crashes_of(connection)
+    seen = await remedy_of(connection, name)
+    assert seen.consequences[0] == f"w 2 tasks failed as it died: 2 {name}"
+    assert seen.command == shlex.join(["horsies", "workers", "acknowledge", "w", "--task", name])
+    outcome = await apply(connection, seen, OPS, "known")
+    assert [row.applied for row in outcome.rows] == [True]
+    assert await crashes_of(connection) == {one: ids for one, ids in before.items() if one != name}
+    assert WORKER_DIED in await report_of(connection)
+    trace = await connection.fetch("SELECT target_kind, target_id, detail FROM horsies_operator_actions ORDER BY id")
+    assert sorted(map(tuple, trace)) == [
+        ("task", one, f"crashed with w; acknowledged for {name} only") for one in ("m1", "m2")
+    ]
+    undone = await undo(connection, outcome.operation_id, OPS, None)
+    assert [row.applied for row in undone.rows] == [True, True]
+    assert await crashes_of(connection) == before
+
+
+async def test_an_undo_reports_again_what_was_acknowledged_and_nobody_has_acted_on_since(
+    connection: asyncpg.Connection,
+) -> None:
+    await killed(connection, "w", runs=0)
+    await crashed(connection, "w", "shop.mail", "m1", "m2")
+    await crashed(connection, "w", "shop.pdf", "p1", "p2")
+    await apply(connection, await remedy_of(connection, "shop.mail"), OPS, None)
+    whole = await apply(
+        connection, await preview(connection, VERBS["worker", "acknowledge"], Selection.of_ids(["w"])), OPS, None
+    )
+    assert (whole.can_be_undone, await crashes_of(connection)) == (True, {})
+    await connection.execute(
+        "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+        " VALUES (gen_random_uuid(), 'rerun', 'task', 'p2', 'applied')"
+    )
+    undone = await undo(connection, whole.operation_id, OPS, None)
+    assert {row.target.id: row.applied for row in undone.rows} == {"w": True, "p1": True, "p2": False}
+    assert await crashes_of(connection) == {"shop.pdf": {"p1"}}
+    assert (await report_of(connection))[WORKER_DIED].name == "w"
+    again = await undo(connection, whole.operation_id, OPS, None)
+    assert {row.target.id: row.applied for row in again.rows} == {"w": False, "p1": False, "p2": False}
+    assert await acknowledge(connection, "w") == [True]
+    assert not {CRASHED, WORKER_DIED} & {*await report_of(connection)}
+
+
+async def test_a_worker_of_the_version_before_left_no_record_of_its_losses_and_its_crashes_are_acknowledged(
+    connection: asyncpg.Connection,
+) -> None:
+    await worker(connection, "old", seconds=900)
+    await crashed(connection, "old", "shop.mail", "m1")
+    await crashed(connection, "old", "shop.pdf", "p1")
+    assert await acknowledge(connection, "old", task="shop.mail") == [True]
+    assert await acknowledge(connection, "old", task="shop.mail") == []
+    assert await crashes_of(connection) == {"shop.pdf": {"p1"}}
+    # The report of that version takes any later action on the task as handling it, and a row of the worker as knowing
+    # of its death: there is none.
+    assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions WHERE target_kind = 'worker'") == 0
+    assert await acknowledge(connection, "old") == [True]
+    assert await crashes_of(connection) == {}
+
+
+async def test_the_preview_counts_the_tasks_of_all_workers_and_no_later_crash_is_acknowledged_unseen(
+    connection: asyncpg.Connection,
+) -> None:
+    for number in range(8):
+        await worker(connection, f"w{number}", seconds=900)
+        await crashed(connection, f"w{number}", "shop.mail", *(f"m{number}-{each}" for each in range(number + 1)))
+        await crashed(connection, f"w{number}", "shop.pdf", f"p{number}")
+    seen = await remedy_of(connection, "shop.mail")
+    assert seen.consequences[:6] == (
+        "w0 1 task failed as it died: 1 shop.mail",
+        *(f"w{number} {number + 1} tasks failed as it died: {number + 1} shop.mail" for number in range(1, 5)),
+        "3 more workers: 21 tasks failed as they died",
+    )
+    await crashed(connection, "w7", "shop.mail", "later")
+    outcome = await apply(connection, seen, OPS, None)
+    assert len(outcome.applied) == 8
+    assert await crashes_of(connection) == {
+        "shop.mail": {"later"},
+        "shop.pdf": {f"p{number}" for number in range(8)},
+    }
+    audited = "SELECT count(*) FROM horsies_operator_actions WHERE operation_id = $1"
+    assert await connection.fetchval(audited, outcome.operation_id) == 1 + 2 + 3 + 4 + 5 + 21
 
 
 async def test_a_crashed_task_is_handled_by_any_later_action_and_not_by_the_recovery_that_failed_it(

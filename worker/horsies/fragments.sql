@@ -56,8 +56,9 @@ history AS (
   ORDER BY sent_at DESC LIMIT 1)
 
 -- name: crashed
--- fragment of the recovery report and of acknowledgements; reads only: tasks that failed because their worker died, newest first, without an operator action since; a recovery of the worker is what made them fail, and
--- does not count
+-- fragment of the recovery report and of acknowledgements; reads only: tasks that failed because their worker died, newest
+-- first, without an operator action since; a recovery of the worker is what made them fail, and does not count, nor does
+-- an acknowledgement that was undone, whose undo is then the newest action
 -- By ix_horsies_tasks_crashed, and one probe of ix_horsies_operator_actions_target for each of them.
 crashed AS MATERIALIZED (
     SELECT task.*
@@ -66,12 +67,19 @@ crashed AS MATERIALIZED (
              ORDER BY failed_at DESC
              LIMIT 5000) task
       LEFT JOIN LATERAL (
-            SELECT true AS done FROM horsies_operator_actions
+            SELECT verb, undoes FROM horsies_operator_actions
              WHERE target_kind = 'task' AND target_id = task.id AND outcome = 'applied' AND verb <> 'recover'
                AND acted_at >= task.failed_at
-             ORDER BY id DESC LIMIT 1) handled ON true
-     WHERE handled.done IS NULL
+             ORDER BY id DESC LIMIT 1) newest ON true
+     WHERE newest.verb IS NULL
+        OR newest.verb = 'undo'
+           AND (SELECT verb FROM horsies_operator_actions WHERE id = newest.undoes) = 'acknowledge'
 )
+
+-- name: knows_of_death
+-- fragment: the row of `action` says that an operator knows of the losses of its worker until then
+action.target_kind = 'worker' AND action.outcome = 'applied' AND action.verb IN ('acknowledge', 'recover')
+AND NOT EXISTS (SELECT FROM horsies_operator_actions undo WHERE undo.undoes = action.id AND undo.outcome = 'applied')
 
 -- name: join_needs
 -- fragment: how many dependencies of `node` must complete before it runs; without dependencies it is ready, whatever its

@@ -185,6 +185,7 @@ def _verb(remedy: Remedy) -> str:
 def _command(remedy: Remedy, screen: Screen) -> str:
     """The command of the remedy; of many tasks the first few, and how to get the others."""
     ids = [unshortened(short(one, screen)) if remedy.target_kind == "task" else clean(one) for one in remedy.ids]
-    command = advised(shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED]]))
+    options = [word for name, value in remedy.options.items() for word in (f"--{name}", clean(value))]
+    command = advised(shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED], *options]))
     left = len(remedy.ids) - _NAMED
     return f"{command}  # and {left} more: --json lists them" if left > 0 else command

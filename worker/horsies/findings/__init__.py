@@ -6,7 +6,7 @@ and the command line show a finding by its own record and that of its kind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -80,11 +80,12 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The verb that an operator may use, for targets of this kind."""
+    """The verb that an operator may use, for targets of this kind and with these of its options."""
 
     verb: str
     target_kind: TargetKind
     ids: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def remedies(target_kind: TargetKind, ids: Iterable[str], *verbs: str) -> tuple[Remedy, ...]:

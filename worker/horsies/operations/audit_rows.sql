@@ -35,7 +35,7 @@ SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status,
 
 -- name: audit_undone
 -- operations/audit_rows.py, an operation that is to be undone; reads only ($1 operation)
-SELECT verb, target_kind, count(*) OVER (), acted_at, concat_ws('@', os_user, os_host), reason
+SELECT verb, target_kind, count(*) OVER (PARTITION BY target_kind), acted_at, concat_ws('@', os_user, os_host), reason
   FROM horsies_operator_actions
  WHERE operation_id = $1 AND outcome = 'applied'
  ORDER BY id

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from horsies.findings.searches.crashed import Unacknowledged
     from horsies.lifecycle.reopening import Reopening
     from horsies.lifecycle.repairs import Repair
     from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
@@ -147,7 +148,7 @@ class WorkerFacts:
     now: datetime
     excused: bool
     """The database took no heartbeats for some of the time in which the worker was silent."""
-    unacknowledged: str | None = None
+    unacknowledged: Unacknowledged | None = None
     """The unacknowledged part of its death; read only for that verb."""
 
     @property

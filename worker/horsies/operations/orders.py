@@ -43,12 +43,12 @@ async def apply_order(
     order: str,
     targets: Sequence[Target],
     states: Callable[[asyncpg.Connection, list[str]], Awaitable[Mapping[str, str]]],
-    *values: list[Any],
+    *values: Any,
     guarded: bool,
 ) -> list[RowOutcome]:
     """Run the statement for all targets at once; for those that it did not change, return their present state.
 
-    `guarded`: it takes back the order that was seen, and no newer one. `values` are further columns of the statement.
+    `guarded`: it takes back the order that was seen, and no newer one. `values` are its further parameters.
     """
     ids = [target.id for target in targets]
     undoes = [action.undoes.get(target_id) for target_id in ids]

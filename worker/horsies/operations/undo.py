@@ -20,7 +20,7 @@ from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
-from horsies.operations.verbs import VERBS
+from horsies.operations.verbs import VERBS, audited_verb
 from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import AuditedAction
-    from horsies.operations.verb import Options, Verb
+    from horsies.operations.verb import Options, SqlName, Verb
 
 RENEW_EVERY_S: Final = 10.0
 HOLD_S: Final = 30.0
@@ -63,7 +63,7 @@ class Hold:
         tasks = [
             action
             for action in await actions_of(conn, self._operation_id)
-            if action.target_kind == "task" and _no_way_back(action) is None
+            if _changed_task(action) and _no_way_back(action) is None
         ]
         ids = [action.target_id for action in tasks]
         rows = await conn.fetch(undo_statement("undo_hold"), [action.id for action in tasks], ids, HOLD_S)
@@ -82,8 +82,9 @@ class Hold:
 
 
 def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
-    """Tasks together; the lock of a workflow's family is held for one workflow only."""
-    return _TASKS_AT_ONCE if all(target.kind == "task" for target in targets) else 1
+    """Tasks and acknowledgements together; the lock of a workflow's family is held for one workflow only."""
+    together = all(target.kind == "task" or _taken_back(target.seen) for target in targets)
+    return _TASKS_AT_ONCE if together else 1
 
 
 async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
@@ -93,12 +94,12 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
     actions = await actions_of(conn, UUID(operation_id))
     reasons = {action.id: _no_way_back(action) for action in actions}
     open_ones = [action for action in actions if reasons[action.id] is None]
-    judged = await _judge_tasks(conn, [action for action in open_ones if action.target_kind == "task"])
-    others = [action for action in open_ones if action.target_kind != "task"]
+    judged = await _judge_tasks(conn, [action for action in open_ones if _changed_task(action)])
+    others = [action for action in open_ones if not _changed_task(action)]
     since = await _since_then(conn, [action.id for action in others])
     flows = await read_flows(conn, [one.target_id for one in actions if one.target_kind in ("workflow", "node")])
     for action in open_ones:
-        if action.target_kind == "task":
+        if _changed_task(action):
             reasons[action.id] = judged[action.id]["refusal"]
         else:
             reasons[action.id] = since[action.id][1] or _moved_on(action, flows.get(action.target_id))
@@ -134,14 +135,17 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    tasks = {target.seen.id: target for target in part if target.kind == "task"}
+    tasks = {target.seen.id: target for target in part if _changed_task(target.seen)}
     rows = await _restore_tasks(conn, action, tasks)
     ended += [target.id for target in tasks.values()]
-    others = [target for target in part if target.kind != "task"]
+    others = [target for target in part if target.seen.id not in tasks]
+    undone = await _take_back(conn, action, others)
     since = await _since_then(conn, [target.seen.id for target in others])
     for target in others:
         given_at, later = since[target.seen.id]
-        if later is not None:
+        if target.seen.id in undone:
+            rows.append(RowOutcome(target, applied=True, detail="reported again"))
+        elif later is not None:
             rows.append(await write_refusal(conn, action, target, later))
         else:
             undoing = replace(action, undoes={target.id: target.seen.id})
@@ -150,8 +154,19 @@ async def change(
 
 
 def _no_way_back(action: AuditedAction) -> str | None:
-    done = VERBS.get((action.target_kind, action.verb))
+    done = audited_verb(action.target_kind, action.verb)
     return f"there is no way back from {action.verb}" if done is None else done.why_not_undone(action)
+
+
+def _changed_task(action: AuditedAction) -> bool:
+    """Return whether it has changed the row of a task, which undo restores."""
+    return action.target_kind == "task" and _taken_back(action) is None
+
+
+def _taken_back(action: AuditedAction) -> SqlName | None:
+    """Return the statement that undoes the action by an audit row alone, on workers and their tasks."""
+    done = audited_verb(action.target_kind, action.verb)
+    return done.taken_back if isinstance(done, WorkerVerb) else None
 
 
 def _moved_on(action: AuditedAction, flow: FamilyWorkflowRow | None) -> str | None:
@@ -202,6 +217,19 @@ async def _since_then(conn: asyncpg.Connection, actions: Sequence[int]) -> dict[
     """Return for each action when its order was given, and why it cannot be undone any more."""
     rows = await conn.fetch(statement(__name__, "undo_since"), actions) if actions else []
     return {row["id"]: (row["given_at"], row["since_then"]) for row in rows}
+
+
+async def _take_back(conn: asyncpg.Connection, action: OperatorAction, targets: Sequence[Target]) -> set[int]:
+    """Undo the actions that are only audit rows, and return those that nobody has acted on since."""
+    by_statement: dict[SqlName, list[int]] = {}
+    for target in targets:
+        if (undoing := _taken_back(target.seen)) is not None:
+            by_statement.setdefault(undoing, []).append(target.seen.id)
+    return {
+        row["id"]
+        for undoing, actions in by_statement.items()
+        for row in await conn.fetch(statement(*undoing), *action.values, actions)
+    }
 
 
 async def _invert(

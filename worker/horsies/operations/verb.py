@@ -271,6 +271,9 @@ class WorkerVerb(Verb):
     order: SqlName | None = None
     guarded: bool = False
     """Whether the statement takes back the order that was seen, and no newer one."""
+    taken_back: SqlName | None = None
+    """The statement by which undo takes back audit rows of workers and of their tasks, if these rows are all that the
+    verb writes."""
     change: Callable[[asyncpg.Connection, OperatorAction, Target, list[str]], Awaitable[RowOutcome]] | None = None
     """For one worker. The tasks that it ends are appended to the list: their workflows are advanced afterwards."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.findings.cluster import ALIVE_WITHIN_S
@@ -43,7 +43,7 @@ async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Sele
     ids, unknown = await _resolve(conn, dict.fromkeys(selection.ids))
     workers = await read_workers(conn, ids)
     if verb.reads_losses and (await tables(conn)).worker_losses:
-        losses = await unacknowledged(conn, ids)
+        losses = await unacknowledged(conn, ids, options.get("task"))
         workers = [replace(one, unacknowledged=losses.get(one.worker_id)) for one in workers]
     eligible = [one for one in workers if verb.fits(one.state)]
     refused = [Refusal(_target(one), verb.wrong_state(one)) for one in workers if not verb.fits(one.state)]
@@ -69,8 +69,14 @@ async def change(
 ) -> list[RowOutcome]:
     if verb.order is not None:
         order = statement(*verb.order)
-        return await apply_order(conn, action, order, part, states, guarded=verb.guarded)
+        values = _acknowledged(part, options) if verb.reads_losses else ()
+        return await apply_order(conn, action, order, part, states, *values, guarded=verb.guarded)
     return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
+
+
+def _acknowledged(part: Sequence[Target], options: Options) -> tuple[Any, ...]:
+    """Return the tasks that the preview counted, which are all that is acknowledged, and the only task name."""
+    return [task_id for target in part for task_id in target.seen.unacknowledged.task_ids], options.get("task")
 
 
 async def read_workers(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:

@@ -9,9 +9,8 @@ WITH lost AS (
              ORDER BY taken_at DESC, id DESC LIMIT $2::integer) loss
       LEFT JOIN LATERAL (
             SELECT acted_at, os_user || '@' || os_host AS by
-              FROM horsies_operator_actions
-             WHERE target_kind = 'worker' AND target_id = loss.worker_id AND outcome = 'applied'
-               AND verb IN ('acknowledge', 'recover') AND acted_at >= loss.taken_at
+              FROM horsies_operator_actions action
+             WHERE action.target_id = loss.worker_id AND acted_at >= loss.taken_at AND /* knows_of_death */
              ORDER BY id DESC LIMIT 1) done ON true
 ), told AS (
     SELECT lost.*, lost.acted_at IS NULL AS open,

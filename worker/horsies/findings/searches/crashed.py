@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from textwrap import shorten
@@ -17,6 +17,7 @@ from horsies.findings import (
     Finding,
     FindingKind,
     PredictedAction,
+    Remedy,
     Search,
     Severity,
     about_tasks,
@@ -66,22 +67,44 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     return [*(_crashed(row, capped=capped) for row in rows), *map(_died, dead)]
 
 
-async def unacknowledged(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Return, of these workers, those with something to acknowledge, described in words.
+@dataclass(frozen=True, slots=True)
+class Unacknowledged:
+    """A worker's unacknowledged losses and crashed tasks, as they were read."""
 
-    They are named by task name: an acknowledgement takes all of their crashes off the report, not those of one line.
-    """
-    rows = await conn.fetch(statement(__name__, "order_crashed"), ids)
-    found: dict[str, str] = {}
-    for worker_id, same in groupby(rows, itemgetter("worker_id")):
-        names = [(row["tasks"], row["task_name"]) for row in same]
+    loss: Loss | None
+    crashed: Mapping[str, tuple[str, ...]]
+    """The ids of the tasks by their names, the most frequent name first."""
+
+    @property
+    def task_ids(self) -> list[str]:
+        return [task_id for ids in self.crashed.values() for task_id in ids]
+
+    @property
+    def words(self) -> str:
+        died = [] if self.loss is None else [self.loss.words()]
+        return "; ".join([*died, *([self._crashed_words] if self.crashed else [])])
+
+    @property
+    def _crashed_words(self) -> str:
+        names = [(len(ids), name) for name, ids in self.crashed.items()]
         said = ", ".join(f"{tasks:,} {name}" for tasks, name in names[:_MOST_NAMES])
         more = sum(tasks for tasks, _ in names[_MOST_NAMES:])
         others = f" and {counted(more, 'other task')}" if more else ""
-        found[worker_id] = f"{counted(sum(tasks for tasks, _ in names), 'task')} failed as it died: {said}{others}"
-    losses = await worker_losses(conn)
-    died = {one: losses[one].words() for one in ids if one in losses and losses[one].is_open}
-    return {one: "; ".join(words[one] for words in (died, found) if one in words) for one in {**died, **found}}
+        return f"{counted(len(self.task_ids), 'task')} failed as it died: {said}{others}"
+
+
+async def unacknowledged(
+    conn: asyncpg.Connection, ids: Sequence[str], task_name: str | None
+) -> dict[str, Unacknowledged]:
+    """Return those of these workers that have something to acknowledge; with a name, only its crashed tasks count."""
+    rows = await conn.fetch(statement(__name__, "order_crashed"), ids, task_name)
+    losses = await worker_losses(conn) if task_name is None else {}
+    died = {one: losses[one] for one in ids if one in losses and losses[one].is_open}
+    crashed = {
+        worker_id: {row["task_name"]: tuple(row["ids"]) for row in same}
+        for worker_id, same in groupby(rows, itemgetter("worker_id"))
+    }
+    return {one: Unacknowledged(died.get(one), crashed.get(one, {})) for one in {**died, **crashed}}
 
 
 def _is_dead(loss: Loss, cluster: Cluster) -> bool:
@@ -118,14 +141,15 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
         why=(
             "Its worker, or the process that ran it, died; its policy does not retry WORKER_CRASHED, or no more.",
             RUNS_AGAIN,
-            "Acknowledging its worker leaves the task as it is, and says so in the audit trail; the sheet names what"
-            " else crashed with it and leaves the report.",
+            "Acknowledging leaves the tasks as they are, takes those of this name off the report, and says so in the"
+            " audit trail; other tasks that crashed with the worker stay.",
         ),
         at_least=capped,
     )
-    return (
-        replace(finding, remedies=finding.remedies + remedies("worker", workers, ACKNOWLEDGE)) if workers else finding
-    )
+    if not workers:
+        return finding
+    acknowledge = Remedy(ACKNOWLEDGE, "worker", workers, {"task": finding.name})
+    return replace(finding, remedies=(*finding.remedies, acknowledge))
 
 
 def _where(row: Mapping[str, Any], workers: Sequence[str]) -> str:

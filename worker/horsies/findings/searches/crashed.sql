@@ -12,9 +12,9 @@ SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS 
  ORDER BY min(failed_at)
 
 -- name: order_crashed
--- findings/crashed.py, before a worker is acknowledged; reads only ($1 workers)
+-- findings/crashed.py, before a worker is acknowledged; reads only ($1 workers, $2 the only task name, NULL for all)
 WITH /* crashed */
-SELECT claimed_by_worker_id AS worker_id, task_name, count(*)::integer AS tasks FROM crashed
- WHERE claimed_by_worker_id = ANY ($1::text[])
+SELECT claimed_by_worker_id AS worker_id, task_name, array_agg(id) AS ids FROM crashed
+ WHERE claimed_by_worker_id = ANY ($1::text[]) AND ($2::text IS NULL OR task_name = $2)
  GROUP BY claimed_by_worker_id, task_name
- ORDER BY claimed_by_worker_id, tasks DESC, task_name
+ ORDER BY claimed_by_worker_id, count(*) DESC, task_name

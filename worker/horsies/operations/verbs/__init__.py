@@ -47,6 +47,11 @@ class _Verbs(Mapping[tuple["TargetKind", str], "Verb"]):
 VERBS: Final = _Verbs()
 
 
+def audited_verb(kind: TargetKind, name: str) -> Verb | None:
+    """Return the verb that wrote an audit row; one for workers writes rows of their tasks as well."""
+    return VERBS.get((kind, name)) or (VERBS.get(("worker", name)) if kind == "task" else None)
+
+
 def verbs_for(*kinds: TargetKind) -> list[Verb]:
     """Return the verbs in the order of lists and keys."""
     found = [verb for kind in kinds for verb in _by_name(kind).values()]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.verb import WorkerVerb
+from horsies.domain.quantities import counted
+from horsies.operations.verb import Option, WorkerVerb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,14 +13,27 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.facts import WorkerFacts
+    from horsies.operations.verb import Options
 
 _MOST_NAMED = 5
 
 
+def _check(options: Options) -> Options:
+    from horsies.domain.codec.json_text import clean_text
+
+    return {name: clean_text(value, len(value)) for name, value in options.items()}
+
+
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
+    seen = [(worker.worker_id, worker.unacknowledged) for worker in workers if worker.unacknowledged is not None]
+    others = [one for _, one in seen[_MOST_NAMED:]]
+    tasks, deaths = sum(len(one.task_ids) for one in others), sum(one.loss is not None for one in others)
+    counts = [counted(deaths, "death")] if deaths else []
+    counts += [f"{counted(tasks, 'task')} failed as they died"] if tasks else []
     return [
-        *(f"{worker.worker_id} {worker.unacknowledged}" for worker in workers[:_MOST_NAMED]),
-        "no task changes; the worker and its crashed tasks leave the recovery report; the audit trail keeps this",
+        *(f"{worker_id} {one.words}" for worker_id, one in seen[:_MOST_NAMED]),
+        *([f"{counted(len(others), 'more worker')}: {', '.join(counts)}"] if others else []),
+        "no task changes; exactly this leaves the recovery report; the audit trail keeps it",
     ]
 
 
@@ -35,9 +49,13 @@ VERB = WorkerVerb(
     key="A",
     hint="Acknowledge its death; no task changes.",
     on_recovery=True,
+    options=(Option("task", "Only the crashed tasks of this name; the death itself stays in the report.", "NAME"),),
+    check=_check,
+    no_way_back=lambda _: None,
     fits=lambda worker: worker.is_unacknowledged,
     wrong_state=lambda worker: f"nothing of it waits to be acknowledged; it is {worker.words}",
     effects=_effects,
     reads_losses=True,
     order=(__name__, "acknowledge"),
+    taken_back=(__name__, "take_acknowledgements_back"),
 )
