@@ -1,6 +1,6 @@
 """Reads for the CLI and the console: bounded, served by an index, paged by keyset, returned as frozen dataclasses.
 
-They are loaded on first use: all 31 modules, with the filter language and the models of schedules, take 0.15 s.
+They are loaded on first use: all 25 modules, with the filter language and the models of schedules, take 0.15 s.
 """
 
 from __future__ import annotations
