@@ -247,8 +247,8 @@ def test_a_wrong_password_in_another_embedded_directory_is_one_clear_error(
 HOLD = """
 import sys
 from pathlib import Path
-from horsies.store.embedded import EmbeddedServer, Place, acquire
-with acquire(Place(Path(sys.argv[1]))) as held:
+from horsies.store.embedded import EmbeddedServer, EmbeddedPlace, acquire
+with acquire(EmbeddedPlace(Path(sys.argv[1]))) as held:
     print(held.url, flush=True)
     sys.stdin.readline()
 """

