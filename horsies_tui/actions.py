@@ -296,7 +296,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("preview.fresh", ("ctrl+n",), "reset retries", "Grant all retries of its policy again.", palette=False),
     Action("preview.rows", ("ctrl+l",), "list rows", "Each row: what would happen to it, and why not.", palette=False),
     Action("preview.copy", ("y",), "copy", "Copy the command that does the same, whole.", palette=False),
-    Action("arguments.send", ("ctrl+s",), "check", "Check the arguments, and see what would be sent.", palette=False),
+    Action(
+        "arguments.send", ("ctrl+s",), "check", "Check the arguments, and preview what would be sent.", palette=False
+    ),
     Action("outcome.undo", ("z",), "undo", "Take this operation back, as far as it can be.", True, palette=False),
     Action("picker.close", ("escape",), "close", "Back to the database that is open.", palette=False, footer=True),
     Action("picker.retry", ("ctrl+r", "r"), "retry", "Try to connect now.", footer=True, run="app.refresh"),

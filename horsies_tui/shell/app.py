@@ -1,4 +1,4 @@
-"""The application: the frame around the views, the one link, and the services that views use.
+"""The application: the frame around the views, the database link, and the services that views use.
 
 For authors of screens: the whole interface is `view.Console`, the base class is `view.ConsoleView`, and VIEWS in
 shell/views.py names the classes.
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
-"""The class that every screen gets from this width on, in columns; style sheets and views test for it."""
+"""Smallest terminal widths, in columns, and the CSS class that a screen has from each; styles and views test for it."""
 _SHOW_RECOVERY: Final = ("recovery", "overview")
-"""The views that draw the recovery report, which is always read for the header."""
+"""Views that draw the recovery report. It is read on all screens, because the header shows its count."""
 _SECOND: Final = 1.0
 
 
@@ -201,7 +201,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         return view is None or not view.is_mounted or len(self.screen_stack) > 1 or view.fits(action)
 
     def act(self, verb: str, view: ConsoleView[Any]) -> None:
-        """Start a verb of the view that is shown; one that is covered may still get a click that was made before."""
+        """Start a verb of the view that is shown; ignore a click that arrives after another view covered this one."""
         if view is self.stage.top:
             self._verbs.begin(verb, view)
 
@@ -223,7 +223,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         self._told: tuple[str, ...] = ()
         self.outage.forget()
         self._framed = ""
-        """The view that was framed last. Messages before the first one are about the database."""
+        """The view that was shown last; empty before the first one, when messages are about the database."""
 
     def _link_to(self, choice: DatabaseChoice) -> DatabaseLink:
         wanted, clock = self.options, self._clock or DatabaseClock()
@@ -235,7 +235,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
-        """Switch to another database; the filter and the task of the command line belong to the first one."""
+        """Switch to another database; a filter or a task from the command line is used for the first database only."""
         filter_text = self.options.filter if self.options.clusters else ""
         self.options = replace(self.options, filter=filter_text, task_id=None, clusters=())
         self.footer.message_over()
@@ -254,7 +254,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         if status.lacks != self._told:
             self._told = status.lacks
             if status.lacks:
-                # The command that helps comes first: the line may be cut.
+                # The command that helps comes first, because the end of the line may be cut off.
                 self.say_error("; ".join((status.lacks[-1], *status.lacks[:-1])))
         self._note_outage(status)
         if picker is None and not status.is_up and status.last_data_at is None and status.detail:
@@ -274,7 +274,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
             top.publish(message.snapshot)
 
     def _note_outage(self, status: LinkStatus) -> None:
-        """Add each reason once to the list behind `!`; the line above the view shows it as long as it lasts."""
+        """Add each new reason to the error list (`!`); the line above the view shows the current one."""
         for reason in self.outage.news(status):
             self.say_error(reason)
 
@@ -292,7 +292,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     def _draw_frame(self) -> None:
         if not self.screen_stack:
-            return  # a feed's last message arrives while the console closes
+            return  # a feed may still post a message while the console closes
         status, now = self._status, self.link.clock.now()
         need_action = self.recovery.snapshot.need_action
         top = self.stage.top
@@ -310,32 +310,34 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
             self._picker.show(status, now)
 
     def _tick(self) -> None:
-        """Each second: draw the header with its clock, and let the views update their ages, in one frame.
+        """Draw the header's clock and update the ages in the views, once a second and in one frame.
 
-        Where each view had a timer, the terminal got two frames a second.
+        A timer in each view would send the terminal two frames a second.
         """
         if not self.is_running:
-            return  # while the console closes, views have lost widgets already
+            return  # the console closes, and views may have no widgets any more
         self._draw_frame()
         for view in self.stage.query(ConsoleView):
-            if view.shown and view.is_mounted:  # with its widgets, which it loses when the database is left
+            if (
+                view.shown and view.is_mounted
+            ):  # a view loses its widgets when the operator switches to another database
                 drawn(f"the ages on the screen {view.id}", view.tick, lambda _words: None)
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
-        """The time of the data shown, if they are not current."""
+        """Return the time at which the data on the screen were read, if they are not current."""
         if not status.is_up:
             return status.last_data_at
         return min((failure.since for failure in status.failing if failure.name in self._feeds_shown), default=None)
 
     @property
     def _feeds_shown(self) -> frozenset[str | None]:
-        """The feeds on the screen, by the names of their views."""
+        """Return the names of the views whose feeds are on the screen."""
         name = self.stage.top.id if self.stage.top is not None else None
         return frozenset({name, "recovery"} if name in _SHOW_RECOVERY else {name})
 
     @property
     def _status(self) -> LinkStatus:
-        """The link's status as far as the shown view is concerned."""
+        """Return the link's status for the feeds that are on the screen."""
         return self.link.status.on_screen(self._feeds_shown)
 
     @on(ConsoleView.FirstRows)
@@ -357,10 +359,10 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     @on(events.TextSelected)
     def _copy_selected(self) -> None:
-        """Copy when the mouse is released, as terminals do."""
+        """Copy the selected text when the mouse is released, as terminals do."""
         text = self.screen.get_selected_text()
         if text and not copy(self.stage, text, size(len(text.encode()))):
-            self.say_error("that is more than a terminal's clipboard takes")
+            self.say_error("the selection is too large for the terminal's clipboard")
 
     @on(Tabs.Chosen)
     async def _go_to_tab(self, message: Tabs.Chosen) -> None:
@@ -412,7 +414,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         from horsies_tui.shell.palette import ActionPalette
 
         if not any(isinstance(screen, ActionPalette) for screen in self.screen_stack):
-            self.push_screen(ActionPalette(placeholder="the name of an action"))
+            self.push_screen(ActionPalette(placeholder="Search actions"))
 
     def action_utc(self) -> None:
         self.utc = not self.utc
@@ -427,7 +429,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         def choose(name: str | None) -> None:
             if name is not None:
                 self.theme = name
-                self.say(f'theme = "{name}" in the config file keeps it')
+                self.say(f'to keep it, set theme = "{name}" in the config file')
 
         self.push_sheet(
             PickOne("Theme", [Item(name, name) for name in themes.THEMES], self.theme, self._glyphs), choose

@@ -32,7 +32,7 @@ UNEDITED: Final = Arguments()
 
 
 class ArgumentsSheet(Sheet[Arguments]):
-    """Dismissed with the edited arguments, UNEDITED if nothing was changed, or None if it was closed."""
+    """An editor that returns the edited arguments, UNEDITED if nothing was changed, or None if it was closed."""
 
     BINDINGS = bindings(Scope.ARGUMENTS)
     AUTO_FOCUS = "TextArea"
@@ -47,7 +47,7 @@ class ArgumentsSheet(Sheet[Arguments]):
 
     @dataclass
     class Read(Message):
-        """The task was read; None: it does not exist any more."""
+        """The task was read. Its row is None if the task no longer exists."""
 
         detail: TaskDetail | None
 
@@ -113,11 +113,11 @@ class ArgumentsSheet(Sheet[Arguments]):
     def _open(self, message: Read) -> None:
         message.stop()
         if message.detail is None:
-            self._say("there is no such task any more", error=True)
+            self._say("the task no longer exists", error=True)
             return
         args, kwargs = message.detail.args, message.detail.kwargs
         if large := [stored.size for stored in (args, kwargs) if stored is not None and stored.cut]:
-            self._go_unedited(f"its arguments have {size(max(large))}, too much to edit here")
+            self._go_unedited(f"the arguments are too large to edit here ({size(max(large))})")
             return
         try:
             self._draft = Draft(_text(args), _text(kwargs), self._hidden)
@@ -129,10 +129,13 @@ class ArgumentsSheet(Sheet[Arguments]):
         area.read_only = False
         row = message.detail.row
         if row.finished_at is None:
-            # Shown before anything is typed; the preview checks again whether the task has ended.
-            self._say(f"it is {row.status}: only what has ended is sent again   {self._close_key} close", error=True)
+            # Reported before the operator types anything; the preview checks again whether the task has ended.
+            self._say(
+                f"the task is {row.status}: only a finished task can be sent again   {self._close_key} close",
+                error=True,
+            )
         else:
-            self._say(f"{self._key('arguments.send')} see what would be sent   {self._close_key} close")
+            self._say(f"{self._key('arguments.send')} preview   {self._close_key} close")
 
     def _go_unedited(self, why: str) -> None:
         self._as_it_is = True

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from horsies_tui.settings import ConsoleSettings
     from horsies_tui.shell.database_session import DatabaseSession
 
-# The title is put on the terminal's stack and taken from it again. A terminal without a stack ignores both; for such a
-# one the title is emptied, which most replace by their own.
+# The terminal's title is pushed on its stack and popped at the end. Terminals without a stack ignore both; for them the
+# title is also emptied, and most then show their own.
 _KEEP: Final = "\x1b[22;2t"
 _RESTORE: Final = "\x1b]2;\x1b\\\x1b[23;2t"
 _LONGEST: Final = 80
 _UNTITLED: Final = frozenset({"linux", "cons25"})
-"""Terminals without a window, whose consoles may print what they do not know. Of `vt100` and the like as well."""
+"""Terminals without a window title. They, and those of the `vt100` kind, may print a sequence that they do not know."""
 
 
 def has_title(environ: Mapping[str, str]) -> bool:
@@ -37,7 +37,7 @@ def has_title(environ: Mapping[str, str]) -> bool:
 
 
 def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyphs) -> PlainText:
-    """`horsies prod ● Critical, 2 alerts`. Names come from a file and a server: no control character is passed on."""
+    """`horsies prod ● Critical, 2 alerts`, without the control characters that names may contain."""
     name = clean(status.context_name or status.database_label)
     words = "connecting" if status.is_up or not status.detail else "no connection"
     if status.old_since("alerts", "recovery") is not None and status.is_up:
@@ -50,7 +50,7 @@ def title_of(status: LinkStatus, alerts: tuple[Alert, ...] | None, glyphs: Glyph
 
 
 class Attention:
-    """Writes only what has changed: at rest no byte."""
+    """Updates the title and rings the bell. Writes nothing to the terminal while nothing changes."""
 
     def __init__(self, app: App[Any], settings: ConsoleSettings, glyphs: Glyphs, environ: Mapping[str, str]) -> None:
         self._app = app
@@ -60,15 +60,15 @@ class Attention:
         self._session: DatabaseSession | None = None
         self._watch = AlertWatch(settings.targets)
         self.title = clean("")
-        """The title that the terminal has from us; empty: its own."""
+        """The title that the console has set; empty while the terminal shows its own."""
 
     @property
     def owed(self) -> str:
-        """The bytes that give the terminal its own title back."""
+        """Return the bytes that restore the terminal's own title."""
         return _RESTORE if self.title else ""
 
     def look(self, session: DatabaseSession, status: LinkStatus) -> None:
-        """Judge what was read since the last call, for the title and the bell."""
+        """Update the title, and ring the bell for alerts that are new since the last call."""
         if not session.is_open:
             return
         if session is not self._session:

@@ -1,4 +1,4 @@
-"""The columns of the list of databases, and what it says of the chosen one."""
+"""The columns of the list of databases, and the text below the list about the selected one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _verdict(state: ClusterState, look: Look) -> Cell:
     found = state.verdict
     if found is None:
         return Cell(f"connecting{look.glyphs.ellipsis}", Tone.MUTED)
-    # Without workers and alerts nothing is well either: nothing is there.
+    # A database without workers is not shown as healthy, even when it has no alerts.
     says = found.alert is not None or (state.glance is not None and state.glance.alive)
     return Cell(f"{found.lead}{found.words}", _TONES[found.level] if says else Tone.MUTED)
 
@@ -91,7 +91,7 @@ CLUSTER_COLUMNS: Final[ColumnSet[ClusterState]] = ColumnSet(
 
 
 def about(state: ClusterState) -> list[str]:
-    """Return in full what the row may have to cut: its place, why it cannot be read, its worst alerts."""
+    """Return in full what the row may have to cut off: the address, the connection error, the worst alerts."""
     lines = [state.context.url.label]
     found = state.verdict
     if state.error:

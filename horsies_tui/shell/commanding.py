@@ -55,7 +55,7 @@ _KINDS: Final[Mapping[str, TargetKind]] = {
     "workflow": "workflow",
     "activity": "operation",
 }
-"""Which targets are meant by a name that several kinds of things could have, by the screen."""
+"""By screen, the kind of target that a command means if its name fits several kinds."""
 _MOST_PLACES: Final = 9
 
 
@@ -98,7 +98,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
         return OperationFlow(cast("Console", self))
 
-    # The line.
+    # The command line.
 
     def action_command(self, text: str = "") -> None:
         if len(self.screen_stack) > 1:
@@ -125,7 +125,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
     @on(CommandLine.Entered)
     def _run_command(self, message: CommandLine.Entered) -> None:
-        """Run it once the focus is back where it was, because the targets of a verb may depend on the focus."""
+        """Run the command once the focus is back on the screen, because a verb's targets may depend on the focus."""
         message.stop()
         place = self.focused or self.screen
         place.call_later(self.call_later, self.run_command, message.command)
@@ -172,11 +172,11 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.say_error(sentence(error))
             return
         if not places:
-            self.say_error(f"no task, workflow or worker has the id {wanted}, or one that begins or ends so")
+            self.say_error(f"no task, workflow or worker has an id that begins or ends with {wanted}")
         elif len(places) == 1:
             self._open_place(*places[0])
         elif {kind for kind, _ in places} == {"task"}:
-            self.open_task(wanted)  # which lists them all
+            self.open_task(wanted)  # its screen lists all matches
         else:
             items = [Item(f"{kind} {one}", f"{kind} {one}") for kind, one in places[:_MOST_PLACES]]
             menu = PickOne("Open", items, "", glyphs(ascii_only=self.options.ascii))
@@ -206,15 +206,15 @@ class CommandingApp(App[int], inherit_bindings=False):
             self._verbs.begin(act.name, view, options=act.options, reason=act.reason, kinds=act.kinds)
 
     def _is_offered(self, act: Act, view: ConsoleView[Any]) -> bool:
-        """Return whether the screen has this verb for what is chosen on it; if not, tell the operator where it is."""
+        """Return whether the screen has this verb for the selected rows; if not, say where it is available."""
         bindings = cast("list[Binding]", type(view).BINDINGS)
         records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
         if not any(record.name == act.name for record in records):
             ways = " or ".join(f"`{COMMAND_GROUPS[verb.kind]} {verb.name} …`" for verb in act.verbs)
-            self.say_error(f"there is nothing to {act.name.replace('-', ' ')} on this screen; {ways} names it")
+            self.say_error(f"nothing to {act.name.replace('-', ' ')} on this screen; write {ways}")
             return False
         if view.check_action("verb", (act.name,)) is False:
-            self.say_error(f"{act.name.replace('-', ' ')} does not fit what is chosen here")
+            self.say_error(f"{act.name.replace('-', ' ')} does not apply to the selected rows")
             return False
         return True
 
@@ -225,7 +225,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         verb = self._meant(act.verbs)
         if verb is None:
             ways = " or ".join(f"`{COMMAND_GROUPS[each.kind]} {act.name} …`" for each in act.verbs)
-            self.say_error(f"{act.name} is for several kinds of things: write {ways}")
+            self.say_error(f"{act.name} is ambiguous here: write {ways}")
             return
         intent = Intent(verb, options=act.options, reason=act.reason)
         if act.filter is not None:
@@ -238,7 +238,7 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.run_worker(self._find_and_act(intent, act.targets, view), group="act", exclusive=True)
 
     def _act_on_filter(self, intent: Intent, text: str, view: ConsoleView[Any]) -> None:
-        """Act on a filter, whose times are fixed now: they stay the same when the preview is read again."""
+        """Run a verb for all rows of a filter. Its times are fixed now, so that a later preview means the same rows."""
         from horsies_tui.command.grammar import BY_FILTER
 
         try:
@@ -302,7 +302,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
         view = self.stage.top
         if not isinstance(view, FilteredView) or not view.filter_text:
-            self.say_error("there is no filter here to save; / makes one")
+            self.say_error("no filter to save; / adds one")
             return
         screen, text = self.stage.name_shown, view.filter_text
         await self._change_filters(save_filter, screen, name, text)
@@ -318,7 +318,7 @@ class CommandingApp(App[int], inherit_bindings=False):
     async def _change_filters(self, change: Callable[..., None], screen: str, name: str, *text: str) -> None:
         """Change the saved filters. The config file is read again, because another console may have changed it.
 
-        In a thread: a home directory may be on a file system that does not answer.
+        Runs in a thread, because the home directory may be on a file system that hangs.
         """
         path = self.options.config.path
 
@@ -340,7 +340,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         view = self.stage.top
         export = None if view is None else view.export()
         if export is None:
-            self.say_error("this screen has nothing to export; tasks, workflows and workers have")
+            self.say_error("nothing to export on this screen; open tasks, workflows or workers")
         elif why := why_not_here(self):
             self.say_error(f"{why}: the file would be on the server")
         else:
@@ -351,7 +351,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
         if name in themes.THEMES:
             self.theme = name
-            self.say(f'theme = "{name}" in the config file keeps it')
+            self.say(f'to keep it, set theme = "{name}" in the config file')
         else:
             close = nearest(name, themes.THEMES)
             self.say_error(f"no theme `{name}`" + (f"; did you mean {close}?" if close else ""))
@@ -366,7 +366,7 @@ class CommandingApp(App[int], inherit_bindings=False):
             self.say_error("open a task first: enter in the task list, or `:go ID`")
 
     async def read_outside(self, name: str, text: str, *, pager: bool) -> None:
-        """Open this text in the user's program; returns when that has ended."""
+        """Open this text in the user's program and return when the program has ended."""
         if why := why_not_here(self):
             self.say_error(why)
             return
@@ -375,7 +375,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         except HorsiesError as error:
             self.say_error(error.message)
 
-    # What completion knows.
+    # Completion.
 
     def _known(self) -> Known:
         from horsies_tui.command.completing import Known
@@ -390,7 +390,7 @@ class CommandingApp(App[int], inherit_bindings=False):
         }
         bindings = [] if top is None else cast("list[Binding]", type(top).BINDINGS)
         records = [action.record for binding in bindings if (action := action_of(binding.id)) and action.record]
-        # After a switch they are those of another database.
+        # After a switch, the values are from another database.
         tasks = self._values[1].known if self._values is not None and self._values[0] is self.link else {}
         return Known(
             live=records,
@@ -400,12 +400,12 @@ class CommandingApp(App[int], inherit_bindings=False):
         )
 
     def _read_values(self) -> None:
-        """Names of tasks, queues, errors and workers, read once in half a minute."""
+        """Read the names of tasks, queues, errors and workers, at most every 30 seconds."""
         from horsies_tui.feed.suggested_values import KnownValues
 
         if self._values is None or self._values[0] is not self.link:
             self.stop_reading_values()
-            # In turn, because the values may arrive while the application closes.
+            # As a callback, because the application may be closing when the values arrive.
             self._values = (self.link, KnownValues(self.link, lambda _seen: cast("None", self.call_later(self._learn))))
         self._values[1].refresh()
 
@@ -418,7 +418,7 @@ class CommandingApp(App[int], inherit_bindings=False):
 
 
 async def _places(conn: Connection, wanted: str) -> list[tuple[str, str]]:
-    """The tasks and workflows that this id, or part of one, may mean: kind and id of each."""
+    """Return kind and id of each task and workflow that this id, or part of an id, may mean."""
     from horsies.views import Ambiguous, find_task, find_workflow, worker_rows
 
     found: list[tuple[str, str]] = []

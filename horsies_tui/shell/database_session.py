@@ -1,4 +1,4 @@
-"""The session with one database: its link and its recovery feed, running; changes are posted as messages."""
+"""The session with one database: runs its link and its recovery feed, and posts their changes as messages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.recording.recorder import Recorder
 
-_NO_ROWS_S: Final = 0.3
-"""Without rows for so long, the recovery report no longer waits for them."""
+_FIRST_ROWS_TIMEOUT_S: Final = 0.3
+"""How long the first recovery report waits until the view shows its first rows."""
 
 
 class DatabaseSession:
@@ -52,12 +52,12 @@ class DatabaseSession:
     def __init__(
         self, choice: DatabaseChoice, link: DatabaseLink, *, watches: bool, post: Callable[[Message], object]
     ) -> None:
-        """`watches`: the terminal's title or bell follows the alerts, whichever screen is open."""
+        """Create a session. With `watches`, alerts are read on every screen, for the terminal's title or bell."""
         self.choice = choice
         self.link = link
         self.recovery = RecoveryFeed(self.link, self._post_recovery)
         self.watch = WatchFeed(self.link, lambda _: None)
-        """For the terminal's title and bell, which look at its snapshot every second."""
+        """Reads the alerts for the terminal's title and bell, which are updated from its snapshot every second."""
         self._watches = watches
         self.left = False
         """Set when the database is left; later messages are ignored."""
@@ -75,12 +75,12 @@ class DatabaseSession:
         self._running.append(asyncio.create_task(self._look_on(), name="report"))
 
     def first_rows(self) -> None:
-        """The view shows its first rows. The recovery report is read then: its imports take as long as all before."""
+        """Read the recovery report, now that the view shows rows. Its imports take as long as the start until here."""
         self._shown.set()
 
     async def _look_on(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_NO_ROWS_S):
+            async with asyncio.timeout(_FIRST_ROWS_TIMEOUT_S):
                 await self._shown.wait()
         await import_report()
         self.recovery.start()
@@ -90,11 +90,11 @@ class DatabaseSession:
 
     @property
     def is_open(self) -> bool:
-        """True after its start; it may have no connection."""
+        """True once the session has started, even without a connection."""
         return bool(self._running)
 
     def refresh(self) -> None:
-        """Try to connect now, and read again what is shown on every screen."""
+        """Try to connect now, and read the data of every screen again."""
         self.link.retry_now()
         self.recovery.refresh()
         self.watch.refresh()
@@ -107,7 +107,7 @@ class DatabaseSession:
             running.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    # By message: an error while drawing must end the application, not the link that called.
+    # Posted as a message, so that an error while drawing ends the application instead of the link.
 
     def _tell_status(self, status: LinkStatus) -> None:
         if not self.left:

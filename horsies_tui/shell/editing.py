@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EditError(HorsiesError):
-    """The text cannot be used; `line` is the line of the error, from 1 on, if it is known."""
+    """The edited text is invalid. `line` is the line of the error, counted from 1, if known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Draft:
             raise EditError(f"its arguments are not JSON: {error}") from error
 
     def text(self) -> str:
-        """Both as one JSON document. Arguments that the config file masks are shown as stars."""
+        """Return args and kwargs as one JSON document. Arguments that the config file masks are shown as stars."""
         args = HIDDEN if self._masks.hides(POSITIONAL) else self._masks.on(self._args)
         shown = {"args": args, "kwargs": self._masks.on(self._kwargs)}
         text = json.dumps(shown, indent=2, ensure_ascii=False)
@@ -43,10 +43,10 @@ class Draft:
         return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
     def read(self, text: str) -> Arguments:
-        """The edited arguments; None for a part that was not changed, so that it is sent as it is stored."""
+        """Return the edited arguments; a part is None if it was not changed, and is then sent as it is stored."""
         tree = _read_json(text)
         if not isinstance(tree, dict) or not tree.keys() <= {"args", "kwargs"}:
-            raise EditError('it must be {"args": […], "kwargs": {…}} and nothing besides')
+            raise EditError('expected {"args": […], "kwargs": {…}} without other keys')
         args, kwargs = tree.get("args", []), tree.get("kwargs", {})
         if args == HIDDEN and self._masks.hides(POSITIONAL):
             args = self._args
@@ -59,13 +59,13 @@ class Draft:
         return json.dumps(self._unmasked(edited, original, name), ensure_ascii=False)
 
     def _unmasked(self, edited: Any, original: Any, path: str) -> Any:
-        """Replace stars by the value that is stored at the same place."""
+        """Replace stars by the stored value at the same path."""
         match edited:
             case dict():
                 before = original if isinstance(original, dict) else {}
                 return {key: self._value(key, value, before, f"{path}.{key}") for key, value in edited.items()}
             case list():
-                # When items were added or removed, a star cannot be matched with a stored item.
+                # If items were added or removed, it is unknown which stored item a star stands for.
                 same = isinstance(original, list) and len(original) == len(edited)
                 items = original if same else [None] * len(edited)
                 return [self._unmasked(item, items[at], f"{path}[{at}]") for at, item in enumerate(edited)]
@@ -75,7 +75,7 @@ class Draft:
                 return edited
 
     def _text(self, edited: str, original: Any, path: str) -> str:
-        """JSON within a string is masked as well."""
+        """Replace stars in a string; if the string is JSON itself, replace them inside it."""
         before = _tree(original) if isinstance(original, str) else None
         if before is not None and edited == self._masks.on(original):
             return str(original)
@@ -87,12 +87,12 @@ class Draft:
         if value != HIDDEN or not self._masks.hides(key):
             return self._unmasked(value, before.get(key), path)
         if key not in before:
-            raise EditError(f"{path} is {HIDDEN}, but no stored value stands at this place; write the value")
+            raise EditError(f"{path} is {HIDDEN}, but no value is stored there; type the value")
         return before[key]
 
 
 def read_value(text: str) -> str:
-    """The text in the form in which JSON is stored."""
+    """Return the text in the form in which JSON is stored."""
     return json.dumps(_read_json(text), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -101,7 +101,7 @@ def _read_json(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise EditError(f"line {error.lineno}, column {error.colno}: {error.msg}", error.lineno) from error
-    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits, a thousand brackets
+    except (ValueError, RecursionError) as error:  # a number with more than 4,300 digits, or a thousand brackets
         raise EditError(f"it cannot be read: {error}") from error
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SERVED: Final = "HORSIES_SERVED"
-"""Set for the console of a browser's tab: its input and output are pipes to the server."""
+"""Environment variable of a console in a browser tab, whose input and output are pipes to the server."""
 DARK: Final = "horsies-dark"
 LIGHT: Final = "horsies-light"
 ANSI: Final = "ansi"
@@ -44,14 +44,14 @@ def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
     if environ.get(SERVED):
         return None
     if not is_terminal:
-        return "horsies tui needs a terminal, and its input or output is none"
+        return "horsies tui needs a terminal, but its input or output is not a terminal"
     if environ.get("TERM", "dumb") in ("dumb", ""):
-        return "horsies tui needs a terminal that can move its cursor, and TERM is dumb"
+        return "horsies tui needs a terminal that can move its cursor, but TERM is dumb"
     return None
 
 
 def wants_ascii(environ: Mapping[str, str]) -> bool:
-    """Return whether the locale says that the terminal does not support UTF-8. Without a locale it does."""
+    """Return whether the locale rules out UTF-8. Without a locale, UTF-8 is assumed."""
     ctype = environ.get("LC_CTYPE", "")
     if ctype == "C.UTF-8" and environ.get("LANG", "") in ("C", "POSIX"):
         ctype = ""  # set by Python itself when it finds LANG=C
@@ -60,7 +60,7 @@ def wants_ascii(environ: Mapping[str, str]) -> bool:
 
 
 def fitting_theme(environ: Mapping[str, str], wished: str | None) -> str:
-    """The theme of the config file, else one that suits the terminal; with NO_COLOR the terminal's own colours."""
+    """Return the config file's theme, else one that suits the terminal; with NO_COLOR the terminal's own colours."""
     if environ.get("NO_COLOR"):
         return ANSI
     if wished is not None:
@@ -72,21 +72,21 @@ def fitting_theme(environ: Mapping[str, str], wished: str | None) -> str:
 
 
 def unknown_theme(name: str) -> ConfigurationError | None:
-    """The error for a theme that does not exist."""
+    """Return the error for a theme that does not exist; None if it exists."""
     if name in THEMES:
         return None
     return ConfigurationError(
-        f"there is no theme {name!r}", code=ErrorCode.CLI_INVALID_ARGS, help_text=f"choose one of {', '.join(THEMES)}"
+        f"unknown theme {name!r}", code=ErrorCode.CLI_INVALID_ARGS, help_text=f"choose one of {', '.join(THEMES)}"
     )
 
 
 def for_textual(environ: Mapping[str, str], *, fps: int) -> dict[str, str | None]:
-    """Environment variables to set (None: to remove) before Textual is imported."""
+    """Return the environment variables to set before Textual is imported; None removes a variable."""
     return {
         "TEXTUAL_FPS": str(fps),
-        # One animated page costs as much as 25 plain ones: 324 kB instead of 12.8 kB.
+        # An animated page sends 25 times as much as a plain one: 324 kB instead of 12.8 kB.
         "TEXTUAL_ANIMATIONS": "none",
         "TEXTUAL_SMOOTH_SCROLL": "0",
-        # By no-color.org an empty value means unset; Textual treats it as set.
+        # no-color.org defines an empty value as unset; Textual treats it as set.
         "NO_COLOR": environ.get("NO_COLOR") or None,
     }

@@ -1,4 +1,4 @@
-"""`!`: the last errors, newest first, each with its time."""
+"""The list of the last errors (key `!`), newest first, each with its time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ErrorLog:
     def __init__(self) -> None:
         self.lines: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
         self._places: set[str] = set()
-        """In the code, where draws have failed."""
+        """Places in the code at which drawing has failed."""
 
     def add(self, at: str, text: str) -> None:
         last = self.lines[-1] if self.lines else None
@@ -52,7 +52,7 @@ class ErrorLog:
             self.lines.append(ErrorLine(at, text))
 
     def words_for(self, damage: Damage) -> str | None:
-        """The text for a draw that failed; None if one has failed at this place before, with this or another row."""
+        """Return the message for a failed draw; None if a draw has failed at the same place in the code before."""
         place = f"{type(damage.error).__name__} {place_of(damage.error)}"
         if place in self._places:
             return None
@@ -61,7 +61,7 @@ class ErrorLog:
 
 
 class ErrorSheet(Sheet[None]):
-    """Errors that occur while it is open appear in it: the first view that fails is seldom the only one."""
+    """The sheet that lists the errors. It is updated while it is open, because several views often fail together."""
 
     def __init__(self, errors: Iterable[ErrorLine], glyphs: Glyphs) -> None:
         super().__init__()
@@ -78,6 +78,6 @@ class ErrorSheet(Sheet[None]):
 
 
 def _lines_of(errors: Iterable[ErrorLine]) -> list[str]:
-    """Each error with an empty line after it."""
+    """Return the lines of all errors, with an empty line between them."""
     lines = [line for error in errors for line in ("", f"{error.at}  {error.text}{error.again}")]
-    return lines[::-1] or ["Nothing has gone wrong in this session."]
+    return lines[::-1] or ["No errors in this session."]

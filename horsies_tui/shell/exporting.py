@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _SHOWN_EVERY_S: Final = 0.5
 _PAUSE_S: Final = 0.001
-"""A key takes several steps of the loop; each would wait for some rows of the export."""
+"""Pause between batches: a key takes several steps of the event loop, and each would wait for some rows."""
 
 
 class ExportLine(LineCell):
-    """The progress of the export, above the footer; empty without one."""
+    """The line above the footer with the progress of the export; hidden while none runs."""
 
     DEFAULT_CSS = """
     ExportLine { width: 1fr; padding: 0 1; background: $panel; color: $text-accent; display: none; }
@@ -47,7 +47,7 @@ class ExportLine(LineCell):
     def start(self, console: Console, export: Export[Any], form: Format, path: str) -> None:
         link = console.link
         if self.is_running:
-            console.say_error("an export is running already; esc stops it")
+            console.say_error("an export is already running; esc stops it")
             return
         at = link.clock.now()
         wanted = path or f"horsies-{export.name}-{at:%Y%m%dT%H%M%SZ}.{form}"
@@ -56,7 +56,7 @@ class ExportLine(LineCell):
         self._writing = self.run_worker(work, group="export", exit_on_error=True)
 
     def stop(self) -> bool:
-        """False if there is nothing to stop."""
+        """Stop the export; return False if none runs."""
         if not self.is_running or self._writing is None:
             return False
         self._writing.cancel()
@@ -85,12 +85,10 @@ class ExportLine(LineCell):
         except HorsiesError as error:
             console.say_error(error.message)
         except CONNECTION_ERRORS as error:
-            console.say_error(
-                f"the export stopped after {counted(done, 'row')}, nothing was written: {sentence(error)}"
-            )
+            console.say_error(f"the export failed after {counted(done, 'row')}, no file was written: {sentence(error)}")
         except BaseException:
             if self.app.is_running:
-                console.say(f"the export was stopped after {counted(done, 'row')}; nothing was written")
+                console.say(f"export stopped after {counted(done, 'row')}; no file was written")
             raise
         else:
             took = ticking(timedelta(seconds=link.clock.monotonic() - began))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from horsies_tui.view import Console
 
 MESSAGE_S: Final = 8.0
-"""Long enough to read one line twice; errors stay in the list behind `!`."""
+"""How long a message is shown: long enough to read the line twice. Errors stay in the list of errors (`!`)."""
 OFFER_S: Final = 60.0
-"""An operator who has seen the effect of an action wants its undo within this time; only then the keys stand alone."""
+"""How long the undo of an operation is offered in the footer."""
 
 
 class Footer(Widget):
@@ -50,7 +50,7 @@ class Footer(Widget):
         self._offer = ""
         self._running_out: list[Timer] = []
         self._hits: list[tuple[int, Action | None]] = []
-        """Where each action ends that the line shows."""
+        """The column at which each shown key ends, with its action, for clicks."""
         self._line = Text()
 
     def on_mount(self) -> None:
@@ -65,9 +65,9 @@ class Footer(Widget):
         self.draw_again()
 
     def say(self, text: str, *, error: bool, offer: str = "") -> None:
-        """Show the text for some seconds. `offer` then stands before the keys, for a minute or until the next text.
+        """Show the text for some seconds, then `offer` before the keys for a minute or until the next text.
 
-        An error leaves the offer: it may come at any time.
+        An error does not remove the offer, because an error may occur at any time.
         """
         self._message = (text, "footer--error" if error else "footer--message")
         for timer in self._running_out[: 1 if error else None]:
@@ -83,12 +83,12 @@ class Footer(Widget):
         self.draw_again()
 
     def message_over(self) -> None:
-        """Remove the message: it has expired, or its subject is no longer shown."""
+        """Remove the message when it has expired or its subject is no longer shown."""
         self._message = None
         self.draw_again()
 
     def _another_screen(self, screen: Screen[object]) -> None:
-        """A sheet was opened or closed: the keys differ, and a message about the screen below no longer applies."""
+        """Redraw after a sheet was opened or closed, because keys and messages of the other screen do not apply."""
         if screen.is_modal:
             self._message = None
         screen.bindings_updated_signal.subscribe(self, self._bindings_updated)
@@ -98,9 +98,9 @@ class Footer(Widget):
         self.draw_again()
 
     def draw_again(self) -> None:
-        """Redraw if the content differs: bindings change with every focus."""
+        """Redraw if the content has changed, for example because the focus changed the bindings."""
         if not self.is_attached:
-            return  # the link still reports its status while the application closes
+            return  # the application closes, and the link still reports its status
         line = self._message_line() if self._message is not None else self._keys_line(self.content_size.width)
         if line != self._line or line.spans != self._line.spans:
             self._line = line
@@ -148,7 +148,7 @@ class Footer(Widget):
         return cast("Console", self.app).offers(action)
 
     def on_click(self, event: events.Click) -> None:
-        """Press the key that is painted there, unless it has another meaning by now, on another screen."""
+        """Run the action that was clicked, unless its key has another meaning by now because the screen changed."""
         at = event.get_content_offset(self)
         action = next((action for end, action in self._hits if at is not None and at.x < end), None)
         keys = next((keys for live, keys in live_actions(self.app.screen) if live == action), None)

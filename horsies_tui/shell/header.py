@@ -1,4 +1,4 @@
-"""The lines above a view: the header, and below it, while the figures are old, since when and why."""
+"""The lines above a view: the header, and below it the age of outdated figures with the reason."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class HeaderFacts:
     now: datetime
     clock: str
     need_action: int | None
-    """None: not counted yet."""
+    """Number of findings that need action; None while they have not been counted."""
     frozen: str = ""
-    """When the shown view was frozen; empty if it is not."""
+    """The time at which the shown view was frozen; empty if it is live."""
     counted: bool = True
-    """Whether the number of findings is as new as it should be."""
+    """False if the number of findings is outdated."""
 
 
 class Header(Horizontal):
@@ -91,7 +91,7 @@ class Header(Horizontal):
         )
 
     def on_resize(self) -> None:
-        """Redraw once the cells have their new sizes; otherwise text that now fits would stay cut for a second."""
+        """Redraw once the cells have their new sizes; otherwise text that now fits would stay cut off for a second."""
         self.call_after_refresh(self._show_again)
 
     def _show_again(self) -> None:
@@ -108,7 +108,7 @@ class Header(Horizontal):
         self._clock_cell.put(facts.clock)
 
     def _show_place(self, status: LinkStatus) -> None:
-        """Production is red if no colour is configured; PROD says the same without colours."""
+        """Show the database. Production is red unless a colour is configured, and also says PROD."""
         colour = status.context_colour or ("red" if status.production else None)
         words = " ".join(filter(None, (status.context_name, "PROD" if status.production else None)))
         self._context_cell.display = bool(words)
@@ -124,7 +124,7 @@ class Header(Horizontal):
 
 
 class StatusCell(LineCell):
-    """`LIVE 0.4s`, `POLL 2s`, `FROZEN 14:05:12Z`, `BLOCKED 14s by pid 4711`, with READ-ONLY behind it."""
+    """The link's status, like `LIVE 0.4s`, `POLL 2s`, `FROZEN 14:05:12Z` or `BLOCKED 14s by pid 4711`."""
 
     DEFAULT_CSS = """
     StatusCell {
@@ -137,7 +137,7 @@ class StatusCell(LineCell):
     """
 
     def show(self, status: LinkStatus, now: datetime, frozen: str = "") -> None:
-        """`frozen`: when the view was frozen. Another reason for old data takes precedence."""
+        """Show the status. `frozen` is the time at which the view was frozen; other reasons for old data come first."""
         state = status.state.value.lower()
         words = status.words(now)
         if frozen and status.is_up and not status.failing:
@@ -150,11 +150,11 @@ class StatusCell(LineCell):
 
 
 _ELSEWHERE: Final = {"alerts": "the alerts of the title", "recovery": "the findings"}
-"""What is shown beside the view, by its feed."""
+"""Names of the figures that the frame shows besides the view, by their feed."""
 
 
 def _elsewhere(status: LinkStatus, zone: tzinfo | None) -> str:
-    """`the alerts of the title are of 12:04:31Z: `, where the figures of the view itself are current."""
+    """Return `the alerts of the title are of 12:04:31Z: ` if only figures outside the view are outdated."""
     old = [failure for failure in status.failing if failure.late and failure.name in _ELSEWHERE]
     if not old:
         return ""
@@ -163,19 +163,19 @@ def _elsewhere(status: LinkStatus, zone: tzinfo | None) -> str:
 
 
 class OutageLine(LineCell):
-    """Hidden while the figures are current, and before there are any."""
+    """The line that says why the figures are outdated; hidden while they are current and before the first read."""
 
     def __init__(self) -> None:
         super().__init__(id="outage")
         self._reasons: tuple[str, ...] = ()
 
     def forget(self) -> None:
-        """Another database is shown from now on."""
+        """Clear the line for another database."""
         self._reasons = ()
 
     def news(self, status: LinkStatus) -> Iterator[str]:
-        """Yield each reason that was not there before."""
-        # During an attempt to connect, the reason is that of the previous attempt.
+        """Yield each reason that is new."""
+        # During an attempt to connect, the reason is from the previous attempt.
         now = status.outage or (() if status.is_up else self._reasons)
         yield from (reason for reason in now if reason not in self._reasons)
         self._reasons = now
@@ -183,13 +183,13 @@ class OutageLine(LineCell):
     def show(
         self, status: LinkStatus, old_since: datetime | None, zone: tzinfo | None, key: Callable[[str], str]
     ) -> None:
-        """`old_since`: the time of the figures, if they are not current. `key` says which key an action has."""
+        """Show the reason. `old_since` is the time of the figures if they are outdated; `key` names an action's key."""
         words = "; ".join(status.outage or self._reasons)
         if old_since is None:
             words = _elsewhere(status, zone) + words
         if status.blockers and status.outage:
             words = f"{key('app.end_blocker')} ends it: {words}"
         elif old_since is not None:
-            words = f"figures of {time_of_day(old_since, zone)}, {key('app.refresh')} tries now: {words}"
+            words = f"figures of {time_of_day(old_since, zone)}, {key('app.refresh')} retries now: {words}"
         self.put(words)
         self.display = bool(words) and status.last_data_at is not None

@@ -1,4 +1,4 @@
-"""`?`: the keys that work on this screen, from the live bindings, with the user's own keys."""
+"""The help (key `?`): the keys that work on this screen, including those of the config file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TITLES: Final = {
     Scope.TABLE: "Rows",
     Scope.BESIDE: "The story beside the list",
-    Scope.VERBS: "Acting: each opens a preview first",
+    Scope.VERBS: "Actions (each opens a preview first)",
     Scope.OVERVIEW: "The overview",
     Scope.CHART: "The charts",
     Scope.REPLAY: "The recording",
@@ -37,7 +37,7 @@ TITLES: Final = {
     Scope.ACTIVITY: "Activity",
     Scope.WORKFLOWS: "Workflows",
     Scope.WORKFLOW: "Workflow",
-    Scope.FLOWS: "Acting on workflows: each opens a preview first",
+    Scope.FLOWS: "Actions on workflows (each opens a preview first)",
     Scope.GRAPH: "Its nodes",
     Scope.SCHEDULES: "Schedules",
     Scope.PICKER: "Databases",
@@ -55,11 +55,11 @@ TITLES: Final = {
 _LABEL_WIDTH: Final = 15
 _HELP_WIDTH: Final = 52
 _IDS_FROM: Final = 100
-"""Ids are needed for `[keys]` in the config file; they get a column only from this width on."""
+"""Terminal width from which the ids of actions are shown, which `[keys]` in the config file needs."""
 
 
 class KeyList(Widget):
-    """The table of keys, one line each."""
+    """The table of keys, one per line."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--title", "keys--key", "keys--off", "keys--id", *TONES}
 
@@ -127,7 +127,7 @@ class KeyList(Widget):
 
 
 class HelpSheet(Sheet[None]):
-    """The help; scrolls if it does not fit."""
+    """The help sheet. It scrolls if it does not fit."""
 
     DEFAULT_CSS = "HelpSheet > #sheet { max-width: 116; }"
 

@@ -1,4 +1,4 @@
-"""Handles keys one after the other: the effect of a key is complete before the next key is dispatched."""
+"""Handles keys one at a time: the effect of a key is complete before the next key is dispatched."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Typed: TypeAlias = events.Key | events.Paste
 
-_PATIENCE_S: Final = 1.0
-"""A widget that is removed loses its queued messages; the next key must not wait for such a message for ever."""
+_KEY_TIMEOUT_S: Final = 1.0
+"""How long the next key waits. A removed widget loses its queued messages, so the message may never arrive."""
 _AT_ONCE: Final = frozenset({"ctrl+c"})
 
 
@@ -29,7 +29,7 @@ class InTurn(App[int], inherit_bindings=False):
 
     @dataclass
     class Passed(Message):
-        """Follows a key through the same queue, and so arrives when that key has been handled."""
+        """A message queued behind a key: when it arrives, that key has been handled."""
 
         turn: int
         screen: Screen[Any]
@@ -58,7 +58,7 @@ class InTurn(App[int], inherit_bindings=False):
 
     @on(Passed)
     def _after_key(self, passed: Passed) -> None:
-        """Send the message a second time, for effects of the key: a menu that opens, a field that takes the focus."""
+        """Send the message a second time, to wait for effects of the key such as an opened menu or a new focus."""
         if passed.again:
             (self.focused or self.screen).post_message(self.Passed(passed.turn, passed.screen, again=False))
         elif self.screen is not passed.screen:
@@ -70,7 +70,7 @@ class InTurn(App[int], inherit_bindings=False):
         if turn != self._turn or self._patience is None:
             return
         if self._waiting:
-            self._begin_turn()  # keys that arrive meanwhile wait behind it
+            self._begin_turn()  # keys that arrive meanwhile wait
             self.call_next(self._take, self._waiting.popleft())
         else:
             self._patience.cancel()
@@ -80,4 +80,4 @@ class InTurn(App[int], inherit_bindings=False):
         if self._patience is not None:
             self._patience.cancel()
         self._turn += 1
-        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._next, self._turn)
+        self._patience = asyncio.get_running_loop().call_later(_KEY_TIMEOUT_S, self._next, self._turn)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def keymap(user: Mapping[str, str], path: Path) -> dict[str, str]:
-    """The argument for `App.set_keymap`; ConfigurationError names the file, the key and the remedy."""
+    """Return the argument for `App.set_keymap`. A ConfigurationError names the file, the key and the remedy."""
     known = [action.id for action in ACTIONS if action.id not in FIXED]
     keys = {action.id: action.keys for action in ACTIONS}
     for name, text in user.items():
@@ -23,7 +23,7 @@ def keymap(user: Mapping[str, str], path: Path) -> dict[str, str]:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise _error(path, name, f"is no action{hint}", "`?` in the console shows the ids")
+            raise _error(path, name, f"is not an action{hint}", "`?` in the console shows the ids")
         keys[name] = tuple(_checked(path, name, key.strip()) for key in text.split(","))
     _refuse_two_meanings(path, user, keys)
     return {name: ",".join(keys[name]) for name in user}

@@ -28,22 +28,22 @@ def has_terminal() -> bool:
     """Return whether a console can be drawn here; if not, print why and what to do instead."""
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if reason := why_unfit(os.environ, is_terminal=terminal):
-        help_text = "`horsies tasks ls` prints the same rows, also as JSON"
+        help_text = "`horsies tasks ls` prints the same rows, as text or JSON"
         say(reason, f" = help: {help_text}", stream=sys.stderr)
     return reason is None
 
 
 def run(options: ConsoleOptions) -> int:
-    """Run the console and return its exit code. ConfigurationError for keys or a theme that do not exist."""
+    """Run the console and return its exit code. Raises ConfigurationError for unknown keys or an unknown theme."""
     theme = options.theme or fitting_theme(os.environ, options.settings.theme)
     if (error := unknown_theme(theme)) is not None:
         raise error if options.theme else error.with_note(f"it comes from {options.config.path}")
     options = replace(options, ascii=options.ascii or wants_ascii(os.environ), theme=theme)
     _set_environment(options)
-    # A collection goes through everything that the imports have made, 95,000 objects in 50 ms, while a key waits. It
-    # would find nothing: none of it is ever dropped.
+    # Freeze the 95,000 objects that the imports created: they are never released, and a garbage collection that
+    # traverses them takes 50 ms, during which a key waits.
     gc.disable()
-    # Textual reads the environment when it is imported, so its modules are imported only now.
+    # Textual reads the environment on import, so its modules are imported only now.
     keys = import_module("horsies_tui.shell.keymap").keymap(options.settings.keys, options.config.path)
     if options.record is None and options.replay is None:
         app = import_module("horsies_tui.shell.app").ConsoleApp(options, keys=keys)

@@ -1,4 +1,4 @@
-"""The end of the console on a signal, and when its terminal is lost."""
+"""Ends the console on a signal, and when its terminal is lost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 GRACE_S: Final = 2.0
-"""The loop has this long to end by itself; a blocked write to a dead link would hold it for ever."""
+"""Time for the event loop to end after a signal. A blocked write to a lost terminal would never end."""
 
 _RESTORE: Final = (
     b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""What Textual writes at its own exit: paste and mouse reports off, main screen, cursor."""
+"""The sequences that Textual writes at its exit: paste and mouse reports off, main screen, cursor."""
 
 
 class Leaving:
-    """Created before the terminal is changed; `watch` is called when the application runs."""
+    """Ends the console. Created before the terminal is changed; `watch` is called when the application runs."""
 
     def __init__(self) -> None:
         terminal = sys.__stdin__ is not None and sys.__stdin__.isatty()
@@ -38,7 +38,7 @@ class Leaving:
     ) -> None:
         """Call `leave` on the loop at a signal, and end the process when the terminal is lost.
 
-        `last` returns what must be written to the terminal besides that which Textual writes.
+        `last` returns the bytes that must be written to the terminal in addition to Textual's.
         """
         self._last = last
 
@@ -46,7 +46,7 @@ class Leaving:
             if self.signal is not None:
                 self.at_once(number)
             self.signal = signal.Signals(number)
-            # Not a handler of the loop: it would wait for the loop, which may be waiting for the terminal.
+            # Not a handler of the event loop, which may itself be blocked by the terminal.
             timer = threading.Timer(GRACE_S, self.at_once, (number,))
             timer.daemon = True
             timer.start()
@@ -57,14 +57,14 @@ class Leaving:
         threading.excepthook = self._thread_ended
 
     def _thread_ended(self, ended: threading.ExceptHookArgs) -> None:
-        """Leave if Textual's writing thread has ended: the queue to it would fill up, and the loop would hang."""
+        """Exit if Textual's writing thread has ended; otherwise its queue fills up and the event loop hangs."""
         if isinstance(ended.exc_value, OSError):
-            # After a signal, `at_once` may be running: it makes the terminal non-blocking, so a waiting write fails.
+            # After a signal, `at_once` may be running; it makes the terminal non-blocking, so a waiting write fails.
             self.at_once(self.signal or signal.SIGHUP)
         threading.__excepthook__(ended)
 
     def at_once(self, number: int) -> None:
-        """Restore the terminal, if there still is one, and exit."""
+        """Restore the terminal, if it still exists, and exit."""
         if self._found is not None:
             self._restore(self._found)
         os._exit(128 + number)

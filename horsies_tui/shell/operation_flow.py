@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from horsies_tui.view import Console, ConsoleView
 
 UNDO: Final = VERBS["operation", "undo"]
-_MOST_EDITED: Final = 100_000
-"""Arguments up to this many characters open in an editor without a noticeable pause."""
+_MAX_EDITED: Final = 100_000
+"""Most characters of arguments that an editor opens without a noticeable pause."""
 
 
 class OperationFlow:
-    """One per application. Keeps the last operation, for undo and for the list of its rows."""
+    """Runs operations, one flow per application. Keeps the last operation, for its undo and the list of its rows."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -58,9 +58,9 @@ class OperationFlow:
         reason: str = "",
         kinds: Sequence[TargetKind] = (),
     ) -> None:
-        """Start what a key means in this view: a verb of the engine, `undo`, or `outcome`.
+        """Run the action of a key in this view: a verb of the engine, `undo`, or `outcome`.
 
-        A command line adds options and a reason; `kinds` are those that it names.
+        The command line adds options, a reason, and the `kinds` of targets that its command accepts.
         """
         if verb == "outcome":
             self._show_last(view)
@@ -68,19 +68,19 @@ class OperationFlow:
             self._console.say_error(f"cannot {verb.replace('-', ' ')}, {why}")
         elif intent := self._undoing() if verb == UNDO.name and not view.CHOOSES_OPERATIONS else view.intent(verb):
             if kinds and intent.kind not in kinds and intent.verb.kind not in kinds:
-                self._console.say_error(f"what is chosen here is a {intent.kind}, and the command is for {kinds[0]}s")
+                self._console.say_error(f"the selected row is a {intent.kind}, but the command is for {kinds[0]}s")
                 return
             self._open(replace(intent, options={**intent.options, **(options or {})}, reason=reason), view)
 
     def start(self, intent: Intent, view: ConsoleView[Any]) -> None:
-        """Start a verb for targets that are named; the caller has asked whether anything may be written."""
+        """Start a verb for these targets; the caller has checked that the session may write."""
         self._open(intent, view)
 
     def end_blocker(self, view: ConsoleView[Any] | None) -> None:
-        """Cancel the statement of the session whose lock is in the way, or end the session if it runs none."""
+        """Cancel the statement of the session that blocks this one, or end that session if it runs none."""
         blockers = self._console.link.status.blockers
         if view is None or not blockers:
-            self._console.say("no lock of another session is in the way")
+            self._console.say("no other session blocks this one")
         elif why := self._console.why_no_writes():
             self._console.say_error(f"cannot end the session, {why}")
         else:
@@ -91,7 +91,7 @@ class OperationFlow:
         last = self.last
         if last is None or not last.can_be_undone:
             what = "nothing to undo"
-            self._console.say(f"{what}; horsies audit undo takes any operation back")
+            self._console.say(f"{what}; horsies audit undo reverts earlier operations")
             return None
         return Intent(UNDO, Selection.of_ids([str(last.outcome.operation_id)]), undoes=last.intent.kind)
 
@@ -112,7 +112,7 @@ class OperationFlow:
         link = self._console.link
 
         async def read(conn: Connection) -> TaskDetail | None:
-            found = await task_detail(conn, task_id, most_characters=_MOST_EDITED)
+            found = await task_detail(conn, task_id, most_characters=_MAX_EDITED)
             return None if isinstance(found, Ambiguous) else found
 
         def edited(arguments: Arguments | None) -> None:
@@ -124,7 +124,7 @@ class OperationFlow:
         self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
 
     def _ask(self, intent: Intent, value: NewValue, view: ConsoleView[Any]) -> None:
-        """Ask for a value. It is checked as the preview checks it; the line below says what it means."""
+        """Ask for a value. It is checked as in the preview; the line below the field shows its meaning."""
         clock = self._console.link.clock
 
         def read(text: str) -> Options:
@@ -182,7 +182,7 @@ class OperationFlow:
             self._show(done, view)
 
     def _offer(self, done: FinishedOperation) -> None:
-        """Say the outcome with the keys for its rows and its undo, which is offered for a minute."""
+        """Show the outcome with the keys that list its rows and undo it, for a minute."""
         ways = [f"{self._key('verbs.outcome')} rows"]
         if not done.can_be_undone:
             self._console.say(f"{done.line()}   ({ways[0]})")
@@ -193,7 +193,7 @@ class OperationFlow:
 
     def _show_last(self, view: ConsoleView[Any]) -> None:
         if self.last is None:
-            self._console.say("nothing has been done from here yet")
+            self._console.say("no operation in this session yet")
         else:
             self._show(self.last, view)
 

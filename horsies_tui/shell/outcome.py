@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One target. `result` is the outcome as a word, `detail` the reason or the current state."""
+    """One target of an operation. `result` is its outcome as a word, `detail` the reason or the current state."""
 
     id: str
     kind: str
@@ -50,18 +50,16 @@ class Next:
 
 
 def rows_of_preview(intent: Intent, preview: Preview) -> tuple[ResultRow, ...]:
-    """Refused rows first, since the list is mostly opened for them."""
+    """Return the rows of a preview, refused ones first, because operators open the list for them."""
     refused = [_row(refusal.target, "refused", refusal.reason, Tone.WARNING) for refusal in preview.refused]
     return (*refused, *(_row(target, intent.verb.will, "", Tone.GOOD) for target in preview.eligible))
 
 
 def rows_of_done(done: FinishedOperation) -> tuple[ResultRow, ...]:
-    """Rows that were not changed first."""
+    """Return the rows of a finished operation, those that were not changed first."""
     outcome = done.outcome
     return (
-        *_rows(
-            outcome.in_doubt, "in doubt", "the connection broke: the audit trail shows whether it was done", Tone.BAD
-        ),
+        *_rows(outcome.in_doubt, "in doubt", "connection lost; the audit log shows whether it was done", Tone.BAD),
         *(_row(target, "skipped", reason, Tone.WARNING) for target, reason in done.skipped),
         *_rows(outcome.not_attempted, "not tried", outcome.stopped or "", Tone.MUTED),
         *(_row(row.target, done.intent.verb.done, row.detail, Tone.GOOD) for row in outcome.applied),
@@ -88,14 +86,14 @@ COLUMNS: Final[ColumnSet[ResultRow]] = ColumnSet(
 
 
 class _Rows(RowTable[ResultRow]):
-    """The table of the sheet; it has no marks, because the sheet's actions apply to all rows."""
+    """The table of the sheet. It has no marks, because the sheet's actions apply to all rows."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return "mark" not in action
 
 
 class RowsSheet(Sheet[Next]):
-    """A list above the current screen. `undo`: the operation can be undone from here."""
+    """The sheet with the list. With `undo`, the operation can be undone from here."""
 
     BINDINGS = bindings(Scope.OUTCOME)
     AUTO_FOCUS = "RowTable"
@@ -126,7 +124,7 @@ class RowsSheet(Sheet[Next]):
         entitle(self.query_one("#sheet"), self._glyphs, self._title)
         table: RowTable[ResultRow] = self.query_one(RowTable)
         table.styles.height = len(self._rows) + 1
-        table.show(self._rows, now=self._now, empty="No row was chosen.")
+        table.show(self._rows, now=self._now, empty="No rows selected.")
         self.call_after_refresh(self._show_keys)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -1,4 +1,4 @@
-"""ctrl+p: every action of every screen, and the filters of the config file, searchable by name."""
+"""The palette (ctrl+p): the actions of all screens and the saved filters, searchable by name."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from horsies_tui.shell.tabs import Tab
     from horsies_tui.view import Console
 
-_FURTHER: Final = 0.5
-"""What works here comes first."""
+_ELSEWHERE_SCORE: Final = 0.5
+"""Factor for the score of actions of other screens, so that those of this screen come first."""
 _SHEETS: Final = frozenset(
     {
         Scope.SHEET,
@@ -42,11 +42,11 @@ _SHEETS: Final = frozenset(
         Scope.MENU,
     }
 )
-"""They have keys of their own, and are opened by actions."""
+"""Scopes whose actions only work inside a sheet or a field, and are not listed."""
 
 
 class ActionPalette(CommandPalette, PacedScreen[None]):
-    """Textual's palette, written to the terminal as all other screens are."""
+    """Textual's palette, with the console's output pacing."""
 
 
 def _offered(name: str, command: IgnoreReturnCallbackType, help_text: str) -> DiscoveryHit:
@@ -55,7 +55,7 @@ def _offered(name: str, command: IgnoreReturnCallbackType, help_text: str) -> Di
 
 
 def _found(score: float, matcher: Matcher, name: str, command: IgnoreReturnCallbackType, help_text: str) -> Hit:
-    """The name with the letters that match, without `Matcher.highlight`, which parses markup."""
+    """Return the name with its matching letters marked. `Matcher.highlight` is not used, because it parses markup."""
     name = clean(name)
     shown = Content(name)
     for at in matcher.fuzzy_search.match(matcher.query, name)[1]:
@@ -65,13 +65,13 @@ def _found(score: float, matcher: Matcher, name: str, command: IgnoreReturnCallb
 
 
 def _help(text: str) -> str:
-    """A Content in place of the text: Textual would parse that as markup, and takes a Content as it is."""
+    """Return the text as a Content, because Textual would parse a string as markup."""
     return cast("str", Content(clean(text)))
 
 
 @cache
 def _tabs_by_action() -> dict[str, Tab]:
-    """The tab whose screen has an action; of several the first one."""
+    """Return the first tab whose screen has an action, by action."""
     found: dict[str, Tab] = {}
     for tab in TABS:
         for binding in cast("list[Binding]", VIEWS[tab.name].BINDINGS):
@@ -81,11 +81,11 @@ def _tabs_by_action() -> dict[str, Tab]:
 
 
 class ActionCommands(Provider):
-    """The registry's actions: first those that the screen below handles, writes only if they would be accepted.
+    """Offers the registered actions, those of the current screen first, and verbs only if they would be accepted.
 
-    Those of another tab's screen are run there, and of all others the palette says where they work. A verb is not run
-    on a screen that was not seen: what it would act on was never chosen. One provider has both, because the palette
-    keeps the first hit that arrives under its cursor.
+    An action of another tab opens that tab first; for all other actions a message says where they work. A verb never
+    runs on another tab, because the operator has not selected its rows. One provider offers them all, because the
+    palette keeps its cursor on the first hit that arrives.
     """
 
     async def discover(self) -> Hits:
@@ -99,7 +99,7 @@ class ActionCommands(Provider):
                 yield _found(score, matcher, name, command, help_text)
         for name, run, help_text in self._elsewhere():
             if (score := matcher.match(name)) > 0:
-                yield _found(score * _FURTHER, matcher, name, run, help_text)
+                yield _found(score * _ELSEWHERE_SCORE, matcher, name, run, help_text)
 
     def _elsewhere(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]], str]]:
         live = {action.id for action, _ in live_actions(self.screen)}
@@ -115,12 +115,12 @@ class ActionCommands(Provider):
     async def _run(self, action: Action, tab: Tab | None) -> None:
         console, app, key = cast("Console", self.app), cast("CommandingApp", self.app), self._key(action)
         if tab is None:
-            console.say(f"{key} {action.label}: {action.help} It works where that is open: {TITLES[action.scope]}.")
+            console.say(f"{key} {action.label}: {action.help} Works in: {TITLES[action.scope]}.")
             return
         view = await app.stage.go(tab.name)
         if action.writes:
-            # Later: a new view clears what was said about the one before.
-            app.call_after_refresh(console.say, f"choose the rows, then {key} {action.label}")
+            # After the refresh, because a new view clears the messages about the previous one.
+            app.call_after_refresh(console.say, f"select rows, then {key} {action.label}")
         else:
             view.call_later(app.run_action, action.binding.action, view)
 
@@ -140,7 +140,7 @@ class ActionCommands(Provider):
 
 
 class NamedFilters(Provider):
-    """A filter is used on its own screen."""
+    """Offers the saved filters. Each opens the screen for which it was saved."""
 
     async def discover(self) -> Hits:
         for words, run, text in self._filters():

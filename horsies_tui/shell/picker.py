@@ -1,4 +1,4 @@
-"""The databases of the config file side by side: to see how each is, to go to one, and when there is no connection."""
+"""The list of the databases in the config file, with the state of each; shown on request and without a connection."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _NO_CONTEXTS: Final = (
     "    [contexts.staging]",
     '    url = "postgresql://user@host/database"',
     "",
-    "in it, they are offered here; `horsies db status` says which database is used without that, and why.",
+    "in it, they are listed here; `horsies db status` shows which database is used without it, and why.",
 )
 _WAYS: Final = {
-    False: "enter opens · ctrl+r reads again · esc goes back",
-    True: "enter opens · ctrl+r tries again now · q quits",
+    False: "enter open · ctrl+r refresh · esc back",
+    True: "enter open · ctrl+r retry now · q quit",
 }
 
 
 class Picker(Sheet["Context"], inherit_bindings=False):
-    """Dismissed with the chosen context. `forced`: there is no screen to return to, so only a choice or `q` leaves.
+    """A sheet that returns the chosen context. If `forced`, no screen is behind it, and only a choice or `q` closes it.
 
-    `only`: the names of those to list; it is then the first page, and fills the screen.
+    `only` names the contexts to list; the sheet is then the first page and fills the screen.
     """
 
     BINDINGS = bindings(Scope.PICKER)
@@ -110,7 +110,7 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         """Show the status of the current database, if it is not connected."""
         up = status.is_up or self._is_page
         why = () if up else tuple(filter(None, (status.words(now), *status.detail.splitlines())))
-        for line in self.query("#why").results(Lines):  # none before the sheet is composed; the next second shows it
+        for line in self.query("#why").results(Lines):  # none before the sheet is composed; the next call shows it
             if why != self._why:
                 self._why = why
                 line.set_class(bool(why), "-said").show(*why)
@@ -128,7 +128,7 @@ class Picker(Sheet["Context"], inherit_bindings=False):
 
     def _draw(self, states: tuple[ClusterState, ...]) -> None:
         for table in self.query(NumberTable):
-            # Nothing in a row ages: a list that ticked would be sent every second.
+            # The rows show no ages, so they are not redrawn every second.
             table.show(states, now=datetime.now(UTC), empty="")
             self._say_about(table)
 
@@ -154,7 +154,7 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         self.dismiss(None)
 
     def action_quit(self) -> None:
-        """Go back one level, and exit if there is none, as `q` does on every screen."""
+        """Go back one level, or exit on the first one, as `q` does on every screen."""
         if self.forced:
             self.app.exit(0)
         else:

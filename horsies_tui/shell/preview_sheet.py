@@ -43,26 +43,26 @@ _TICK_S: Final = 1.0
 _LONGEST_REASON: Final = 500
 _WIDEST_WORD: Final = 24
 _ROOM_FOR_BOTH: Final = 72
-"""Columns of a terminal in which both buttons fit with all their words."""
+"""Terminal width, in columns, from which both buttons fit with their full labels."""
 SEEN_FOR_S: Final = 0.4
-"""How long a preview must have been on the screen before a key confirms it. Typed ahead, `R ctrl+y` would confirm rows
-that the operator has not seen."""
+"""How long a preview must be on the screen before a key confirms it. Otherwise `R ctrl+y`, typed ahead, would confirm
+rows that the operator has not seen."""
 
 
 class SheetPhase(Enum):
     READING = auto()
     READY = auto()
-    """Waits for the confirmation."""
+    """Waiting for the confirmation."""
     CLOSED = auto()
-    """Nothing can be done from here: no row is eligible, or the database refused."""
+    """Nothing can be confirmed: no row is eligible, or the database refused."""
     DOING = auto()
     STOPPING = auto()
-    """Asked to stop; finishes the current batch."""
+    """Stopping after the current batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The database that is changed. `production` is the name to type if the context is a production one."""
+    """The database that is changed. `production` is the name to type to confirm a change to a production database."""
 
     label: str
     production: str | None
@@ -70,10 +70,10 @@ class Where:
 
 
 class PreviewSheet(Sheet[FinishedOperation]):
-    """Dismissed with the finished operation, or with None if nothing was done.
+    """The sheet of one operation. Returns the finished operation, or None if nothing was done.
 
-    The reason has the focus, so every letter is typed into it, and no key without ctrl confirms. While the operation
-    runs the sheet does not close: `esc` stops the operation, and the sheet then shows what was done.
+    The field for the reason has the focus and takes all letters, so only a key with ctrl confirms. While the operation
+    runs, `esc` stops it instead of closing the sheet, which then shows what was done.
     """
 
     BINDINGS = bindings(Scope.PREVIEW)
@@ -125,7 +125,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
 
     @dataclass
     class Refused(Message):
-        """The message that nothing, or not all, was done. `text` says why and what to do."""
+        """The operation was refused or not completed. `text` says why and what to do."""
 
         text: str
         nothing_done: bool = True
@@ -144,9 +144,9 @@ class PreviewSheet(Sheet[FinishedOperation]):
         self._word: str | None = None
         self._fresh_budget = False
         self._armed = False
-        """The preview has been on the screen long enough; the button that says how to confirm appears then."""
+        """True once the preview has been on the screen for SEEN_FOR_S; the confirm button appears then."""
         self._came_too_early = False
-        """A confirmation was dropped."""
+        """True if a confirmation was ignored because it came before SEEN_FOR_S."""
         self.set_class(where.production is not None, "-production")
 
     def compose(self) -> ComposeResult:
@@ -178,7 +178,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
     # Actions of the operator.
 
     def action_confirm(self) -> None:
-        """Apply, if the key is enough or the confirmation is typed; otherwise focus the field for it."""
+        """Apply the operation if no confirmation has to be typed, or if it was typed; otherwise focus its field."""
         if self._phase is SheetPhase.READING or (self._phase is SheetPhase.READY and not self._armed):
             self._came_too_early = True
             self._ask(self._question(), error=True)
@@ -210,11 +210,11 @@ class PreviewSheet(Sheet[FinishedOperation]):
             self.app.push_screen(RowsSheet(self._title(self._preview), rows, self._where.clock.now(), self._glyphs))
 
     def action_copy(self) -> None:
-        """Copy the same command for the CLI. While the reason has the focus, `y` is typed into it."""
+        """Copy the equivalent CLI command. While the reason has the focus, `y` is typed into it."""
         if self._preview is not None:
             what = size(len(self._preview.command.encode()))
             if not copy(self, self._preview.command, what, self._ask):
-                self._ask(f"{what} is more than a terminal's clipboard takes")
+                self._ask(f"{what} is too large for the terminal's clipboard")
 
     def action_close(self) -> None:
         if self._phase is SheetPhase.DOING:
@@ -235,43 +235,43 @@ class PreviewSheet(Sheet[FinishedOperation]):
 
     @on(Input.Submitted, "#reason")
     def _leave_the_reason(self, event: Input.Submitted) -> None:
-        """Enter ends the reason and changes nothing."""
+        """Leave the field of the reason on enter, without confirming."""
         event.stop()
         if self._word is not None:
             self.query_one("#word").focus()
         elif self._phase is SheetPhase.READY:
-            self._ask(f"{self._key('preview.confirm')} does it, {self._key('sheet.close')} keeps all as it is")
+            self._ask(f"{self._key('preview.confirm')} confirms, {self._key('sheet.close')} cancels")
 
     @on(Input.Submitted, "#word")
     def _check_the_word(self, event: Input.Submitted) -> None:
         event.stop()
         self.action_confirm()
 
-    # Messages from the operation.
+    # Messages that the operation posts.
 
     @on(Looked)
     def _show_preview(self, message: Looked) -> None:
         message.stop()
         if self._phase in (SheetPhase.DOING, SheetPhase.STOPPING):
             return
-        # A look at what is held again finds the same rows or fewer: no other row can be confirmed by it.
+        # Reading held rows again finds the same rows or fewer, so it cannot add a row that the operator has not seen.
         again = self._armed and bool(message.preview.eligible) and message.preview.undone is not None
         self._preview = preview = message.preview
         self._first = self._first or preview
-        # No number for an undo: its rows are held, and each second in which it is typed counts.
+        # An undo does not ask for the number of rows, because typing takes time while its rows are held.
         count = min(len(preview.eligible), 1) if preview.undone is not None else len(preview.eligible)
         self._word = word_to_type(count, self._where.production) if count else None
         self.set_class(self._word is not None, "-typed")
         word = self.query_one("#word", Input)
         word.can_focus = self._word is not None
-        # Room for the cursor behind the text.
+        # One column more than the text, for the cursor.
         word.styles.width = min(len(self._word or "") + 2, _WIDEST_WORD)
         facts = drawn("the preview", lambda: self._facts(preview), lambda words: [Fact("", words, Tone.BAD)])
         self.query_one(Facts).show(facts)
         self._tick()
         self._armed = again
         self._set_phase(SheetPhase.READY if preview.eligible else SheetPhase.CLOSED)
-        # The time counts from the frame that has it, not from the message.
+        # The time counts from the frame that shows the preview, not from the message.
         self.call_after_refresh(lambda: self.set_timer(SEEN_FOR_S, lambda: self._arm(preview)))
 
     @on(Progressed)
@@ -289,12 +289,12 @@ class PreviewSheet(Sheet[FinishedOperation]):
     def _show_refusal(self, message: Refused) -> None:
         message.stop()
         self._set_phase(SheetPhase.CLOSED)
-        # Shown among the facts, where it may take several lines: the remedy is at its end.
+        # Shown among the facts, where it can take several lines; the remedy is at the end of the text.
         before = [] if self._preview is None else self._facts(self._preview)
         self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
-        self._ask("nothing was done" if message.nothing_done else "it may be done in part", error=True)
+        self._ask("nothing was done" if message.nothing_done else "it may be partly done", error=True)
 
-    # Calls of the operation, which answers with messages.
+    # Calls into the operation, which posts its results as messages.
 
     def _start_preview(self) -> None:
         self._set_phase(SheetPhase.READING)
@@ -315,7 +315,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
     async def _keep_holding(self) -> None:
         while True:
             await asyncio.sleep(RENEW_EVERY_S)
-            with suppress(Exception):  # the line that says when the rows were read says that they are old
+            with suppress(Exception):  # a failed read leaves the previous time of the read on the screen
                 self.post_message(self.Looked(await self._operation.look()))
 
     def _do(self) -> None:
@@ -334,7 +334,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
         except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
         except Exception as error:  # noqa: BLE001 - see look/damage.py
-            words = f"{_failed('the operation', error)}; the activity screen lists what was done before"
+            words = f"{_failed('the operation', error)}; the activity screen lists what was done until then"
             self.post_message(self.Refused(words, nothing_done=False))
 
     # Drawing.
@@ -352,9 +352,9 @@ class PreviewSheet(Sheet[FinishedOperation]):
             case SheetPhase.READING:
                 return f"reading what would change{self._glyphs.ellipsis}"
             case SheetPhase.DOING:
-                return "at work"
+                return "running"
             case SheetPhase.STOPPING:
-                return "stopping after these rows"
+                return "stopping after this batch"
             case SheetPhase.CLOSED:
                 return "nothing to do"
             case SheetPhase.READY if self._word is not None:
@@ -365,7 +365,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
                 return ""
 
     def _label_buttons(self) -> None:
-        """`esc Back, change nothing` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
+        """Label each button with its key and effect: `esc Back, change nothing` and `ctrl+y Requeue 2 tasks`."""
         back = "Back, change nothing" if self.size.width >= _ROOM_FOR_BOTH else "Back"
         keep = "Stop" if self._phase in (SheetPhase.DOING, SheetPhase.STOPPING) else back
         self.query_one("#keep", ClickButton).show(f"{self._key('sheet.close')} {keep}", self._glyphs)
@@ -375,7 +375,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
             self.query_one("#confirm", ClickButton).show(words, self._glyphs)
 
     def _offers(self) -> str:
-        """The other keys that work here."""
+        """Return the line with the other keys of the sheet."""
         if self._preview is None:
             return ""
         offers = {"preview.rows": "list rows"}
@@ -385,7 +385,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
 
     def _key(self, action_id: str) -> str:
-        """The name of the action's key, spelled out: `^y` might be read as two keys."""
+        """Return the action's key, spelled out, because `^y` might be read as two keys."""
         key = key_for(action_id, self, self._glyphs)
         return f"ctrl+{key[1:]}" if key.startswith("^") and len(key) > 1 else key
 
@@ -396,7 +396,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
         facts = facts_of(self._operation.intent, preview, self._masks)
         if preview.undone is not None and self._first is not None:
             since = len(self._first.eligible) - len(preview.eligible)
-            held = "no worker starts them while this sheet is open"
+            held = "not started while this sheet is open"
             facts.insert(0, Fact(f"{preview.held:,} held", f"{held} · {since:,} started or changed since", Tone.STRONG))
         return facts
 
@@ -407,7 +407,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
         age = self._where.clock.now() - preview.taken_at
         skipped = "rows changed since are skipped"
         if preview.held and age.total_seconds() > HOLD_S:
-            skipped = "the hold could not be renewed and has ended: workers start these tasks"
+            skipped = "the hold has expired: workers start these tasks again"
         self.query_one("#read", LineCell).put(f"{ticking(age)} ago; {skipped}")
         self._set_title(preview)
 
@@ -419,7 +419,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
             return f"{intent.verb.title} {clean(preview.undone.words(self._where.clock.now()))}"
         count = len(preview.eligible) + len(preview.refused)
         title = f"{intent.verb.title} {counted(count, intent.kind)}"
-        # Rows that a filter chose may be far from the one under the cursor, and the filter may not be the expected one.
+        # The title repeats the filter: its rows may be out of view, and the filter may not be the expected one.
         if preview.filter is None or count == 1:
             return title
         return f"{title} of {clean(preview.filter) or 'no filter: all there are'}"

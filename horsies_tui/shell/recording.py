@@ -1,4 +1,4 @@
-"""The console that records, and the one that replays a recording: their difference from the usual one."""
+"""The consoles that record and replay: how they differ from the usual console."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIGN: Final = "REC"
 
 
 def console_of(options: ConsoleOptions, keys: Mapping[str, str]) -> ConsoleApp:
-    """One that records or replays. RecordingError for a file that cannot be written, or is no recording."""
+    """Return a console that records or replays. Raises RecordingError if the file cannot be written or replayed."""
     if options.record is not None:
         return RecordingConsole(options, Writer(options.record), keys=keys)
     assert options.replay is not None
@@ -39,7 +39,7 @@ def console_of(options: ConsoleOptions, keys: Mapping[str, str]) -> ConsoleApp:
 
 
 class RecordingConsole(ConsoleApp):
-    """The console that records; a switch to another database continues in the same file."""
+    """The console that records. After a switch to another database it continues in the same file."""
 
     def __init__(self, options: ConsoleOptions, writer: Writer, *, keys: Mapping[str, str] | None = None) -> None:
         masks = Masks(frozenset(options.config.mask_arguments))
@@ -64,13 +64,13 @@ class RecordingConsole(ConsoleApp):
 
 
 def _of_a_replay() -> list[BindingType]:
-    """The bindings of a replay: its pause takes the place of freezing one view."""
+    """Return the bindings of a replay, with pause instead of freezing one view."""
     usual = (each for each in bindings(Scope.APP) if not isinstance(each, Binding) or each.id != "app.freeze")
     return [*usual, *bindings(Scope.REPLAY)]
 
 
 class ReplayConsole(ConsoleApp, inherit_bindings=False):
-    """All times are those of the recording; verbs are refused because the link takes no writes."""
+    """The console that replays. All times are those of the recording; verbs are refused, as the link is read-only."""
 
     BINDINGS = _of_a_replay()
 
@@ -87,14 +87,14 @@ class ReplayConsole(ConsoleApp, inherit_bindings=False):
         return ReplayLink(self._player, self._actor)
 
     def _note_outage(self, status: LinkStatus) -> None:
-        """Do not list what was not recorded as an error: the line above the view says it as long as it matters."""
+        """Do not list gaps in the recording as errors; the line above the view reports them."""
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
         """Return None: a replay shows the data of the moment in the header, so they are never old."""
         return None
 
     def _moved(self) -> None:
-        """The replay has moved: draw the view again, because its ages are those of the recording."""
+        """Draw the view again after the replay has moved, because its ages follow the recording's clock."""
         self._draw_frame()
         if self._player.at_end is not self._told_end:
             self._told_end = self._player.at_end
@@ -120,4 +120,4 @@ class ReplayConsole(ConsoleApp, inherit_bindings=False):
         self._player.faster(steps)
 
     def action_contexts(self) -> None:
-        self.say_error("this is a recording; horsies tui without --replay opens a database")
+        self.say_error("not available in a recording; start horsies tui without --replay")

@@ -37,29 +37,29 @@ class ViewStage(Container):
         self._stack: list[str] = []
         self._switching = Lock()
         self._came_from = ""
-        """The tab from which a number, an alert or a link led to this one."""
+        """The tab from which a number, an alert or a link opened the current one; `return_` goes back to it."""
 
     @property
     def name_shown(self) -> str:
-        """The name of the current tab, also when another view is above it; empty before the first."""
+        """The name of the current tab, even below another view; empty before the first."""
         return self._stack[0] if self._stack else ""
 
     def made(self, name: str) -> ConsoleView[Any] | None:
-        """This view, if it has been shown before."""
+        """Return this view if it has been created."""
         return self._views.get(name)
 
     @property
     def top(self) -> ConsoleView[Any] | None:
-        """The view that is shown."""
+        """Return the view that is shown."""
         return self._views.get(self._stack[-1]) if self._stack else None
 
     @property
     def below(self) -> ConsoleView[Any] | None:
-        """The view below the one that is shown, if there is one."""
+        """Return the view below the one that is shown, if any."""
         return self._views.get(self._stack[-2]) if len(self._stack) > 1 else None
 
     async def go(self, name: str) -> ConsoleView[Any]:
-        """Show this tab and nothing above it."""
+        """Show this tab and close all views above it."""
         self._stack, self._came_from = [name], ""
         return await self._show_top()
 
@@ -78,7 +78,7 @@ class ViewStage(Container):
         return True
 
     async def push(self, name: str) -> ConsoleView[Any]:
-        """Put this view above all others. Each view is in the stack once at most."""
+        """Show this view above all others. The stack contains each view at most once."""
         self._stack = [*(below for below in self._stack if below != name), name]
         return await self._show_top()
 
@@ -91,7 +91,7 @@ class ViewStage(Container):
         return True
 
     async def use(self, link: DatabaseLink) -> None:
-        """Switch to another database: all views are removed, with their rows and marks."""
+        """Switch to another database and remove all views, with their rows and marks."""
         self._link = link
         for view in self._views.values():
             view.hide()
@@ -100,10 +100,10 @@ class ViewStage(Container):
         await self.go(self._stack[0])
 
     async def _show_top(self) -> ConsoleView[Any]:
-        """Show the view that was put on top.
+        """Show the view on top of the stack.
 
-        Keys, clicks and links come from several tasks, so that another view may be wanted while this one is made: one
-        after the other, and only the newest is shown.
+        Keys, clicks and links run in several tasks, so another view may be requested while this one is created. They
+        are created one after the other, and only the newest is shown.
         """
         name = self._stack[-1]
         async with self._switching:
@@ -122,7 +122,7 @@ class ViewStage(Container):
             if other.shown and other is not view:
                 other.hide()
                 if self.screen.focused is not None and other in self.screen.focused.ancestors_with_self:
-                    self.screen.set_focus(None)  # the other view takes it a moment later
+                    self.screen.set_focus(None)  # the other view takes the focus when it is shown
         if not view.shown:
             forget_click(self.app)
             view.show()

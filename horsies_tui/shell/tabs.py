@@ -1,4 +1,4 @@
-"""The second line: the screens by number, the current one, and the number of rows that need action on each."""
+"""The second line: the screens with their keys, and the number of rows that need action on each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One screen: its key, the name of its view, and its title."""
+    """A screen with its key, the name of its view, and its title."""
 
     key: str
     name: str
@@ -65,7 +65,7 @@ class Tabs(Widget):
             self.refresh()
 
     def render(self) -> Text:
-        """Render with three blanks between the titles, or as many as there is room for."""
+        """Render the titles with up to three blanks between them, as far as there is room."""
         for gap in (3, 2, 1):
             line = self._line(" " * gap)
             if line.cell_len - gap <= self.content_size.width:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ValueSheet(Sheet[str]):
-    """Dismissed with the JSON, or None if it was closed."""
+    """An editor that returns the JSON, or None if it was closed."""
 
     BINDINGS = bindings(Scope.ARGUMENTS)
     AUTO_FOCUS = "TextArea"
@@ -46,10 +46,10 @@ class ValueSheet(Sheet[str]):
     def on_mount(self) -> None:
         entitle(self.query_one("#sheet"), self._glyphs, self._title)
         self.query_one(TextArea).select_all()
-        self._say(f"JSON   {self._key('arguments.send')} see what would change   {self._key('sheet.close')} close")
+        self._say(f"JSON   {self._key('arguments.send')} preview   {self._key('sheet.close')} close")
 
     def action_send(self) -> None:
-        """Invalid JSON keeps the sheet open, with the cursor at the error."""
+        """Return the JSON. If it is invalid, keep the sheet open and move the cursor to the error."""
         area = self.query_one(TextArea)
         try:
             value = read_value(area.text)

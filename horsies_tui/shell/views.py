@@ -44,7 +44,7 @@ MODULES: Final = tuple(module for module, _ in _CLASSES.values())
 
 
 class _Views(Mapping[str, "type[ConsoleView[Any]]"]):
-    """A view is imported when it is asked for: all nine take a fifth of the time until the first one shows rows."""
+    """The views by name, each imported on first use. All nine imports would take a fifth of the start-up time."""
 
     def __getitem__(self, name: str) -> type[ConsoleView[Any]]:
         module, title = _CLASSES[name]
@@ -61,7 +61,7 @@ VIEWS: Final = _Views()
 
 
 _REPORT: Final = ("horsies.findings.diagnose", "horsies.findings.searches", "horsies_tui.health.alerts")
-"""For the recovery report, whose number the header shows."""
+"""Modules of the recovery report, whose count the header shows."""
 _REST: Final = (
     *MODULES,
     "horsies_tui.shell.operation_flow",
@@ -112,17 +112,17 @@ async def _import(names: Sequence[str]) -> None:
                 import_module(module)
             _imported.add(name)
 
-    # As at the start, see launch.py: a collection would go through all that is imported, and find nothing.
+    # As in launch.py: keep the garbage collector from traversing the imported objects.
     gc.disable()
     try:
         await asyncio.to_thread(run)
     finally:
-        over = True  # the console closes, and waits for the thread
+        over = True  # the console closes and waits for the thread
         gc.freeze()
         gc.enable()
 
 
 def _modules_in(name: str) -> list[str]:
-    """Those of a package: findings and alerts are found by their place."""
+    """Return the modules of a package; findings and alerts are discovered by their folder."""
     path = getattr(import_module(name), "__path__", ())
     return [f"{name}.{module.name}" for module in iter_modules(path)]

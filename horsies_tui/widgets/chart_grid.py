@@ -1,6 +1,6 @@
-"""A grid of charts, or of one line per chart if there is little room; a chart is drawn when its data change.
+"""A grid of charts, or a list of one line per chart if there is little room. A chart is redrawn if its data change.
 
-One cursor chooses the chart, a second one the time at which the values of all charts are read.
+One cursor selects the chart, a second one the time for which all charts show their values.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _GAP: Final = 2
 LEAST_HEIGHT: Final = 5
-"""The least height of a chart: a line of text, three of curves, and one for the time axis."""
+"""The least height of a chart: one line of text, three lines of curves, and the time axis."""
 
 
 class ChartGrid(LineView, can_focus=True):
-    """`columns` of charts, as high as there is room; with less than LEAST_HEIGHT each chart is one line."""
+    """Charts in columns that fill the height. With less than LEAST_HEIGHT for each, a chart is one line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.CHART)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {AT, HEAD, *AREA.values(), *TONES}
@@ -49,7 +49,7 @@ class ChartGrid(LineView, can_focus=True):
 
     @dataclass
     class Opened(Message):
-        """Enter on a chart, or a double click. `rows` is the filter of the tasks behind the values that are read."""
+        """A chart was opened by enter or a double click. `rows` is the filter of the tasks behind the values."""
 
         grid: ChartGrid
         rows: str | None
@@ -68,10 +68,10 @@ class ChartGrid(LineView, can_focus=True):
         self._columns = 1
         self._chosen = 0
         self._read_at: datetime | None = None
-        """The beginning of the bucket that is read; None: the newest values."""
+        """Start of the bucket at the time cursor; None for the newest values."""
         self._drawn: dict[int, tuple[object, list[Line]]] = {}
         self.times_drawn = 0
-        """How often a chart was drawn."""
+        """Number of times that a chart was drawn."""
 
     @property
     def chosen(self) -> Chart | None:
@@ -79,21 +79,21 @@ class ChartGrid(LineView, can_focus=True):
 
     @property
     def is_empty(self) -> bool:
-        """True if a sentence is shown in place of the charts."""
+        """True if a message is shown instead of the charts."""
         return bool(self._nothing)
 
     @property
     def reading(self) -> ChartReading | None:
-        """The values read at the cursor instead of the newest ones, while its time is in the window."""
+        """The values at the time cursor; None if it is not set or its time has left the window."""
         if self._buckets is None or self._read_at is None or not self.has_focus:
             return None
         number = self._buckets.index(self._read_at)
         return None if number is None else ChartReading(number, time_of_day(self._read_at, self._zone))
 
     def show(self, charts: Sequence[Chart], buckets: Buckets, *, zone: tzinfo | None, nothing: str = "") -> None:
-        """Show these charts of these buckets; those with unchanged data are not drawn again.
+        """Show these charts of these buckets. Charts with unchanged data are not redrawn.
 
-        `nothing` replaces them if no chart has a value.
+        `nothing` is the message that is shown if no chart has a value.
         """
         self._charts, self._buckets, self._zone = tuple(charts), buckets, zone
         self._nothing = nothing if all(chart.is_empty for chart in charts) else ""
@@ -101,12 +101,12 @@ class ChartGrid(LineView, can_focus=True):
         self._redraw()
 
     def stand_in(self, columns: int) -> None:
-        """Set the number of charts beside each other."""
+        """Set the number of charts per line."""
         self._columns = columns
         self._redraw()
 
     def read(self, step: int) -> None:
-        """Read the values of a later bucket (negative: an earlier one); after the last come the newest values again."""
+        """Move the time cursor by `step` buckets, and after the last bucket back to the newest values."""
         if self._buckets is None:
             return
         now = self.reading
@@ -131,7 +131,7 @@ class ChartGrid(LineView, can_focus=True):
         self._choose(1)
 
     def _choose(self, step: int) -> None:
-        """The chart below (negative: above); after the last one of a column comes the first one of the next."""
+        """Select the chart below (negative: above). The last chart of a column is followed by the first of the next."""
         count, columns = len(self._charts), self._columns
         in_turn = [number for column in range(columns) for number in range(column, count, columns)]
         if in_turn:
@@ -157,12 +157,12 @@ class ChartGrid(LineView, can_focus=True):
                 self.action_open()
 
     def _read_column(self, x: int, width: int) -> None:
-        """Read the values under the mouse."""
+        """Move the time cursor to the bucket under the mouse."""
         if self._buckets is not None and 0 <= x < width and self._room()[1] >= LEAST_HEIGHT:
             self._read_at = self._buckets.starts[x * self._buckets.count // width]
 
     def _room(self) -> tuple[int, int]:
-        """The size of one chart."""
+        """Return width and height of one chart."""
         rows = -(-len(self._charts) // self._columns) or 1
         height = self.size.height // rows
         return (self.size.width - (self._columns - 1) * _GAP) // self._columns, height

@@ -1,4 +1,4 @@
-"""The line above a list of few rows: how many there are in each state, and what applies to all of them."""
+"""The summary line above a short list: the number of rows in each state, and facts about all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GAP: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A piece of the summary; `brief` is used if not all pieces fit."""
+    """One piece of the summary. `brief` is its short text, used if not all pieces fit."""
 
     text: str
     brief: str
@@ -29,7 +29,7 @@ class Chip:
 
 
 class ChipsLine(EndsLine):
-    """Problems come first; the text is shortened if it does not fit."""
+    """The summary line. Problems come first, and the texts are shortened if they do not fit."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(glyphs, self._ends, id=id)
@@ -37,7 +37,7 @@ class ChipsLine(EndsLine):
         self._words: Sequence[str] = ()
 
     def show(self, chips: Sequence[Chip], at_right: Sequence[str]) -> None:
-        """`at_right`: the most important first."""
+        """Show these pieces, and `at_right` at the right end, the most important first."""
         self._chips, self._words = chips, at_right
         self._redraw()
 

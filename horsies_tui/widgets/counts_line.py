@@ -1,4 +1,4 @@
-"""The line above a list: matching rows by state, the total, and whether the list follows new rows."""
+"""The line above a list: number of matching rows by state, total, and whether the list follows new rows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _BRIEF_BELOW: Final = 100
 
 
 class _Way(NamedTuple):
-    """The notation of a state and its number."""
+    """A way to write a state and its number."""
 
     words: bool
     space: int
-    """Blanks between the sign and the number."""
+    """Number of blanks between the sign and the number."""
     gap: int
-    """Blanks after the number."""
+    """Number of blanks after the number."""
 
 
 _WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap=2), _Way(words=False, space=0, gap=1))
@@ -58,28 +58,28 @@ _WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap
 
 @dataclass(frozen=True, slots=True)
 class CountsText:
-    """The line's content. `words` are right-aligned: the order, how far was searched, FOLLOW."""
+    """The content of the line. `words` are right-aligned: the sort order, how far back was searched, FOLLOW."""
 
     counts: TaskCounts | WorkflowCounts | None = None
     counting: bool = True
-    """Whether missing counts are being read."""
+    """True while missing counts are being read."""
     filtered: bool = False
     since: str = ""
-    """How far back rows were counted, if not all were."""
+    """The time back to which rows were counted; empty if all were counted."""
     shown: int = 0
-    """Rows in the list; the count is at least this."""
+    """Number of rows in the list. The shown count is at least this number."""
     words: tuple[str, ...] = ()
     loud: str = ""
-    """The last word, in bold: whether the list moves by itself."""
+    """The last word, in bold, which says whether the list follows new rows."""
 
 
 def of_rows(counts: CountsT, states: Iterable[str]) -> CountsT:
-    """These counts with the rows' own states: of a list that is complete, the rows are the newer truth."""
+    """Return the counts of these rows, which are newer than the counts that were read if the list is complete."""
     return replace(counts, states={state: Count(number) for state, number in Counter(states).items()}, reached=None)
 
 
 class CountsLine(EndsLine):
-    """Numbers keep their columns while the filter stays: a column may grow but not shrink."""
+    """The counts line. While the filter stays the same, the column of a number may grow but not shrink."""
 
     @dataclass
     class StateChosen(Message):
@@ -95,7 +95,7 @@ class CountsLine(EndsLine):
         things: str = "tasks",
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        """`order` is the order of the states."""
+        """Create the line; `order` is the order of the states."""
         super().__init__(glyphs, self._ends, id=id)
         self._order = order
         self._things = things
@@ -114,7 +114,7 @@ class CountsLine(EndsLine):
         return self._left(width - width_of(right) - _GAP), right
 
     def _left(self, room: int) -> Spans:
-        """Return the counts with words if all fit, else signs and numbers, as many as fit."""
+        """Return the counts with the names of the states if all fit, otherwise as many signs with numbers as fit."""
         counts = self._tally.counts
         found = counts.states if counts is not None else {}
         for state in self._order:
@@ -155,16 +155,16 @@ class CountsLine(EndsLine):
             return f"counting{self._glyphs.ellipsis}" if self._tally.counting else ""
         in_table = None if counts.in_table is None else count(counts.in_table)
         if not self._tally.filtered:
-            # The server's estimate is as old as its last ANALYZE: it is used only if not all rows were counted.
+            # The estimate dates from the server's last ANALYZE, so it is shown only if not all rows were counted.
             if in_table is None or not counts.total.at_least:
                 return f"{counted(counts.total)} {self._things}"
             return f"~{in_table} {self._things}" if brief else f"about {in_table} in table"
         least = Count(max(counts.total.number, self._tally.shown), counts.total.at_least)
         if counts.in_table is not None and counts.in_table < least.number:
-            in_table = None  # avoids `49 of 46`: the estimate is as old as the last ANALYZE
+            in_table = None  # avoids `49 of 46`, since the estimate may be outdated
         if brief:
             return f"{counted(least)} of ~{in_table}" if in_table else f"{counted(least)} match"
-        # How far was counted stands beside the number, because a plus sign alone is not clear.
+        # "at least" and the time back to which rows were counted, because a plus sign alone is not clear.
         match = f"at least {count(least.number)}" if least.at_least else counted(least)
         bound = f", counted back to {self._tally.since}" if self._tally.since else ""
         table = f" · about {in_table} in table" if in_table else ""
@@ -177,5 +177,5 @@ class CountsLine(EndsLine):
 
 
 def counted(number: Count | None) -> str:
-    """Format a count; None counts as zero."""
+    """Format a count; None is shown as zero."""
     return "0" if number is None else count(number.number, at_least=number.at_least)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from horsies.query.language import Filter
     from horsies.query.values import Present
 
-PLACEHOLDER: Final = "filter, as in status:failed queue:mail name:send_* since:1h"
+PLACEHOLDER: Final = "filter, for example status:failed queue:mail name:send_* since:1h"
 MOST_REMEMBERED: Final = 50
 
 
 class FilterBar(TypedLine):
-    """An invalid filter is never applied: the bar stays open and marks the error."""
+    """The filter bar. It never applies an invalid filter, but stays open and marks the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.FILTER)]
 
@@ -44,7 +44,7 @@ class FilterBar(TypedLine):
 
     @dataclass
     class Opened(Message):
-        """Editing begins; suggestions should be read now."""
+        """Editing has begun; the view reads the suggestions now."""
 
         bar: FilterBar
 
@@ -54,7 +54,7 @@ class FilterBar(TypedLine):
 
     @dataclass
     class Closed(Message):
-        """Editing has ended. `filter` is the new filter, or None if it was not changed."""
+        """Editing has ended. `filter` is the new filter, or None if it is unchanged."""
 
         bar: FilterBar
         filter: Filter | None
@@ -70,16 +70,16 @@ class FilterBar(TypedLine):
         placeholder: str = PLACEHOLDER,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        """`read` parses a filter in the language of the list."""
+        """Create the bar; `read` parses a filter in the language of the list."""
         super().__init__(id=id)
         self._read, self._language = read, read("", None).language
         self.present: Callable[[], Present | None] = lambda: None
-        """What a time of day means: the last one in the zone in which times are shown."""
+        """Returns the current time and the zone of times on the screen, which give a typed time of day its meaning."""
         self._placeholder = placeholder
         self.values: Mapping[str, Sequence[str]] = {}
-        """Known values by key; new ones are used from the next keystroke on."""
+        """Known values by key, for suggestions."""
         self.named: Callable[[], Mapping[str, str]] = dict
-        """The saved filters, offered while the bar is empty."""
+        """The saved filters, suggested while the bar is empty."""
         self._applied = ""
         self._remembered: list[str] = []
         self._open = False
@@ -93,7 +93,7 @@ class FilterBar(TypedLine):
         yield self._suggestions
 
     def read(self, text: str) -> Filter:
-        """The filter of `text`. FilterError if it is none."""
+        """Parse the text as a filter. Raises FilterError if it is invalid."""
         return self._read(text, self.present())
 
     @property
@@ -102,25 +102,25 @@ class FilterBar(TypedLine):
 
     @property
     def text(self) -> str:
-        """The text in the bar."""
+        """Return the text in the bar."""
         return self._field.value
 
     @property
     def applied(self) -> str:
-        """The filter in force."""
+        """Return the applied filter."""
         return self._applied
 
     def show(self, text: str) -> None:
-        """Show the filter in force."""
+        """Show this text as the applied filter."""
         self._applied = text
         if not self._open:
             self._write(text)
 
     def edit(self, text: str | None = None) -> None:
-        """Begin editing this text, or the filter in force."""
+        """Begin editing this text, or the applied filter."""
         self._begin()
         if text is None and self.text.strip():
-            text = f"{self.text.rstrip()} "  # the next word is separate
+            text = f"{self.text.rstrip()} "  # a blank, so that the next word can be typed
         if text is not None:
             self._write(text)
         self._field.focus()
@@ -135,15 +135,15 @@ class FilterBar(TypedLine):
         self._begin()
 
     def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
-        """A click elsewhere cancels editing, so that a filter not in force is not shown.
+        """Cancel editing when the focus moves elsewhere on the screen, because the bar must show the applied filter.
 
-        Sheets and other windows take the focus only temporarily and do not cancel it.
+        Sheets and other windows take the focus only temporarily and do not cancel editing.
         """
         if self._open and self.screen.is_active and self.app.app_focus:
             self._close(None)
 
     def action_apply(self) -> None:
-        """Apply the filter; if a suggestion is selected, take that first."""
+        """Insert the selected suggestion, if any, and apply the filter."""
         if (chosen := self._suggestions.chosen) is not None:
             self._take(chosen)
             return
@@ -174,7 +174,7 @@ class FilterBar(TypedLine):
         self.post_message(self.Closed(self, understood))
 
     def _suggest(self) -> None:
-        """An error in the word at the cursor is not reported while suggestions could still complete it."""
+        """Show suggestions, and errors unless a suggestion can still complete the word at the cursor."""
         text, cursor = self.text, self._field.cursor_position
         offers = self._named() if not text.strip() else []
         offers += [each for each in completions(text, cursor, self.values, self._language) if _says_more(each, text)]
@@ -190,7 +190,7 @@ class FilterBar(TypedLine):
         return []
 
     def _show_wrong(self, problems: Sequence[Problem]) -> None:
-        """Enter on an invalid filter: mark every error, and move the cursor to the first one."""
+        """Mark every error of an invalid filter, and move the cursor to the first one."""
         self._field.cursor_position = problems[0].end
         self._field.mark(problems)
         self._suggestions.show(str(problems[0]), repairs(problems[:1]))

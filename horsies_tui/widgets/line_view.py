@@ -31,7 +31,7 @@ _STRIPS_KEPT: Final = 512
 
 
 class LineView(Lasting, Widget):
-    """Textual sends every region that a widget declares dirty, changed or not, so this one declares exact regions."""
+    """A widget that marks only changed regions as dirty, because Textual sends every dirty region, changed or not."""
 
     _glyphs: Glyphs
 
@@ -43,7 +43,7 @@ class LineView(Lasting, Widget):
         self._painting = False
 
     def draw_lines(self, make: Callable[[], list[Line]]) -> None:
-        """Show the lines that `make` returns, from the top; each is as wide as the widget."""
+        """Show the lines that `make` returns, each as wide as the widget."""
         before = self._lines
         self._lines = lines = drawn(self.id or type(self).__name__, make, self._damaged_lines)
         if len(before) != len(lines):
@@ -64,12 +64,12 @@ class LineView(Lasting, Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         strip = self._strip(self._lines[y] if y < len(self._lines) else blank_line(width))
-        # Textual may paint in a new size before it notifies the widget.
+        # Textual may paint at a new size before it notifies the widget.
         strip = strip.adjust_cell_length(width, self._style(()))
         if (selection := self.text_selection) is not None:
             strip = self._selected(strip, selection, y)
-        # When the mouse starts a selection, Textual asks for this one line and reads the positions from its styles. In
-        # painted lines each position would need a style of its own.
+        # At the start of a selection, Textual reads the positions in the line under the mouse from its styles. Painted
+        # lines do not have them, because each position would need a separate style.
         return strip if self._painting else strip.apply_offsets(0, y)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -80,7 +80,7 @@ class LineView(Lasting, Widget):
             self._painting = False
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text between two positions; blanks at the ends of lines are padding."""
+        """Return the text between two positions, without the padding at the ends of lines."""
         text = "\n".join("".join(piece.text for piece in line) or " " for line in self._lines)
         return "\n".join(line.rstrip() for line in selection.extract(text).splitlines()), "\n"
 
@@ -118,7 +118,7 @@ class LineView(Lasting, Widget):
             self.parent.post_message(events.DescendantBlur(self))
 
     def _focus_changed(self) -> None:
-        """Update the look, in subclasses that look different with the focus."""
+        """Update the widget after it got or lost the focus, in subclasses that look different with it."""
 
     def _take_focus(self) -> None:
         if self.is_attached:
@@ -141,13 +141,13 @@ class LineView(Lasting, Widget):
         if style is None:
             style = self.get_visual_style(*classes).rich_style
             for name in classes:
-                style += self.get_component_styles(name).text_style  # textual leaves `reverse` out of visual styles
+                style += self.get_component_styles(name).text_style  # Textual's visual styles do not include `reverse`
             self._styles_of[classes] = style
         return style
 
 
 class EndsLine(LineView):
-    """One line above a list, with text at both of its ends; `ends` makes it for a width."""
+    """A line above a list with text at both ends, which `ends` returns for a width."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
     DEFAULT_CSS = f"""

@@ -1,4 +1,4 @@
-"""Short menus above a list: choose one, or switch several on and off; each line has its letter."""
+"""Short menus above a list, to choose one item or switch several; each item has a letter."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 _GUTTER: Final = 8
-"""Cursor, box or mark, letter, and the blanks between them."""
+"""Columns of the cursor, the box or mark, the letter, and the blanks between them."""
 _CORNERS: Final = 4
 """Columns of the lower border that Textual reserves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`letter` chooses the item at once. `help` and numbers follow the label."""
+    """A line of a menu. Its `letter` chooses it at once; `help` and numbers follow the label."""
 
     id: str
     label: str
@@ -53,7 +53,7 @@ class Item:
 
 
 class MenuLines(Widget, can_focus=True):
-    """`boxes`: each line shows whether it is on; otherwise only lines that are on are marked."""
+    """The lines of a menu. With `boxes`, each line has a box; otherwise only lines that are on are marked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.MENU)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"menu--letter", "menu--help", "menu--cursor", *TONES}
@@ -66,7 +66,7 @@ class MenuLines(Widget, can_focus=True):
         """ + tone_css("MenuLines")
 
     class Chosen(Message):
-        """Enter, or in a menu with one choice the letter of a line."""
+        """A line was chosen by enter, or by its letter in a menu with one choice."""
 
     def __init__(
         self, items: Iterable[Item], on: Iterable[str], glyphs: Glyphs, *, boxes: bool, title: str, subtitle: str
@@ -83,7 +83,7 @@ class MenuLines(Widget, can_focus=True):
 
     @property
     def here(self) -> str:
-        """The id of the line under the cursor."""
+        """Return the id of the line under the cursor."""
         return self.items[self._at].id
 
     def get_content_width(self, *_sizes: object) -> int:
@@ -99,7 +99,7 @@ class MenuLines(Widget, can_focus=True):
 
     @property
     def _in_view(self) -> tuple[int, int]:
-        """The lines around the cursor, if there is not room for all."""
+        """Return the range of lines that are in view, which includes the cursor's."""
         height = self.content_size.height or len(self.items)
         first = min(max(self._at - height // 2, 0), max(len(self.items) - height, 0))
         return first, min(first + height, len(self.items))
@@ -121,7 +121,7 @@ class MenuLines(Widget, can_focus=True):
         self.post_message(self.Chosen())
 
     def on_key(self, event: events.Key) -> None:
-        """The letters belong to this menu only and are not actions of the registry."""
+        """Handle the letters, which are specific to this menu and not registered as actions."""
         found = [index for index, item in enumerate(self.items) if item.letter and item.letter == event.character]
         for index in found:
             event.stop()
@@ -181,10 +181,10 @@ class _Menu(Sheet[ResultT]):
 
 
 class PickOne(_Menu[str]):
-    """Dismissed with the chosen id. The current one is marked."""
+    """A menu that returns the chosen id. The current one is marked."""
 
     def __init__(self, title: str, items: Sequence[Item], current: str, glyphs: Glyphs) -> None:
-        keys = "enter chooses · esc closes"
+        keys = "enter choose · esc close"
         super().__init__(MenuLines(items, [current], glyphs, boxes=False, title=title, subtitle=keys))
 
     def on_menu_lines_chosen(self) -> None:
@@ -192,10 +192,10 @@ class PickOne(_Menu[str]):
 
 
 class PickSome(_Menu[frozenset[str]]):
-    """Dismissed with the ids that are on."""
+    """A menu that returns the ids that are on."""
 
     def __init__(self, title: str, items: Sequence[Item], on: Iterable[str], glyphs: Glyphs) -> None:
-        keys = "space switches · enter chooses · esc closes"
+        keys = "space switch · enter apply · esc close"
         super().__init__(MenuLines(items, on, glyphs, boxes=True, title=title, subtitle=keys))
 
     def on_menu_lines_chosen(self) -> None:
@@ -207,12 +207,12 @@ _NO_HELP: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def states_on(current: Filter) -> frozenset[str]:
-    """The states switched on in the menu; none if the filter names no states."""
+    """Return the states that are on in the menu; none if the filter names no states."""
     return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
 
 
 def toggled(current: Filter, state: str) -> frozenset[str]:
-    """The filter's states with this one switched; if any state matched, this one alone."""
+    """Return the filter's states with this one switched; only this one if the filter matched any state."""
     return states_on(current) ^ {state} if states(current) != current.language.every_state else frozenset({state})
 
 
@@ -223,7 +223,7 @@ def state_menu(
     glyphs: Glyphs,
     help: Mapping[str, str] = _NO_HELP,  # noqa: A002 - as in an Item
 ) -> PickSome:
-    """Return the states in the order of `letters`. With none switched on, any state matches."""
+    """Return the menu of states, in the order of `letters`. If all are off, any state matches."""
     found = counts.states if counts is not None else {}
     items = [
         Item(

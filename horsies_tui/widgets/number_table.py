@@ -1,4 +1,4 @@
-"""A table whose numbers can be opened: the cursor selects a row and one of its cells, only while it has the focus."""
+"""A table whose numbers can be opened. While it has the focus, the cursor selects a row and one of its cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHOSEN: Final = "number-table--chosen"
 
 
 class NumberTable(RowTable[ItemT], inherit_bindings=False):
-    """`numbers` are the keys of the columns that can be selected; none: only rows can be."""
+    """A table with selectable cells. `numbers` are the keys of their columns; if empty, only rows can be selected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(*(f"table.{name}" for name in ("open", "up", "down", "page_up", "page_down", "first", "last")))
@@ -42,7 +42,7 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
     @dataclass
     class NumberOpened(Message):
-        """Enter on a cell; `column` is empty if the table has no columns to select."""
+        """A number was opened; `column` is empty if the table has no selectable columns."""
 
         table: NumberTable[Any]
         row_id: str
@@ -67,12 +67,12 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
     @property
     def selected(self) -> str:
-        """The key of the selected column; if it is not shown, the first one that is."""
+        """Return the key of the selected column, or of the first shown one if the selected column is hidden."""
         shown = self._shown()
         return self._number if self._number in shown or not shown else shown[0]
 
     def move(self, step: int) -> None:
-        """Select the next number to the right, or to the left."""
+        """Select the next number to the right (negative: to the left)."""
         shown = self._shown()
         if shown:
             at = shown.index(self.selected)
@@ -100,10 +100,10 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
 
 def _marked(placed: PlacedColumn[ItemT]) -> PlacedColumn[ItemT]:
-    """The same column, with its cells in the style of the selection."""
+    """Return the column with its cells in the style of the selection."""
 
     def cell(row: ItemT, look: Look) -> Cell:
-        # A component class like the tones; the type only knows their names.
+        # A component class, like the tones, but the type lists only tones.
         return replace(placed.column.drawn(row, look), tone=cast("Tone", CHOSEN))
 
     return replace(placed, column=replace(placed.column, cell=cell))

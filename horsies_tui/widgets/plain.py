@@ -1,7 +1,7 @@
-"""The only way of a text into Textual's own widgets, titles, tooltips and palette.
+"""Passes text to Textual's own widgets, titles, tooltips and palette without markup.
 
-They parse a plain string as markup: a database named `[/tmp/x]` ended the console, and `[@click=…]` made a link of a
-task's name. A Content is drawn as it is. `tests/pure/test_console_doors.py` forbids all other ways.
+They parse a string as markup: a database named `[/tmp/x]` crashed the console, and `[@click=…]` in a task's name made
+a link. A Content is drawn as it is. `tests/pure/test_console_doors.py` forbids all other ways.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 _LABEL_WIDTH: Final = 24
-"""The width of the longest label, so that all sheets have the same layout."""
+"""Width of the label column: the longest label of all sheets, so that they have the same layout."""
 
 
 def plain(lines: Sequence[str], glyphs: Glyphs) -> Content:
-    """Lines of any text, none of it markup. A line feed within one of them begins no other line."""
+    """Return these lines as a Content. A line feed within a line does not start a new one."""
     return Content("\n".join(clean(glyphs.text(line)) for line in lines))
 
 
@@ -45,14 +45,14 @@ def entitle(widget: Widget, glyphs: Glyphs, title: str, subtitle: str | None = N
 
 
 def explain(widget: Widget, glyphs: Glyphs, *lines: str) -> None:
-    """Show these lines while the mouse is on the widget; none: no tooltip."""
+    """Show these lines as the widget's tooltip; without lines, remove it."""
     text = plain(lines, glyphs) if any(lines) else None
     if widget.tooltip != text:
         widget.tooltip = text
 
 
 class Lines(Static):
-    """Lines of text, wrapped; as high as they are."""
+    """Wrapped lines of text; the widget is as high as its text."""
 
     DEFAULT_CSS = "Lines { height: auto; }"
 
@@ -65,14 +65,14 @@ class Lines(Static):
 
 
 class ClickButton(Button, can_focus=False):
-    """A button for the mouse only: with the focus, enter would press it, and enter also ends what is typed."""
+    """A button for the mouse only. With the focus, an enter that ends a field's input could press it."""
 
     def show(self, label: str, glyphs: Glyphs) -> None:
         self.label = plain([label], glyphs)
 
 
 class Facts(Static):
-    """Labels and texts in two columns that wrap; as high as its content."""
+    """Labels and wrapped texts in two columns; the widget is as high as its content."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONES)
 
@@ -89,7 +89,7 @@ class Facts(Static):
         self._glyphs = glyphs
         self._label_width = label_width
         self._shown: tuple[Sequence[Fact], str] | None = None
-        """Together with the theme, because the text contains its colours."""
+        """The last facts with their theme, because the text contains the theme's colours."""
 
     def show(self, facts: Sequence[Fact]) -> None:
         if (facts, self.app.theme) == self._shown:
@@ -100,7 +100,7 @@ class Facts(Static):
         grid.add_column(ratio=1)
         for fact in facts:
             grid.add_row(self._text(fact.label, fact.tone or Tone.MUTED), self._text(fact.text, fact.tone))
-        # A layout sends the whole screen again: 11 kB for each step of the cursor on the recovery screen.
+        # A layout sends the whole screen again, which is 11 kB for each cursor step on the recovery screen.
         self.update(grid, layout=self._height_of(grid) != self.size.height)
 
     def _height_of(self, grid: Table) -> int:
@@ -114,7 +114,7 @@ class Facts(Static):
 
 
 class LineCell(Widget):
-    """One line of text; too long a text ends with an ellipsis, in ASCII if the application has the class `-ascii`."""
+    """One line of text. Too long a text ends with an ellipsis, in ASCII if the application has the class `-ascii`."""
 
     DEFAULT_CSS = "LineCell { height: 1; width: auto; text-wrap: nowrap; }"
 
@@ -124,13 +124,13 @@ class LineCell(Widget):
         self._classes_put: tuple[str, ...] = ()
 
     def put(self, text: str, *classes: str) -> None:
-        """Show this text, with these classes in place of those of the last call."""
+        """Show this text with these CSS classes, which replace those of the last call."""
         if classes != self._classes_put:
             self.remove_class(*self._classes_put).add_class(*classes)
             self._classes_put = classes
         if text != self._text:
-            # A layout sends the whole screen again, so it is done only if the width follows the text, not for a ticking
-            # clock.
+            # A layout sends the whole screen again, so it is done only if the width depends on the text, unlike the
+            # clock's.
             layout = self.styles.is_auto_width and cell_len(text) != cell_len(self._text)
             before, self._text = self._text, text
             changed = changed_part(before, text)

@@ -25,9 +25,9 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Prompt(Sheet[AnswerT], Generic[AnswerT]):
-    """Dismissed with the result of `read`. Below the line is its meaning, or the error.
+    """A sheet that returns the result of `read`. Below the field it shows the meaning of the text, or its error.
 
-    `present` reads the value that is there now. It is put into an empty line, selected: what is typed replaces it.
+    `present` reads the current value, which is put into the empty field and selected, so that typing replaces it.
     """
 
     DEFAULT_CSS = """
@@ -61,7 +61,7 @@ class Prompt(Sheet[AnswerT], Generic[AnswerT]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet") as sheet:
-            entitle(sheet, self._glyphs, self._title, "enter goes · esc closes")
+            entitle(sheet, self._glyphs, self._title, "enter preview · esc close")
             field = Input(self._value, placeholder=self._placeholder, compact=True)
             field.cursor_blink = False
             yield field
@@ -72,7 +72,7 @@ class Prompt(Sheet[AnswerT], Generic[AnswerT]):
             self.run_worker(self._begin_with(self._present))
 
     async def _begin_with(self, present: Callable[[], Awaitable[str]]) -> None:
-        with suppress(*CONNECTION_ERRORS):  # the value is then typed into an empty line
+        with suppress(*CONNECTION_ERRORS):  # the field stays empty
             value, field = await present(), self.query_one(Input)
             if not field.value:
                 field.value = value

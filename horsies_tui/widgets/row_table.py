@@ -1,4 +1,4 @@
-"""The base of all lists: no row moves on its own, cursor and marks keep to ids, changes are sent."""
+"""The base of all lists. Rows keep their lines, cursor and marks follow ids, and only changes are sent."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ Edge: TypeAlias = Literal["start", "end"]
 _WHEEL_ROWS: Final = 3
 _ROWS_DRAWN: Final = 256
 _EDGE_SCREENS: Final = 1.5
-"""More rows are requested this near to an edge of the loaded ones: a page down must not wait for the database."""
+"""Distance from the edge of the loaded rows, in screens, at which more are requested, so that a page down is loaded."""
 
 
 class RowTable(LineView, Generic[RowT], can_focus=True):
-    """Rows below column titles. It has all loaded rows, a few hundred, and draws those in view."""
+    """Rows below column titles. The table has all loaded rows, a few hundred, and draws those in view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TABLE)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, SORTED, CURSOR, STRUCK, TRACK, *TONES}
@@ -68,7 +68,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class CursorMoved(Message):
-        """The cursor is on another row, or its row has moved. `by_hand`: the operator moved it."""
+        """The cursor is on another row, or its row has moved. `by_hand` is true if the operator moved the cursor."""
 
         table: RowTable[Any]
         row_id: str | None
@@ -82,7 +82,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class Opened(Message):
-        """Enter, or a double click."""
+        """A row was opened by enter or a double click."""
 
         table: RowTable[Any]
         row_id: str
@@ -93,14 +93,14 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class TitleClicked(Message):
-        """A click on the title of this column."""
+        """The title of a column was clicked."""
 
         table: RowTable[Any]
         key: str
 
     @dataclass
     class MarksChanged(Message):
-        """The marks have changed. They stay when their rows leave the window."""
+        """The marks have changed. Rows that leave the window keep their marks."""
 
         table: RowTable[Any]
         marks: frozenset[str]
@@ -111,7 +111,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class NearEdge(Message):
-        """Few loaded rows are left in this direction; more should be loaded."""
+        """The view is near the edge of the loaded rows in this direction, and more should be loaded."""
 
         table: RowTable[Any]
         which: Edge
@@ -125,7 +125,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class EndWanted(Message):
-        """`g` or `G`: the cursor went to the first or last loaded row, and there may be more rows beyond."""
+        """The operator went to the first or last loaded row (`g`, `G`); there may be more rows to load."""
 
         table: RowTable[Any]
         which: Edge
@@ -142,7 +142,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         beside: bool = False,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        """`beside`: another list has the focus first, and this one shows its cursor only while it has it."""
+        """Create a table. One that is `beside` another list shows its cursor only while it has the focus."""
         super().__init__(id=id)
         self._beside = beside
         self._columns = columns
@@ -156,12 +156,12 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._extent = WHOLE
         self._edge_posted: dict[Edge, str] = {}
         self._needs: dict[str, int] = {}
-        """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
-        followed each row would move all the time."""
+        """Width of the longest text in each column since the filter or the table's width changed. A column does not
+        shrink for narrower rows, so that the columns do not move all the time."""
         self._placed_of: tuple[ColumnSet[RowT], int, dict[str, int]] | None = None
         self._placed: tuple[PlacedColumn[RowT], ...] = ()
         self._drawn: dict[str, tuple[int, RowState, list[Cell], Line, RowT]] = {}
-        """By their ids, the rows as they were drawn last: of 34 in view few change from one tick to the next."""
+        """The rows as they were drawn last, by id. Of 34 rows in view few change from one tick to the next."""
         self._fresh = self._measure_anew = False
         self._sorted_by = ""
 
@@ -183,13 +183,13 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @property
     def chosen(self) -> tuple[RowT, ...]:
-        """The marked rows, as far as they are loaded; without marks, the row under the cursor."""
+        """Return the marked rows that are loaded; without marks, the row under the cursor."""
         chosen = self._marks or {self.cursor_id}
         return tuple(row for row in self.rows if row.id in chosen)
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The ids of all marked rows, loaded or not, in a fixed order; without marks, the row under the cursor."""
+        """Return the ids of all marked rows, loaded or not, in a fixed order; without marks, of the cursor's row."""
         return tuple(sorted(self._marks)) or (() if self.cursor_id is None else (self.cursor_id,))
 
     @property
@@ -214,13 +214,13 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._redraw()
 
     def show_order(self, key: str) -> None:
-        """The rows are sorted by this column, whose title is bold; empty: by none."""
+        """Show the title of this column in bold, because the rows are sorted by it; empty for no column."""
         self._sorted_by = key
         self._redraw()
 
     @property
     def placed(self) -> tuple[PlacedColumn[RowT], ...]:
-        """The columns as they are drawn."""
+        """Return the columns as they are drawn."""
         of = self._columns, self._rows_width, self._needs
         if of != self._placed_of:
             self._placed_of, self._placed = of, self._columns.place(self._rows_width, self._needs)
@@ -229,11 +229,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @property
     def _rows_width(self) -> int:
-        """The last place is the scrollbar's if not all rows are in view."""
+        """Return the width of the rows, which leaves a column to the scrollbar if not all rows are in view."""
         return self.size.width - (self._view.height < self._extent.whole(len(self._view.rows)))
 
     def expect_others(self) -> None:
-        """Other rows are requested: the widths of the columns follow their texts only."""
+        """Forget the column widths, because other rows were requested."""
         self._measure_anew = True
 
     def show(
@@ -248,10 +248,10 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         usual: Mapping[str, Usual] | None = None,
         extent: Extent = WHOLE,
     ) -> None:
-        """Show other rows, or the same at a later time; the cursor stays on its row and its line.
+        """Show other rows, or the same rows at a later time. The cursor stays on its row and its line.
 
-        `stick`: the first row stays in view, whichever it is. If the cursor's row disappears, no row is chosen until
-        the operator moves. `empty` is shown if there are no rows.
+        With `stick` the list stays at its top. If the cursor's row disappears, no row is selected until the operator
+        moves. `empty` is shown if there are no rows.
         """
         self._look = Look(now, self._glyphs, recovery, usual or {})
         self._struck = struck
@@ -267,19 +267,19 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._post_edges(by_hand=False)
 
     def tick(self, now: datetime, *, often: bool = False) -> None:
-        """Update the ages. If that is done `often`, rows that were shown since the last time wait for the next one."""
+        """Update the ages. When called `often`, rows that were shown since the last call are left to the next one."""
         fresh, self._fresh = self._fresh, False
         if self._look is not None and not (fresh and often):
             self._look = replace(self._look, now=now)
             self._redraw()
 
     def move_to(self, index: int) -> None:
-        """Move the cursor to this row, or the nearest one, on behalf of the operator."""
+        """Move the cursor to this row, or to the nearest one, as if the operator had moved it."""
         self._view.move_to(index)
         self._moved_by_hand()
 
     def choose_one(self) -> None:
-        """The operator moved to this list: if no row is under the cursor, it goes to the first one."""
+        """Move the cursor to the first row if it is on none, because the operator moved the focus to this list."""
         if self._view.cursor_id is None:
             self.move_to(0)
 
@@ -328,7 +328,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
             self.marks ^= {row_id}
 
     def action_mark_range(self) -> None:
-        """Mark from the row that was marked last to the cursor; if there is none, only the cursor's row."""
+        """Mark all rows from the last marked one to the cursor; without a mark, the cursor's row."""
         if self._view.cursor_id is None:
             return
         last = None if self._last_marked is None else self._view.index_of(self._last_marked)
@@ -376,10 +376,10 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     def _post_cursor(self, *, by_hand: bool) -> None:
         index = self._view.cursor
         self.post_message(self.CursorMoved(self, self._view.cursor_id, index, index == 0, by_hand))
-        self.refresh_bindings()  # which keys apply depends on the row
+        self.refresh_bindings()  # the available keys depend on the row
 
     def _post_edges(self, *, by_hand: bool) -> None:
-        """Once per edge when rows arrive; and at every move of the operator, because the last read may have failed."""
+        """Post NearEdge: once per edge when rows arrive, and at every move, because the last read may have failed."""
         rows, near = self._view.rows, _EDGE_SCREENS * self._view.height
         left: tuple[tuple[Edge, int, int], ...] = (("start", self._view.above, 0), ("end", self._view.below, -1))
         for which, rows_left, at in left:
@@ -418,7 +418,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         return lines[:height] + [blank_line(width)] * (height - len(lines))
 
     def _title(self, columns: Sequence[PlacedColumn[RowT]], width: int) -> Line:
-        """The titles, and at the end of the line the position if there is room."""
+        """Return the line of the titles, which ends with the position in the list if there is room."""
         view = self._view
         if self._beside and not self.has_focus:
             words = more_below(view.below, self._glyphs)

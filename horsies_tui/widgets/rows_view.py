@@ -1,4 +1,4 @@
-"""The bases of screens that are a list: what the keys of a list mean, and the filter bar above it."""
+"""The base classes of list screens: the actions of a list's keys, and the filter bar above it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 LIST_STEP: Final = 4
-"""The height of a list grows by this many lines at a time: a layout sends the whole screen again."""
+"""Number of lines by which a list grows at a time, because each new layout sends the whole screen again."""
 _AHEAD: Final = timedelta(seconds=5)
 
 
 class RowsView(ConsoleView[SnapshotT]):
-    """A subclass composes `_table`, shows snapshots in it, and turns its chosen rows into an intent."""
+    """A screen with a list. A subclass composes `_table`, shows snapshots in it, and makes intents of its rows."""
 
     _glyphs: Glyphs
     _table: RowTable[Any]
 
     @property
     def _lists(self) -> tuple[RowTable[Any], ...]:
-        """All lists of the screen that can have marks."""
+        """Return all lists of the screen that can have marks."""
         return (self._table,)
 
     def take_focus(self) -> None:
@@ -54,10 +54,10 @@ class RowsView(ConsoleView[SnapshotT]):
         self.refresh_now()
 
     def say_none_chosen(self, verb: str, what: str) -> None:
-        """Choose a single row that is left, but not at once: the key was pressed for the row that has gone."""
+        """Report that the row under the cursor has disappeared. If one row remains, select it for the next key."""
         if len(self._table.rows) == 1:
             self._table.choose_one()
-            self.console.say(f"{verb}: the {what} under the cursor has gone; the one that is left is chosen now")
+            self.console.say(f"{verb}: the {what} under the cursor has disappeared; the remaining one is now selected")
         else:
             super().say_none_chosen(verb, what)
 
@@ -85,10 +85,10 @@ class RowsView(ConsoleView[SnapshotT]):
 
 
 class FilteredView(RowsView[SnapshotT]):
-    """A list below a filter bar; a subclass also composes `_filter_bar`, which reads its filter language."""
+    """A list below a filter bar. A subclass also composes `_filter_bar`, which parses its filter language."""
 
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """By column, the orders that clicks on its title choose, one after the other."""
+    """The sort orders that clicks on a column's title choose in turn, by column."""
 
     _filter_bar: FilterBar
 
@@ -99,19 +99,19 @@ class FilteredView(RowsView[SnapshotT]):
 
     @property
     def filter_text(self) -> str:
-        """The filter in force."""
+        """Return the applied filter."""
         return self._filter_bar.applied
 
     @property
     def filter_values(self) -> Mapping[str, Sequence[str]]:
-        """Values for the filter that this screen has seen, by key."""
+        """Return filter values that this screen has shown, by key, for suggestions."""
         return self._filter_bar.values
 
     def _sort_by(self, sort: str) -> None:
-        """Show the rows in this order; a subclass with SORTS does it."""
+        """Show the rows in this order. Subclasses with SORTS override this."""
 
     def _show_order(self) -> None:
-        """Mark the title of the column by which the rows are sorted."""
+        """Mark the title of the sorted column."""
         self._table.show_order(next((key for key, orders in self.SORTS.items() if self._sort in orders), ""))
 
     @on(RowTable.TitleClicked)
@@ -123,15 +123,15 @@ class FilteredView(RowsView[SnapshotT]):
         if orders is None:
             known = {column.key: column.title for column in self._table.columns.columns}
             ways = ", ".join(dict.fromkeys(known[key] for key in self.SORTS if key in known))
-            self.console.say(f"there is no order by {known[message.key] or 'this'}; a click sorts by {ways}")
+            self.console.say(f"cannot sort by {known[message.key] or 'this column'}; available: {ways}")
         else:
             at = orders.index(self._sort) + 1 if self._sort in orders else 0
             self._sort_by(orders[at % len(orders)])
 
     def _use(self, wanted: Any) -> None:
-        """Show the rows that match another filter; a subclass extends this to request them.
+        """Show the rows of another filter. Subclasses extend this to request them.
 
-        The marks are cleared: verbs must not act on rows that are no longer visible.
+        The marks are cleared, because verbs must not act on rows that are no longer visible.
         """
         self._clear_marks()
         self._table.expect_others()
@@ -139,7 +139,7 @@ class FilteredView(RowsView[SnapshotT]):
 
     @property
     def _focused(self) -> Widget:
-        """The widget that takes the keys while no filter is typed."""
+        """Return the widget that has the focus while no filter is edited."""
         return self._table
 
     def take_focus(self) -> None:
@@ -147,7 +147,7 @@ class FilteredView(RowsView[SnapshotT]):
             self._focused.focus()
 
     def filter_by(self, text: str) -> None:
-        """Show the matching rows; an invalid filter is opened for editing at the error."""
+        """Show the matching rows. An invalid filter is opened for editing at its error."""
         try:
             self._use(self._filter_bar.read(text))
         except FilterError:
@@ -155,14 +155,14 @@ class FilteredView(RowsView[SnapshotT]):
             self._filter_bar.action_apply()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer no other keys while a filter is typed: its keys are letters then."""
+        """Disable the screen's keys while a filter is edited, because they are typed letters then."""
         return not (action == "filter" and self._filter_bar.editing)
 
     def action_filter(self) -> None:
         self._filter_bar.edit()
 
     def action_columns(self) -> None:
-        """Switch the columns that fit into the list's width on and off."""
+        """Open the menu that shows or hides the columns that fit into the list's width."""
         table, columns = self._table, self._table.columns
         offered = columns.keys_at(table.size.width)
 
@@ -180,29 +180,29 @@ class FilteredView(RowsView[SnapshotT]):
             self._use(message.filter)
 
     def _leave_filter(self, current: Filter) -> bool:
-        """`esc`, after all else that was open: show all rows."""
+        """Clear the filter on `esc`, once nothing else is open."""
         if current.terms:
             self._use(self._filter_bar.read(""))
         return bool(current.terms)
 
 
 def present_on(console: Console) -> Present:
-    """Return the meaning of times in a typed filter: they are in the zone in which times are shown."""
+    """Return the current time, in the zone of times on the screen, for times in a typed filter."""
     return Present(console.link.clock.now(), zone_of(utc=console.utc))
 
 
 def capped(now: datetime, read_at: datetime | None) -> datetime:
-    """Return the time, at most a little after the last read: on a frozen screen nothing must look overdue."""
+    """Return the time, limited to a little after the last read, so that a frozen screen shows nothing as overdue."""
     return now if read_at is None else min(now, read_at + _AHEAD)
 
 
 def in_steps(lines: int) -> int:
-    """The height of a list with so many lines."""
+    """Return the height of a list with this number of lines."""
     return -(-lines // LIST_STEP) * LIST_STEP
 
 
 def set_height(widget: Widget, height: int | None) -> None:
-    """Set the height (None: the stylesheet's) only if it differs: a layout sends the whole screen again."""
+    """Set the height (None: the stylesheet's) only if it differs, because a layout sends the whole screen again."""
     wanted = widget.styles.inline.height
     if (None if wanted is None else wanted.value) != height:
         widget.styles.height = height

@@ -13,7 +13,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Sheet(ModalScreen[ResultT], PacedScreen[ResultT]):
-    """`esc` and `q` close it with None, without a decision. Subclasses compose one child with the id `sheet`."""
+    """A sheet, which `esc` and `q` close with None. Subclasses compose one child with the id `sheet`."""
 
     BINDINGS = bindings(Scope.SHEET)
 

@@ -1,4 +1,4 @@
-"""The times at which rows of a list sorted here may change places: never while an operator works with it."""
+"""Decides when rows of a list that the console sorts may change places: never while the operator works with it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
     from horsies_tui.look.cells import RowT
 
 _REST_S: Final = 2.0
-"""How long the operator must not have pressed a key before rows may change their places."""
+"""How long after the last key rows may change places."""
 _ORDER_EVERY_S: Final = 5.0
-"""Values that change with each read are sorted no more often than this."""
+"""Least time between two sorts by a value that changes with each read."""
 
 
 class SteadyOrder:
-    """Times are those of one monotonic clock."""
+    """The order of a list. All times are those of one monotonic clock."""
 
     def __init__(self) -> None:
         self._sorted_at: float | None = None
-        """None: the list must be sorted."""
+        """Time of the last sort; None if the list must be sorted."""
         self._touched_at = 0.0
 
     def touch(self, moment: float) -> None:
-        """The operator has moved the cursor."""
+        """Note that the operator has moved the cursor."""
         self._touched_at = moment
 
     def renew(self) -> None:
-        """Sort at once: the operator has chosen another order or another filter."""
+        """Sort on the next read, because the operator has chosen another order or filter."""
         self._sorted_at = None
 
     def arranged(
@@ -41,9 +41,9 @@ class SteadyOrder:
         busy: bool,
         moves: bool,
     ) -> tuple[RowT, ...]:
-        """The rows sorted, or in the places of those `before`.
+        """Return the rows sorted, or in the order of those `before`.
 
-        `busy`: rows are marked or a sheet is open; `moves`: the sort value changes with each read.
+        The list is `busy` if rows are marked or a sheet is open; it `moves` if its sort value changes with each read.
         """
         if self._keeps(moment, busy=busy, moves=moves):
             return _as_before(rows, [row.id for row in before], in_order)
@@ -63,7 +63,7 @@ class SteadyOrder:
 def _as_before(
     rows: Iterable[RowT], before: Sequence[str], in_order: Callable[[Iterable[RowT]], tuple[RowT, ...]]
 ) -> tuple[RowT, ...]:
-    """Rows with the ids `before` keep their places; new ones follow, sorted."""
+    """Return the rows in the order of the ids `before`, followed by the new ones, sorted."""
     places = {row_id: place for place, row_id in enumerate(before)}
     known: list[RowT] = []
     new: list[RowT] = []

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from horsies.query import Completion
 
 MOST_LINES: Final = 8
-"""At 80x24 ten rows of the list stay visible."""
+"""Largest height of the box, which leaves ten rows of the list visible at 80x24."""
 _TEXT_WIDTH: Final = 28
 _PADDING: Final = 4
 _LEAST_WIDTH: Final = 40
 
 
 class Suggestions(Widget):
-    """Covers what is below it, so that nothing moves when it opens."""
+    """The box. It covers the rows below it, so that nothing moves when it opens."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "suggestions--chosen",
@@ -71,7 +71,7 @@ class Suggestions(Widget):
 
     @property
     def chosen(self) -> Completion | None:
-        """The selected suggestion."""
+        """Return the selected suggestion."""
         return None if self._at is None else self._offers[self._at]
 
     @property
@@ -79,7 +79,7 @@ class Suggestions(Widget):
         return self._offers[0] if self._offers else None
 
     def show(self, problem: str, offers: Sequence[Completion]) -> None:
-        """Show suggestions, none of them selected. The error is shown in full: its end may name the correction."""
+        """Show suggestions, none selected. The error is shown in full, because its end may name the correction."""
         width = max(self.parent.size.width if isinstance(self.parent, Widget) else 0, _LEAST_WIDTH) - _PADDING
         self._problem, self._offers, self._at = wrap(clean(problem), width), offers, None
         lines = min(len(offers), MOST_LINES) + len(self._problem)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BAR: Final = 8
 _LATE_BEATS: Final = 2
-"""One beat may be on its way; two missing beats are a problem."""
+"""Number of missing heartbeats that is a problem: one may still be on its way."""
 
 
 def _state(row: TaskRow, look: Look) -> Cell:
@@ -75,8 +75,8 @@ def _beat(row: TaskRow, look: Look) -> Cell:
 
 
 def _error(row: TaskRow, look: Look) -> Cell:
-    """The error code, or that heartbeats are missing; of a task that runs, how far it is, or how long others took; else
-    how many sends it has swallowed."""
+    """Return the error code or `no heartbeat`; for a running task, its progress or usual duration; otherwise the
+    number of duplicate sends that were merged into it."""
     silence = _silence(row, look)
     if silence is not None and _silence_tone(row, silence, look) is Tone.BAD:
         return Cell("no heartbeat", Tone.BAD)
@@ -89,7 +89,7 @@ def _error(row: TaskRow, look: Look) -> Cell:
 
 
 def _usual(row: TaskRow, look: Look) -> Cell:
-    """Once it runs for longer than most."""
+    """Return the usual duration, once the task has been running for longer than most."""
     run, usual = row.run(look.now), look.usual.get(row.name)
     if row.status != "RUNNING" or run is None or usual is None or run.total_seconds() < usual.p50_s:
         return EMPTY
@@ -111,10 +111,10 @@ def _progress(progress: Progress, look: Look) -> Cell:
 
 
 def _message(row: TaskRow, look: Look) -> Cell:
-    """The error; of a task that runs, what it has done and how fast."""
+    """Return the error message; for a running task, the amount done and its rate."""
     if row.progress is not None:
         words = steady_words(row.progress, look.now)
-        amount = "" if row.progress.share is None else words.amount  # else it is in the column before
+        amount = "" if row.progress.share is None else words.amount  # otherwise the previous column shows it
         return Cell(f"{amount} {words.rate}".strip(), Tone.MUTED)
     if not row.error_message:
         return EMPTY
@@ -122,7 +122,7 @@ def _message(row: TaskRow, look: Look) -> Cell:
 
 
 def _silence(row: TaskRow, look: Look) -> timedelta | None:
-    """The time since the last beat, or since the first could have arrived; None if no beats are expected."""
+    """Return the time since the last heartbeat, or since the first was due; None if none are expected."""
     since = row.beat_at
     match row.status:
         case "RUNNING":
@@ -167,4 +167,4 @@ TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
     recedes=lambda row: row.state in ("COMPLETED", "CANCELLED"),
     kind="task",
 )
-"""Where the state has only three places it is a sign; else it is sign and word."""
+"""The columns of the list. A state is a sign if it has only three columns, otherwise sign and word."""

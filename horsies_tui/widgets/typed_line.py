@@ -1,4 +1,4 @@
-"""The base of the lines in which text is typed: marked errors, suggestions below it, and earlier texts above."""
+"""The base of lines in which text is typed, with marked errors, suggestions and a history."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Marks(Highlighter):
     def highlight(self, text: Text) -> None:
         wrong = self._field.get_component_rich_style("typed--wrong", partial=True)
         for problem in self._field.wrong:
-            # A missing part has no characters of its own; the character before it is marked.
+            # A missing part has no characters, so the character before it is marked.
             text.stylize(wrong, problem.start if problem.end > problem.start else problem.start - 1, problem.end)
 
 
 class TypedInput(Input, inherit_bindings=False):
     """The field of a typed line."""
 
-    # Without Input's own enter, which is an action of the line, with a key that the user can change.
+    # Input's binding of enter is left out: applying is an action of the line, whose key the user can change.
     BINDINGS: ClassVar[list[BindingType]] = [
         each for each in Input.BINDINGS if isinstance(each, Binding) and each.key != "enter"
     ]
@@ -71,7 +71,7 @@ class TypedInput(Input, inherit_bindings=False):
         self.wrong: Sequence[Problem] = ()
 
     def mark(self, problems: Sequence[Problem]) -> None:
-        """Mark these errors, and no others."""
+        """Mark these errors, and remove other marks."""
         if list(problems) != list(self.wrong):
             self.wrong = problems
             self.refresh()
@@ -86,14 +86,14 @@ class TypedLine(Widget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._back = 0
-        """How many texts back the one is that is recalled; 0: none is."""
+        """Position in the history of the recalled text, from 1 for the newest; 0 if none is recalled."""
         self._unfinished = ""
-        """What was typed before an earlier text was recalled."""
+        """The typed text, kept while an earlier text is recalled."""
 
     # Overridden by subclasses.
 
     def _earlier(self) -> Sequence[str]:
-        """The texts that were entered before, newest first."""
+        """Return the history of entered texts, newest first."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ class TypedLine(Widget):
         raise NotImplementedError
 
     def _gap(self, offer: Completion, rest: str) -> str:
-        """Return what is written between a suggestion and the text behind it."""
+        """Return the text to insert between a suggestion and the text after it."""
         return ""
 
     # Keys.
@@ -140,7 +140,7 @@ class TypedLine(Widget):
             self._suggest()
 
     def _take(self, offer: Completion) -> None:
-        """Write a suggestion."""
+        """Insert a suggestion in place of the word at the cursor."""
         text = self._field.value
         rest = text[offer.end :]
         written = offer.text + self._gap(offer, rest)
@@ -163,7 +163,7 @@ class TypedLine(Widget):
 
 
 def repairs(problems: Iterable[Problem]) -> list[Completion]:
-    """The corrections that these errors suggest."""
+    """Return the corrections that these errors suggest."""
     return [
         Completion(each.start, each.end, each.suggestion, "tab inserts it")
         for each in problems

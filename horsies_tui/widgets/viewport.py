@@ -1,4 +1,4 @@
-"""The rows in view and the cursor of a list, kept by id while rows are added and removed around them."""
+"""The rows in view and the cursor of a list, which stay on their ids while rows are added and removed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class Viewport(Generic[RowT]):
-    """`height` rows from `top` on are in view, the cursor's among them.
+    """The part of the rows that is in view: `height` rows from `top`, including the cursor's.
 
     If the row under the cursor disappears, no row is `chosen` until the operator moves, so that a verb does not act on
-    another row. Without `lets_go` the cursor moves to the neighbour, for lists without verbs.
+    a different row. In lists without verbs, which do not set `lets_go`, the cursor moves to the neighbour.
     """
 
     def __init__(self, *, lets_go: bool = True) -> None:
         self._lets_go = lets_go
         self.rows: tuple[RowT, ...] = ()
         self.cursor = 0
-        """Where the next step begins while no row is chosen."""
+        """Index of the cursor's row; while no row is chosen, the place where the next step begins."""
         self.chosen = True
         self.top = 0
         self.height = 1
@@ -40,16 +40,16 @@ class Viewport(Generic[RowT]):
 
     @property
     def above(self) -> int:
-        """The number of rows before the first one in view."""
+        """Return the number of rows above the view."""
         return self.top
 
     @property
     def below(self) -> int:
-        """The number of rows after the last one in view."""
+        """Return the number of rows below the view."""
         return max(len(self.rows) - self.top - self.height, 0)
 
     def take(self, rows: tuple[RowT, ...], *, stick: bool = False) -> None:
-        """Replace the rows. The cursor stays on its row and its line; `stick`: the view stays at the first row."""
+        """Replace the rows. The cursor stays on its row and its line; with `stick` the view stays at the first row."""
         line, before = self.cursor - self.top, self.rows
         self.rows = rows
         places = {row.id: index for index, row in enumerate(rows)}
@@ -60,7 +60,7 @@ class Viewport(Generic[RowT]):
         if stick:
             self.top = 0
             if not self.chosen or self.cursor >= self.height:
-                # The newest rows are kept in view; the chosen row has left it.
+                # The newest rows stay in view, and the chosen row has left the view.
                 self.chosen, self.cursor = self.chosen and self.cursor < self.height, 0
         self._keep_in_bounds()
 
@@ -73,11 +73,11 @@ class Viewport(Generic[RowT]):
         self._keep_in_bounds()
 
     def step(self, rows: int) -> None:
-        """This many rows down (negative: up); if no row is chosen, first the one at the cursor's place."""
+        """Move by this many rows down (negative: up). If no row is chosen, choose the one at the cursor's place."""
         self.move_to(self.cursor + (rows if self.chosen else 0))
 
     def page(self, pages: int) -> None:
-        """A screen up or down, with one row still in view."""
+        """Move by screens, which overlap by one row."""
         step = pages * max(self.height - 1, 1)
         self.top += step
         self.cursor += step
@@ -88,7 +88,7 @@ class Viewport(Generic[RowT]):
         return next((index for index, row in enumerate(self.rows) if row.id == row_id), None)
 
     def _same_or_next(self, before: tuple[RowT, ...], places: Mapping[str, int]) -> int:
-        """The new index of the cursor's row; if it was removed, of the next remaining one below, else above, else 0."""
+        """Return the new index of the cursor's row; if removed, that of the next row below, else above, else 0."""
         for row in (*before[self.cursor :], *reversed(before[: self.cursor])):
             if row.id in places:
                 return places[row.id]
@@ -98,6 +98,6 @@ class Viewport(Generic[RowT]):
         last = max(len(self.rows) - 1, 0)
         self.cursor = min(max(self.cursor, 0), last)
         if not self.top <= self.cursor < self.top + self.height:
-            # Scrolling by lines would send the whole screen at each key, 13 kB; this does so at every twentieth.
+            # Scrolling by single lines would send the screen (13 kB) for each key; this does so at each twentieth.
             self.top = self.cursor - self.height // 2
         self.top = min(max(self.top, 0), max(len(self.rows) - self.height, 0))

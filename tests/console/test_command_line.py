@@ -127,7 +127,7 @@ async def _screens_and_filters(screen: Commanded) -> None:
     await screen.command("theme horsies-lite")
     await screen.sees("no theme `horsies-lite`; did you mean horsies-light?")
     await screen.command("go no-such-id")
-    await screen.sees("no task, workflow or worker has the id no-such-id")
+    await screen.sees("no task, workflow or worker has an id that begins or ends with no-such-id")
 
 
 async def _verbs(screen: Commanded) -> None:
@@ -144,7 +144,7 @@ async def _verbs(screen: Commanded) -> None:
     await screen.command("pause mail")
     await screen.sees("pause is for several kinds of things", "`queues pause …`")
     await screen.command("drain")
-    await screen.sees("there is nothing to drain on this screen; `workers drain …` names it")
+    await screen.sees("nothing to drain on this screen; write `workers drain …`")
     await screen.command("undo")
     await screen.sees("nothing to undo")
 
@@ -271,9 +271,9 @@ async def test_escape_stops_an_export_and_a_click_on_a_title_sorts(
             await screen.press("ctrl+e", *"slow.csv", "enter")
             await screen.sees("exporting to slow.csv", "esc stops")
             await screen.command("export csv other.csv")
-            await screen.sees("an export is running already; esc stops it")
+            await screen.sees("an export is already running; esc stops it")
             await screen.press("escape")
-            await screen.sees("the export was stopped after 0 rows; nothing was written")
+            await screen.sees("export stopped after 0 rows; no file was written")
         assert sorted(os.listdir(tmp_path)) == ["config.toml", "state"]  # noqa: PTH208
         await _palette_elsewhere(screen)
 
@@ -288,7 +288,7 @@ async def _titles_sort(screen: Commanded) -> None:
     await click("DURATION")
     await screen.sees("longest open")
     await click("PROGRESS")
-    await screen.sees("there is no order by PROGRESS; a click sorts by AGE, DURATION, STATE")
+    await screen.sees("cannot sort by PROGRESS; available: AGE, DURATION, STATE")
     await screen.press("s", "e")
     await screen.sees("ended last")
     await screen.press("s", "n", "c")
@@ -317,7 +317,7 @@ async def _palette_elsewhere(screen: Commanded) -> None:
     await screen.press("ctrl+p", *"schedules: pause")
     await screen.sees("Schedules: pause")
     await screen.press("enter")
-    await screen.sees("choose the rows, then P")
+    await screen.sees("select rows, then P")
     assert screen.sheet is None
 
 

@@ -54,7 +54,7 @@ async def test_each_key_changes_the_screen_while_every_read_hangs(
     database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, opened: bool
 ) -> None:
     # A read is not given up, and a key does not go on without the one before: what waits for either waits for ever.
-    monkeypatch.setattr(in_turn, "_PATIENCE_S", FOREVER_S)
+    monkeypatch.setattr(in_turn, "_KEY_TIMEOUT_S", FOREVER_S)
     await connection.execute(f"{SENT} generate_series(1, 20) AS n")
     await workflow(connection, "w-1", "month_end")
     await node(connection, "w-1", 0, "import", "RUNNING")

@@ -133,7 +133,7 @@ async def test_where_a_single_row_is_left_the_second_press_of_a_key_is_for_it(
         await screen.press("ctrl+r")
         await until(screen.pilot, lambda: len(rows.rows) == 1)
         await screen.press("C")
-        await screen.sees("the workflow under the cursor has gone; the one that is left is chosen now")
+        await screen.sees("the workflow under the cursor has disappeared; the remaining one is now selected")
         assert not isinstance(screen.app.screen, PreviewSheet)
         await screen.press("C")
         await screen.sees("Cancel 1 workflow")

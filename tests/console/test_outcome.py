@@ -151,7 +151,7 @@ async def test_arguments_too_large_to_edit_are_sent_as_they_are(database: str, c
         await connected(pilot)
         await pilot.press("E")
         await until(pilot, lambda: isinstance(app.screen, ArgumentsSheet))
-        await ready(pilot, "150 kB", "too much to edit here")
+        await ready(pilot, "too large to edit here (150 kB)")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, PreviewSheet))
         await ready(pilot, "ctrl+y")
@@ -189,7 +189,7 @@ async def test_a_task_that_has_not_ended_says_so_before_its_arguments_are_edited
     async with app.run_test(size=WIDE) as pilot:
         await connected(pilot)
         await pilot.press("E")
-        await ready(pilot, "it is PENDING: only what has ended is sent again")
+        await ready(pilot, "the task is PENDING: only a finished task can be sent again")
 
 
 async def test_several_tasks_are_sent_again_without_an_editor(database: str, connection: asyncpg.Connection) -> None:
@@ -220,7 +220,7 @@ async def test_escape_stops_after_the_rows_at_hand_and_the_account_is_true(
         await pilot.press("ctrl+y", *"1200", "ctrl+y")
         await ready(pilot, "500 of 1,200 done")
         await pilot.press("escape")
-        await ready(pilot, "stopping after these rows")
+        await ready(pilot, "stopping after this batch")
         await holding.rollback()
         await ready(pilot, "1,000 requeued, 200 not tried: interrupted")
     counts = await connection.fetch("SELECT status, count(*) FROM horsies_tasks GROUP BY 1 ORDER BY 1")

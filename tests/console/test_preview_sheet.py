@@ -103,7 +103,7 @@ async def test_every_letter_of_a_reason_is_a_letter_and_none_acts() -> None:
         assert app.focused is reason
         await pilot.press(*(" " if char == " " else char for char in EVERY_LETTER), "enter")
         assert reason.value == EVERY_LETTER
-        assert "ctrl+y does it, esc keeps all as it is" in shown(app.screen)
+        assert "ctrl+y confirms, esc cancels" in shown(app.screen)
         assert (operation.deeds, operation.looks, app.results) == ([], [False], [])
         await pilot.press("ctrl+y")
         await until(pilot, lambda: bool(app.results))

@@ -138,8 +138,8 @@ async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connectio
         await pilot.press("C", "z", "o")
         assert app.said == [
             "cancel does not apply to interrupted shop.build_report; R requeue, F fail, E rerun",
-            "nothing to undo; horsies audit undo takes any operation back",
-            "nothing has been done from here yet",
+            "nothing to undo; horsies audit undo reverts earlier operations",
+            "no operation in this session yet",
         ]
 
 

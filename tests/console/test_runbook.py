@@ -340,7 +340,7 @@ async def test_a_session_that_holds_a_lock_is_named_and_ended(database: str, con
         show, _ = keys_of(section)
         await screen.sees("LIVE")
         await press(screen, [show], "")
-        await screen.sees("no lock of another session is in the way")
+        await screen.sees("no other session blocks this one")
         await psql.execute("BEGIN; LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
         pid = psql.get_server_pid()
         await screen.sees(f"by pid {pid}", f"ends it: blocked by pid {pid} psql")

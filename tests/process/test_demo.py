@@ -198,7 +198,8 @@ def test_without_a_terminal_it_says_so_and_a_signal_leaves_nothing_behind(
     _, err = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == code, err
     assert err == (
-        "horsies tui needs a terminal, and its input or output is none, so this is the demo without the console\n"
+        "horsies tui needs a terminal, but its input or output is not a terminal, so this is the demo without the "
+        "console\n"
     )
     assert_all_gone(processes, short_directory)
 

@@ -133,7 +133,7 @@ def test_two_actions_may_change_places() -> None:
 @pytest.mark.parametrize(
     ("user", "says"),
     [
-        ({"tasks.folow": "f"}, "keys.tasks.folow is no action; did you mean 'tasks.follow'?"),
+        ({"tasks.folow": "f"}, "keys.tasks.folow is not an action; did you mean 'tasks.follow'?"),
         ({"tasks.follow": "ctrl-f"}, "keys.tasks.follow names no key with 'ctrl-f'"),
         ({"tasks.follow": "meta?+f"}, "keys.tasks.follow names no key"),
         ({"tasks.follow": "p"}, "keys.tasks.follow takes 'p', which is app.freeze already"),

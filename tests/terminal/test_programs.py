@@ -70,7 +70,7 @@ def _edit(console: PtyConsole) -> None:
 
 def _others(console: PtyConsole) -> None:
     console.type(":pager arguments\r")
-    console.until("there is no program no-such-pager, which $PAGER names")
+    console.until("$PAGER names no-such-pager, which is not installed")
     console.type(":editor traceback\r")
     console.until("this task has no traceback")
 
@@ -91,7 +91,7 @@ async def test_a_sentence_typed_as_a_reason_acts_on_nothing_and_ctrl_y_does(
         console.type("R")
         await asyncio.to_thread(console.until, "esc Back, change nothing", "ctrl+y Requeue 1 task")
         console.type(REASON + "\r")
-        await asyncio.to_thread(console.until, "ctrl+y does it, esc keeps all as it is")
+        await asyncio.to_thread(console.until, "ctrl+y confirms, esc cancels")
         assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 0
         console.type("\x19")
         await asyncio.to_thread(console.until, "1 requeued")
