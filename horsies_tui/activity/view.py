@@ -359,7 +359,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         if snapshot.read_at is None:
             if not link.status.is_up:
                 return not_connected(link.status, link.clock.now())
-            return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
+            return f"Nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
         if snapshot.loading:
             return "Reading…"
         return "Nothing that happened matches. esc clears the filter." if self._filter.terms else NOTHING_YET

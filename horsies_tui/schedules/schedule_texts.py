@@ -94,7 +94,7 @@ def empty(snapshot: SchedulesSnapshot, *, filtered: bool, status: LinkStatus, no
     if snapshot.found is None:
         if not status.is_up:
             return not_connected(status, now)
-        return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
+        return f"Nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
     if filtered and snapshot.rows:
         return f"No schedule of {number(len(snapshot.rows))} matches. esc clears the filter."
     first, *others = TEACHES

@@ -1,1 +1,1 @@
-"""Long texts with sections, folds and search, as on a task's screen; mostly pure functions."""
+"""Stories: long texts with sections, folds and search, as on a task's screen. Mostly pure functions."""

@@ -1,4 +1,4 @@
-"""A list with the story of its row: beside it on a wide terminal, below it on a high one."""
+"""A list with the story of its selected row, side by side on a wide terminal, below the list on a high one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from horsies_tui.story.companion import Companion
 
 WIDE: Final = 160
-"""From this terminal width on the story stands beside the list."""
+"""Least terminal width at which the story is shown beside the list."""
 HIGH: Final = 50
-"""From this height on it stands below the list of a narrower terminal."""
+"""Least terminal height at which the story is shown below the list, if the terminal is narrower than WIDE."""
 REST_S: Final = 0.12
-"""The cursor must have rested so long before the story of its row is read: a key that is held repeats every 30 ms."""
+"""How long the cursor must rest on a row before its story is read. A key that is held repeats every 30 ms."""
 
 
 class Subject(NamedTuple):
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
 
 
 class StoryPane(Container):
-    """The stories of one list, of which one is shown; each is made when the cursor first rests on such a row."""
+    """The stories of one list, one of which is shown. Each is created when the cursor first rests on such a row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("detail.previous_row", "detail.next_row")]
     DEFAULT_CSS = """
@@ -50,12 +50,12 @@ class StoryPane(Container):
 
     @dataclass
     class Step(Message):
-        """The list's cursor is to move by this many rows."""
+        """Asks the list to move its cursor by this many rows."""
 
         rows: int
 
     def __init__(self, stories: Mapping[str, Callable[[], type[Companion[Any]]]], *, id: str) -> None:  # noqa: A002 - textual's name
-        """`stories`: each imports its class, which takes a tenth of the time that the console's start takes."""
+        """Create a pane. Each of `stories` imports its class when needed; that takes a tenth of the start-up time."""
         super().__init__(id=id)
         self._makers = stories
         self._stories: dict[str, Companion[Any]] = {}
@@ -66,18 +66,18 @@ class StoryPane(Container):
 
     @property
     def story(self) -> Companion[Any] | None:
-        """The story that is shown."""
+        """Return the story that is shown."""
         return None if self._subject is None else self._stories.get(self._subject.kind)
 
     @property
     def is_read(self) -> bool:
-        """True if the story of the chosen row is shown, if it has one and there is room for it."""
+        """True unless the story of the selected row is still to be read and shown."""
         feed: Any = None if self.story is None else self.story.feed
         waits = self._rest is not None or (self._subject is not None and (feed is None or feed.snapshot.loading))
         return not (self._runs and waits)
 
     def beside(self, *lists: Widget) -> Container:
-        """These lists and the pane, which share the height or the width."""
+        """Return a container of these lists and the pane, which share the height or the width."""
         return Container(*lists, self, id="list-and-story")
 
     def attach(self, link: DatabaseLink) -> None:
@@ -86,7 +86,7 @@ class StoryPane(Container):
             story.attach(link)
 
     def look_at(self, subject: Subject | None) -> None:
-        """Show this row's story as soon as the cursor rests; until then nothing is read. None: no story is shown."""
+        """Show this row's story once the cursor rests on it, or no story for None."""
         if subject == self._subject:
             return
         if self.story is not None:
@@ -96,7 +96,7 @@ class StoryPane(Container):
             self._begin_rest()
 
     def run(self, on: bool) -> None:
-        """Show stories and read them, or not: the list is hidden, or its story switched off."""
+        """Start or stop reading stories; they are stopped while the list is hidden or its story is switched off."""
         if on is self._runs:
             return
         self._runs = on
@@ -158,13 +158,13 @@ class StoryPane(Container):
                 story.resume()
             elif not chosen and story.shown:
                 story.hide()
-        # Another row may have been chosen while the story was mounted; then its own rest has begun.
+        # The cursor may have moved while the story was mounted; another timer is running then.
         if subject is not None and subject == self._subject and self._runs:
             self._stories[subject.kind].look_at(subject.id)
 
 
 class WithStory(RowsView[SnapshotT]):
-    """A list screen that composes `_pane` in its `#list-and-story`; the list keeps the focus and the verbs."""
+    """A list screen with a story, `_pane` in `#list-and-story`. The list keeps the focus, and verbs act on its rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.BESIDE)]
     DEFAULT_CSS = """
@@ -184,7 +184,7 @@ class WithStory(RowsView[SnapshotT]):
     _pane: StoryPane
 
     subject: Callable[[], Subject | None]
-    """The row under the cursor; None if it has no story. Each list has it."""
+    """Returns the row under the cursor; None if it has no story."""
 
     # Called by the application.
 
@@ -214,10 +214,10 @@ class WithStory(RowsView[SnapshotT]):
     def action_story(self) -> None:
         self.console.stories = not self.console.stories
         if not (self._is_wide or self._is_high):
-            room = f"from {WIDE} columns on, or below it from {HIGH} lines on"
+            room = f"from {WIDE} columns, or below it from {HIGH} lines"
             self.console.say(f"enter opens the story; it is shown beside the list {room}")
         elif not self.console.stories:
-            self.console.say("the list alone; `story = false` in the config file keeps it so")
+            self.console.say("story hidden; to keep it hidden, set `story = false` in the config file")
         self._place_story()
 
     def action_into_story(self) -> None:
@@ -245,12 +245,12 @@ class WithStory(RowsView[SnapshotT]):
             self.console.say(f"this is the {'last' if message.rows > 0 else 'first'} row of the list")
 
     def _follow_row(self) -> None:
-        """The story of a row that leaves the list stays; no other takes its place until a key moves the cursor."""
+        """Show the story of the cursor's row. The story of a removed row stays until a key moves the cursor."""
         if self._table.cursor_id is not None or not self._table.rows:
             self._pane.look_at(self.subject())
 
     def _leave_story(self) -> bool:
-        """`esc`: from the story back to the list."""
+        """Move the focus from the story back to the list, on `esc`."""
         if not self._pane.has_focus_within:
             return False
         if self._pane.story is None or not self._pane.story.leave():
@@ -270,7 +270,7 @@ class WithStory(RowsView[SnapshotT]):
         return self.has_class("-story-beside") or self.has_class("-story-below")
 
     def _story_fits(self) -> bool:
-        """Return whether the list shows rows that have stories."""
+        """Return whether the list now shows rows that have stories."""
         return True
 
     def _place_story(self) -> None:
@@ -286,14 +286,14 @@ class WithStory(RowsView[SnapshotT]):
         self.refresh_bindings()
 
     def _share_height(self) -> None:
-        """Below a short list the story has more than its half."""
+        """Divide the height between the list and the story, which gets more than half below a short list."""
         height = None
         if self.has_class("-story-below"):
             height = min(max(in_steps(len(self._table.rows) + 1), 2 * LIST_STEP), self.app.size.height // 2)
         set_height(self._table, height)
 
     def _scroll(self, pages: int) -> None:
-        """Scroll the story by half of its height, its cursor with it."""
+        """Scroll the story and its cursor by half of its height."""
         from horsies_tui.story.view import StoryView
 
         story = None if self._pane.story is None else self._pane.story.query_one(StoryView)

@@ -1,4 +1,4 @@
-"""The base of the two stories that are a screen of their own and are also shown beside the list of their row."""
+"""The base of the stories of tasks and workflows, which are shown on a separate screen and beside their list."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from horsies_tui.feed.loop import StoryFeed
 
-_PATIENCE_S: Final = 0.3
-"""The previous story stays on the screen this long, so that stepping through a list does not flicker."""
+_KEEP_FORMER_S: Final = 0.3
+"""How long the previous story stays on the screen, so that stepping through a list does not flicker."""
 
 
 class Companion(ConsoleView[SnapshotT]):
     """A story of one row, which follows the row while it is shown."""
 
     BESIDE: ClassVar[bool] = False
-    """It stands beside a list: the list keeps the focus and the verbs, and the previous story is never blanked."""
+    """True for a story beside a list, which keeps the focus and the verbs. The previous story is then never blanked."""
 
     DEFAULT_CSS = "Companion.-old StoryView { text-style: dim; }"
 
-    # Each story has these two.
+    # Set by subclasses.
     open: Callable[[str], None]
     _show: Callable[[], None]
 
@@ -33,23 +33,23 @@ class Companion(ConsoleView[SnapshotT]):
         super().__init__(id=id)
         self._slow: Timer | None = None
         self._asked = ""
-        """What was requested: an id, or its beginning or end."""
+        """The requested id, or its beginning or end."""
 
     def look_at(self, row_id: str) -> None:
-        """Show the story of this row; the same row again keeps its place."""
+        """Show the story of this row. If it is shown already, its scroll position is kept."""
         if row_id == self._asked:
             cast("StoryFeed[Any]", self.feed).resume(row_id)
         else:
             self.open(row_id)
 
     def pause(self) -> None:
-        """Read nothing until the next `look_at`; an answer that is under way is dropped."""
+        """Stop reading until the next `look_at`, and drop the answer to a read that has begun."""
         cast("StoryFeed[Any]", self.feed).pause()
 
     def _keep_former(self) -> None:
-        """Another story was requested: the present one stays until it is read, or for a moment."""
+        """Keep the present story until the requested one is read, or for at most _KEEP_FORMER_S."""
         if self._slow is None:
-            self._slow = self.set_timer(_PATIENCE_S, self._leave_former)
+            self._slow = self.set_timer(_KEEP_FORMER_S, self._leave_former)
 
     def _leave_former(self) -> None:
         if self.BESIDE:
@@ -59,7 +59,7 @@ class Companion(ConsoleView[SnapshotT]):
             self._show()
 
     def _answered(self) -> None:
-        """Show the story as current: it is the one that was requested."""
+        """Show the story as current, because the requested one has been read."""
         self.remove_class("-old")
         if self._slow is not None:
             self._slow.stop()

@@ -1,4 +1,4 @@
-"""A Python traceback as frames: those of the application, and runs of library frames, which stay folded."""
+"""Splits a Python traceback into frames of the application and folded runs of library frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FRAME: Final = re.compile(r'  File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _MARKS: Final = re.compile(r"[\s~^]+")
 _HALF: Final = 50
-"""Characters that fit beside the arguments in half of the width."""
+"""Characters that fit into half of the width, beside the arguments."""
 _OF_PYTHON: Final = re.compile(r"Traceback \(most recent|During handling of the above|The above exception was")
 _CODE: Final = re.compile(
     rf"""(?P<string>(?<!\w)[rbfu]{{0,2}}(?P<quote>["'])(?:\\.|(?!(?P=quote)).)*(?P=quote))|(?P<comment>\#.*)"""
@@ -36,20 +36,20 @@ _TONES: Final = {
 
 
 class Outside(str):
-    """A line of a traceback outside its frames: of an error."""
+    """A line of a traceback outside its frames, such as the error message."""
 
     __slots__ = ()
 
 
 class Heading(Outside):
-    """Python's words before the frames."""
+    """Python's line before the frames."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One call: where it was, and the lines of source that the traceback has of it."""
+    """One call with its place in the source, and the source lines in the traceback."""
 
     file: str
     line: str
@@ -73,13 +73,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class LibraryFrames:
-    """Calls within libraries, one after the other."""
+    """A run of successive calls within libraries."""
 
     frames: tuple[Frame, ...]
 
     @property
     def text(self) -> str:
-        """`5 library frames  httpx, anyio`: the packages in the order of the calls."""
+        """Return `5 library frames  httpx, anyio`, with the packages in the order of the calls."""
         count = len(self.frames)
         packages = dict.fromkeys(short_file(frame.file).split("/")[0].removesuffix(".py") for frame in self.frames)
         return f"{counted(count, 'library frame')}  {', '.join(packages)}"
@@ -90,20 +90,20 @@ TracePart: TypeAlias = Frame | LibraryFrames | Outside
 
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """`text` is what was stored."""
+    """A parsed traceback; `text` is the stored text."""
 
     text: str
     parts: tuple[TracePart, ...]
 
 
 def traceback_of(text: str) -> Traceback | str:
-    """The text itself if no frame is found in it."""
+    """Parse a traceback; return the text itself if it has no frames."""
     parts = tuple(_grouped(_parsed(text)))
     return Traceback(text, parts) if any(not isinstance(part, Outside) for part in parts) else text
 
 
 def code_spans(line: str) -> Iterator[Span]:
-    """A clean line of Python in its colours."""
+    """Yield the spans of a clean line of Python, with syntax colours."""
     at = 0
     for found in _CODE.finditer(line):
         if found.start() > at:
@@ -127,7 +127,7 @@ def _parsed(text: str) -> Iterator[Frame | Outside]:
         begin = at
         while at < len(lines) and lines[at].startswith("    "):
             at += 1
-        # Marks stand below columns of the line above, which differ where the screen wraps or cuts that line.
+        # Error marks refer to columns of the line above, and would be misplaced where that line is wrapped or cut.
         source = tuple(line[4:] for line in lines[begin:at] if not _MARKS.fullmatch(line))
         yield Frame(head["file"], head["line"], head["function"] or "", source, is_library(head["file"]))
 

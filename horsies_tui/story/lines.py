@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """`enter` folds or unfolds this part of a section."""
+    """Folds or unfolds a part of a section."""
 
     section: str
     part: Hashable
@@ -25,14 +25,14 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class OpenTask:
-    """`enter` opens this task."""
+    """Opens a task."""
 
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWorkflow:
-    """`enter` opens the graph of this workflow, on this node or on its first one."""
+    """Opens the graph of a workflow, on this node or on the first one."""
 
     workflow_id: str
     index: int | None = None
@@ -40,14 +40,14 @@ class OpenWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class ShowTasks:
-    """`enter` opens the task list with this filter."""
+    """Opens the task list with a filter."""
 
     filter: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowWorkers:
-    """`enter` opens the workers screen with this filter."""
+    """Opens the workers screen with a filter."""
 
     filter: str
 
@@ -57,13 +57,13 @@ Target: TypeAlias = Fold | OpenTask | OpenWorkflow | ShowTasks | ShowWorkers
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`key` identifies the line within its section when other lines are added or removed."""
+    """A line of a story. `key` identifies it within its section when other lines are added or removed."""
 
     key: Hashable
     spans: Spans
     target: Target | None = None
     is_open: bool = False
-    """For a line that folds."""
+    """True if the part below this line is unfolded."""
 
     @property
     def text(self) -> str:
@@ -72,7 +72,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part with a title. `more` stands at the right end of the title line."""
+    """A part of a story with a title. `more` is shown at the right end of the title line."""
 
     key: str
     title: str
@@ -85,7 +85,7 @@ SectionT = TypeVar("SectionT", bound=Section | None)
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Sections beside each other, each with its share of the width."""
+    """Sections side by side, each with its share of the width."""
 
     sections: tuple[Section, ...]
 
@@ -94,10 +94,10 @@ Document: TypeAlias = tuple[Band, ...]
 
 
 def damaged(words: str) -> tuple[Line, ...]:
-    """The line in place of lines that could not be drawn."""
+    """Return the line that replaces lines that could not be drawn."""
     return (Line("damaged", (Span(words, Tone.BAD),)),)
 
 
 def section(title: str, make: Callable[[], SectionT], kind: str, row_id: str) -> SectionT | Section:
-    """The section that `make` returns; if it raises, one that says so. `kind` and `row_id`: whose section it is."""
+    """Return the section from `make`, or one with the error if it raises. `kind` and `row_id` name its row."""
     return drawn(title, make, lambda words: Section(title, title, damaged(words)), kind, row_id)

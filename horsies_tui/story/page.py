@@ -1,4 +1,4 @@
-"""The layout of a document: the position of each line, the cursor's movement, and the drawing of its rows."""
+"""The layout of a document: positions of its lines, movement of the cursor, and drawing of its rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 MARGIN = 1
-"""Before each column, for the cursor."""
+"""Width of the margin before each column, in which the cursor is drawn."""
 SIDE_BY_SIDE: Final = 110
-"""With less, half of the width is too small for a traceback or a path."""
+"""Least width for two columns: half of less is too narrow for a traceback or a path."""
 BETWEEN: Final = 2
 
 
 def widths(width: int) -> tuple[int, ...]:
-    """The widths of the columns of a band with two sections."""
+    """Return the widths of the columns of a band with two sections."""
     if width < SIDE_BY_SIDE:
         return (width,)
     left = (width - BETWEEN) // 2
@@ -36,7 +36,7 @@ def widths(width: int) -> tuple[int, ...]:
 
 
 def side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Iterator[Band]:
-    """One band of two columns, or a band for each section."""
+    """Yield one band of two columns, or a band for each section."""
     if len(columns) > 1:
         yield Band(sections)
     else:
@@ -44,14 +44,14 @@ def side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Ite
 
 
 class Place(NamedTuple):
-    """A line's identity, which stays valid when other lines are added or removed."""
+    """The identity of a line, which stays valid when other lines are added or removed."""
 
     section: str
     line: Hashable
 
 
 class Placed(NamedTuple):
-    """A line at its column; `line` None: the section's title."""
+    """A line and its column. `line` is None for the section's title."""
 
     x: int
     width: int
@@ -65,7 +65,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageSpot:
-    """The position of a place on the page."""
+    """The position on the page of a place."""
 
     y: int
     placed: Placed
@@ -73,13 +73,13 @@ class PageSpot:
 
 @dataclass(frozen=True, slots=True)
 class StoryPage:
-    """All rows of a document at one width. Built again at each change; lines are not copied."""
+    """All rows of a document at one width. It is rebuilt for each change, without copying the lines."""
 
     rows: tuple[tuple[Placed, ...], ...] = ()
     spots: dict[Place, PageSpot] = field(default_factory=dict)
 
     def spot(self, place: Place | None) -> PageSpot | None:
-        """The position of the place; if it no longer exists, the first line of its section, else of the page."""
+        """Return the position of the place; if it is gone, of the first line of its section, or of the page."""
         if place is not None and place in self.spots:
             return self.spots[place]
         return next(
@@ -91,7 +91,7 @@ class StoryPage:
         return next(iter(self.spots.values()), None)
 
     def near(self, y: int, x: int, step: int) -> PageSpot | None:
-        """The first line at `y` or further in the direction of `step`, in the column that contains `x`."""
+        """Return the first line from `y` on in the direction of `step`, in the column that contains `x`."""
         while 0 <= y < len(self.rows):
             for placed in self.rows[y]:
                 if placed.line is not None and placed.x <= x < placed.x + placed.width:
@@ -100,7 +100,7 @@ class StoryPage:
         return None
 
     def beside(self, spot: PageSpot, step: int) -> PageSpot | None:
-        """The line in the column to the right (-1: left) at the same height or above."""
+        """Return the line in the column to the right (-1: left) at the same height or above."""
         columns = sorted({placed.x for placed in self.rows[spot.y]} | {spot.placed.x})
         index = columns.index(spot.placed.x) + step
         if not 0 <= index < len(columns):
@@ -108,7 +108,7 @@ class StoryPage:
         return self.near(spot.y, columns[index], -1)
 
     def part(self, spot: PageSpot, step: int) -> PageSpot | None:
-        """The first line of the next (-1: previous) section."""
+        """Return the first line of the next (-1: previous) section."""
         keys = list(dict.fromkeys(place.section for place in self.spots))
         index = keys.index(spot.placed.section.key) + step
         if not 0 <= index < len(keys):
@@ -117,7 +117,7 @@ class StoryPage:
 
 
 def lay_out(document: Document, width: int) -> StoryPage:
-    """`width` is that of the whole page, margins included."""
+    """Lay out a document. `width` is that of the whole page, including the margins."""
     rows: list[tuple[Placed, ...]] = []
     for band in document:
         columns = list(_columns(band.sections, width))
@@ -130,7 +130,7 @@ def lay_out(document: Document, width: int) -> StoryPage:
 
 
 def text_width(width: int) -> int:
-    """The width that a document must be made for."""
+    """Return the width for which a document must be made."""
     return max(width - MARGIN, 1)
 
 
@@ -146,7 +146,7 @@ def _columns(sections: tuple[Section, ...], width: int) -> Iterator[tuple[int, i
 
 
 def _spots(rows: Iterable[tuple[Placed, ...]]) -> dict[Place, PageSpot]:
-    """Return the spots in reading order: a whole section before the one beside it."""
+    """Return the spots in reading order: a whole section before the section to its right."""
     by_section: dict[str, dict[Place, PageSpot]] = {}
     for y, row in enumerate(rows):
         for placed in row:
@@ -162,7 +162,7 @@ CURSOR: Final = "story--cursor"
 def row_pieces(
     row: tuple[Placed, ...], cursor: Place | None, sought: re.Pattern[str] | None, width: int, glyphs: Glyphs
 ) -> Pieces:
-    """One row of the page, `width` places wide."""
+    """Return one row of the page, which is `width` columns wide."""
     pieces: list[Piece] = []
     x = 0
     for placed in row:
@@ -184,7 +184,7 @@ def _placed(placed: Placed, under_cursor: bool, sought: re.Pattern[str] | None, 
 
 
 def _title(section: Section, width: int, glyphs: Glyphs) -> Iterator[Piece]:
-    """`── timeline ─────────── attempt 2, runner web-1 ──`"""
+    """Yield the title line: `── timeline ─────────── attempt 2, runner web-1 ──`."""
     title = words(f" {section.title} ", Tone.STRONG, glyphs)
     more = words(f" {section.more} " if section.more else "", Tone.MUTED, glyphs)
     room = width - 2 - cell_len(title.text) - (cell_len(more.text) + 2 if section.more else 0)

@@ -1,4 +1,4 @@
-"""Splits a value into parts, which are created only when they are shown; formats a part, and damaged fields."""
+"""Splits a value into parts, which are created when they are shown, and formats parts and damaged fields."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 CHUNK: Final = 100
-"""Items of a long list per group, so that a list of 100,000 unfolds to a number of lines that can be drawn."""
+"""Number of items per group of a long list, so that a list of 100,000 unfolds to few enough lines to draw."""
 WIDEST_LABEL: Final = 24
 _PREVIEW: Final = 200
 _PADDING: Final = 4
 _TRACEBACK: Final = "traceback"
-"""Shown folded, with its last line, which has the error message."""
+"""The field that is folded at first, showing only its last line, which has the error message."""
 
 
 class StoryPart(NamedTuple):
-    """A value with its label; None for a line of a text."""
+    """A value with its label, which is None for a line of a text."""
 
     label: str | None
     value: Any
@@ -41,12 +41,12 @@ class StoryPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A group of the parts of a long value, created only when they are shown."""
+    """A group of the parts of a long value. The parts are created when they are shown."""
 
     start: int
     values: Sequence[Any]
     labels: Sequence[str] | None
-    """None: numbered values of a list."""
+    """Labels of the values; None for the numbered values of a list."""
 
     @property
     def parts(self) -> Sequence[StoryPart]:
@@ -88,7 +88,7 @@ def folds(value: Any, width: int) -> bool:
 
 
 def parts_of(value: Any, width: int) -> Sequence[StoryPart]:
-    """The parts of an unfolded value."""
+    """Return the parts of an unfolded value."""
     if not folds(value, width):
         return ()
     match value:
@@ -120,7 +120,7 @@ def _chunked(values: Sequence[Any], labels: Sequence[str] | None) -> Sequence[St
 
 
 def _text_lines(text: str, width: int) -> Iterator[str]:
-    """The lines of a text, cut to the width. Together they have all of its characters."""
+    """Split a text into lines of this width, without losing a character."""
     for line in text.splitlines(keepends=True):
         body = line.rstrip("\r\n")
         *pieces, last = chopped(body, max(width - _PADDING, 20))
@@ -129,7 +129,7 @@ def _text_lines(text: str, width: int) -> Iterator[str]:
 
 
 def behind_open(part: StoryPart, glyphs: Glyphs) -> list[Span]:
-    """The text after the label of an unfolded part."""
+    """Return the text after the label of an unfolded part."""
     match part.value:
         case Labelled():
             return [Span(clean(glyphs.text(part.value.label)), Tone.MUTED)]
@@ -144,7 +144,7 @@ def behind_open(part: StoryPart, glyphs: Glyphs) -> list[Span]:
 
 
 def behind(part: StoryPart, room: int, glyphs: Glyphs) -> list[Span]:
-    """The text after the label of a part that is folded, or cannot be unfolded."""
+    """Return the text after the label of a part that is folded or cannot be unfolded."""
     value = part.value
     match value:
         case Traceback():
@@ -152,11 +152,11 @@ def behind(part: StoryPart, room: int, glyphs: Glyphs) -> list[Span]:
         case Raw() | Frame() | LibraryFrames() | Outside():
             return _behind_line(value, glyphs)
         case str() if "\n" in value.rstrip("\n"):
-            lines = value.rstrip().splitlines() or value.splitlines()  # rstrip leaves nothing of a text of white space
+            lines = value.rstrip().splitlines() or value.splitlines()  # rstrip leaves nothing of white space
             said = lines[-1] if part.label == _TRACEBACK else lines[0]
             return [Span(f"({counted(len(lines), 'line')}) ", Tone.MUTED), Span(clean(glyphs.text(said[:_PREVIEW])))]
         case Chunk():
-            return [Span(f"{len(value.values)} of them", Tone.MUTED)]
+            return [Span(f"{len(value.values)} values", Tone.MUTED)]
         case Labelled(label=label) if isinstance(value.data, dict | list):
             return [
                 Span(clean(glyphs.text(label)) + " ", Tone.MUTED),
@@ -175,7 +175,7 @@ def behind(part: StoryPart, room: int, glyphs: Glyphs) -> list[Span]:
 
 
 def _behind_line(value: Raw | Frame | LibraryFrames | Outside, glyphs: Glyphs) -> list[Span]:
-    """A line of a text or of a traceback, which has no label."""
+    """Return the line of a text or a traceback, which has no label."""
     match value:
         case Code():
             return [*code_spans(clean(glyphs.text(value)))]
@@ -190,7 +190,7 @@ def _behind_line(value: Raw | Frame | LibraryFrames | Outside, glyphs: Glyphs) -
 
 
 def preview(value: Any, room: int) -> str:
-    """The beginning of a value on one line; stops when there is no more room."""
+    """Return the beginning of a value on one line, as much as fits."""
     text = ""
     waiting: list[Any] = [value]
     while waiting and len(text) <= room:
@@ -232,7 +232,7 @@ def scalar(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value for copying: JSON without type names, with texts in full."""
+    """Return a value for copying, as JSON without type names and with texts in full."""
     match value:
         case Labelled():
             return plain(value.data)
@@ -254,7 +254,7 @@ _MOST: Final = 20
 
 
 def damage(record: object, width: int, glyphs: Glyphs) -> Iterator[Band]:
-    """Yield a section with the damaged fields, what is stored in each and what is shown for it; or nothing."""
+    """Yield a section with the damaged fields, each with its stored and its shown value, if there are any."""
     found = damaged_words(record)
     if found:
         lines = [_line(name, stored, width, glyphs) for name, stored in [*found.items()][:_MOST]]

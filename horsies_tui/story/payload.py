@@ -1,4 +1,4 @@
-"""The payload of a task, decoded for display and with masked values hidden; and what its sections are made of."""
+"""The payload of a task, decoded for display with masked values hidden, and the context of its sections."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ARGUMENTS: Final = "arguments"
 OUTCOME: Final = "outcome"
 OPTIONS: Final = "options"
 _MOST_SHOWN: Final = 60
-"""Characters of one argument in a list."""
+"""Most characters of one argument in a list."""
 _OF_THE_ENGINE: Final = (WORKFLOW_CTX, WORKFLOW_META, MAP_DEFINITION)
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadPart:
-    """One tree of a payload with its title, and a note on how much was read if it was cut."""
+    """One tree of a payload with its title, and a note on the size if only its beginning was read."""
 
     title: str
     tree: Tree
@@ -48,7 +48,7 @@ class PayloadPart:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """`source` are the stored texts; the same texts are not decoded again."""
+    """A decoded payload. `source` has the stored texts, so that the same texts are not decoded again."""
 
     source: Texts
     arguments: PayloadPart | None
@@ -63,7 +63,7 @@ class Payload:
 
 
 class Texts(NamedTuple):
-    """The stored texts of a task, or of a node without a task; `of` identifies it."""
+    """The stored texts of a task, or of a node without a task; `of` is its id."""
 
     of: str
     args: Stored | None
@@ -74,7 +74,7 @@ class Texts(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The number of characters to decode."""
+        """Return the number of characters to decode."""
         return sum(len(stored.text) for stored in self if isinstance(stored, Stored))
 
 
@@ -87,7 +87,7 @@ def read_payload(detail: TaskDetail, masks: Masks, before: Payload | None = None
 
 
 def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Payload:
-    """Safe to call in a thread. Parts unchanged since `before` are reused, with what is unfolded in them."""
+    """Decode the texts; may run in a thread. Parts unchanged since `before` are reused with their folding state."""
     known = before if before is not None and before.source[0] == source[0] else None
 
     def part(section: str, make: Callable[[Texts, Masks], PayloadPart | None]) -> PayloadPart | None:
@@ -102,7 +102,7 @@ def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Pa
 
 
 def arguments_line(args: Stored | None, kwargs: Stored | None, masks: Masks) -> str:
-    """`5, customer="anna"` for a list; of texts that were not read, because they are long, the size."""
+    """Return the arguments like `5, customer="anna"`, or their size if they were too long to be read."""
     stored = [each for each in (args, kwargs) if each is not None]
     if any(each.cut for each in stored):
         return size(sum(each.size for each in stored))
@@ -158,7 +158,7 @@ def _options(texts: Texts, masks: Masks) -> PayloadPart | None:
 
 
 def _error(value: Any) -> dict[str, Any]:
-    """The most important fields first, with the three texts of an exception as separate fields."""
+    """Return the fields of an error, the important ones first, with an exception's three texts as separate fields."""
     fields = value.data if isinstance(value, Labelled) else value
     if not isinstance(fields, dict):
         return {"error": value}
@@ -174,7 +174,7 @@ def _error(value: Any) -> dict[str, Any]:
 
 
 def _value(stored: Stored, masks: Masks) -> Any:
-    """Text that is not JSON is shown as it is, unless values are masked: in such a text they cannot be found."""
+    """Decode a text. If it is not JSON, return it as it is, or hide it if values are masked."""
     text = closed(stored.text) if stored.cut else stored.text
     try:
         return masks.on(load_for_display(stored.text if text is None else text))
@@ -184,22 +184,22 @@ def _value(stored: Stored, masks: Masks) -> Any:
 
 def _note(*texts: Stored | None) -> str:
     cut = [stored for stored in texts if stored is not None and stored.cut]
-    return f"this is the beginning of {size(sum(stored.size for stored in cut))}; y offers the whole" if cut else ""
+    return f"only the beginning of {size(sum(stored.size for stored in cut))}; y copies all" if cut else ""
 
 
 @dataclass(frozen=True, slots=True)
 class StoryContext:
     detail: TaskDetail
     now: datetime
-    """The database's time; for a task that has ended, and on a frozen screen, the time of the read."""
+    """The database's time; the time of the read if the task has ended or the screen is frozen."""
     glyphs: Glyphs
     zone: tzinfo | None
     recovery: RecoveryConfig
     why: Why | None = None
     payload: Payload | None = None
-    """None until it is read."""
+    """The decoded payload; None until it is read."""
     open: frozenset[Fold] = frozenset()
-    """The unfolded parts; those of the payload are stored in its trees."""
+    """The unfolded parts, except those of the payload, which its trees store."""
 
 
 _TOKENS: Final = re.compile(
@@ -210,7 +210,7 @@ CUT_OFF: Final = "…"
 
 
 def closed(beginning: str) -> str | None:
-    """Valid JSON with every complete value and the beginning of a cut text; None if there is none."""
+    """Close cut JSON: return valid JSON with all complete values and the beginning of a cut text, or None."""
     opened: list[str] = []
     safe, safe_depth = 0, 0
     before = ""

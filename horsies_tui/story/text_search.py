@@ -1,4 +1,4 @@
-"""The search in a story: finds a text in its lines, and in the payload also in folded parts."""
+"""The search in a story, which covers its lines, and in the payload also folded parts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Hit(NamedTuple):
-    """`line`: the key of a line, or the match in a tree that is to be unfolded."""
+    """A match. `line` is the key of a line, or a match in a tree, whose parts are then unfolded."""
 
     section: str
     line: Hashable | Found
 
 
 class TextSearch:
-    """The text that is searched for, the matches, and the current match."""
+    """The searched text, its matches, and the current match."""
 
     def __init__(self) -> None:
         self.needle = ""
@@ -34,16 +34,16 @@ class TextSearch:
         self.needle, self._hits, self._at = needle, [], -1
 
     def forget(self) -> None:
-        """Drop the matches; they are searched for again."""
+        """Drop the matches before another search for the same text."""
         self._hits = []
 
     def take(self, found: Iterable[Hit]) -> None:
-        """Set all matches; the current one keeps its number."""
+        """Set the matches; the number of the current one stays the same."""
         self._hits = list(found)
         self._at = min(self._at, len(self._hits) - 1)
 
     def step(self, step: int) -> Hit | None:
-        """The next match (-1: previous), wrapping around."""
+        """Return the next match (-1: previous), wrapping around."""
         if not self._hits:
             return None
         self._at = (self._at + step) % len(self._hits)
@@ -51,7 +51,7 @@ class TextSearch:
 
     @property
     def is_new(self) -> bool:
-        """No match has been visited yet."""
+        """True if no match has been visited yet."""
         return self._at < 0
 
     @property
@@ -63,22 +63,22 @@ class TextSearch:
         if not self.needle:
             return ""
         if not self._hits:
-            return f"{self.needle} is not found"
+            return f"{self.needle} not found"
         return f"{self.needle}: {number(self._at + 1)} of {number(len(self._hits))}"
 
 
 def pattern(needle: str) -> re.Pattern[str]:
-    """The text taken literally, ignoring case."""
+    """Return a pattern that matches the text literally, ignoring case."""
     return re.compile(re.escape(needle), re.IGNORECASE)
 
 
 def find_in_payload(payload: Payload, needle: str) -> dict[str, list[Found]]:
-    """Matches by section. Safe to call in a thread."""
+    """Return the matches by section; may run in a thread."""
     return {part.tree.section: find(part.tree.value, needle) for part in payload.parts()}
 
 
 def hits(document: Document, found: Mapping[str, Sequence[Found]], needle: str) -> Iterator[Hit]:
-    """All matches from top to bottom; of sections beside each other, the left one first."""
+    """Yield all matches from top to bottom. If sections are side by side, the left one is first."""
     sought = pattern(needle)
     for band in document:
         for section in band.sections:

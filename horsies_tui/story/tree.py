@@ -1,4 +1,4 @@
-"""JSON as a tree of lines that fold: only unfolded parts are laid out, however large the value is."""
+"""JSON as a tree of lines that fold. Only unfolded parts are laid out, even if the value is large."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[int, ...]
 
 _LINES_AT_FIRST: Final = 24
-"""Parts that fit are unfolded at first; those that would push the rest off the screen are not."""
+"""Most lines of parts that are unfolded at first, so that the following sections stay on the screen."""
 _MOST_TEXT_LINES: Final = 6
-"""A message is read whole; a longer text stays folded."""
+"""Most lines of a text that is unfolded at first, such as an error message."""
 _USUAL_WIDTH: Final = 72
 _SHORT: Final = 40
-"""A text of so many characters never folds."""
+"""Length up to which a text never folds."""
 _MOST_FOUND: Final = 10_000
 
 
 class Found(NamedTuple):
-    """A search match: the path of a value, and in a text the position of the character."""
+    """A search match: the path of a value, and the position of the character if it is in a text."""
 
     path: Path
     at: int = 0
 
 
 class Tree:
-    """A value and its unfolded parts. The value is never changed, so a thread can search it."""
+    """A value and its unfolded parts. The value never changes, so that a thread can search it."""
 
     def __init__(self, section: str, value: Any, *, folded: bool = False) -> None:
         self.section = section
@@ -64,7 +64,7 @@ class Tree:
             self._unfold_small()
 
     def lines(self, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-        """Cached until a part is folded or the width changes."""
+        """Return the lines, which are cached until a part is folded or unfolded or the width changes."""
         if self._laid_out_for != (width, glyphs):
             self._laid_out_for = (width, glyphs)
             self._parts.clear()
@@ -79,16 +79,16 @@ class Tree:
 
     @property
     def has_code(self) -> bool:
-        """True if lines of source code are shown, in the first level of its parts."""
+        """True if the first level of parts shows source code."""
         return any(isinstance(part.value, Traceback) for part in parts_of(self.value, 0))
 
     @property
     def width(self) -> int:
-        """The width of the last layout."""
+        """Return the width of the last layout."""
         return 0 if self._laid_out_for is None else self._laid_out_for[0]
 
     def part(self, path: Path) -> StoryPart:
-        """The part at this path. Long texts are split into lines by the width."""
+        """Return the part at this path. Long texts are split into lines of the width."""
         part = StoryPart(None, self.value)
         for depth, index in enumerate(path):
             part = parts_of(part.value, self.width - 2 * depth)[index]
@@ -101,7 +101,7 @@ class Tree:
         self._lines = None
         value = self.part(path).value
         while folds(value, self.width - 2 * len(path)) and isinstance(value, str | Chunk):
-            # Into the lines of a text, down to the character that was found.
+            # Continue into the lines of a text, to the line of the matching character.
             pieces = parts_of(value, self.width - 2 * len(path))
             self.open.add(path)
             index, at = _piece_at(pieces, at)
@@ -109,7 +109,7 @@ class Tree:
         return path
 
     def _unfold_small(self) -> None:
-        """Unfold level by level, as long as the lines fit."""
+        """Unfold one level after the other, as long as the lines fit."""
         left = _LINES_AT_FIRST
         waiting: deque[tuple[Path, StoryPart]] = deque([((), StoryPart(None, self.value))])
         while waiting:
@@ -118,7 +118,7 @@ class Tree:
                 left -= self._unfold_text(path, part.value, left)
                 continue
             parts = () if isinstance(part.value, Chunk | LibraryFrames) else parts_of(part.value, 0)
-            # Keyword arguments are unfolded however many there are: they are what the reader looks for.
+            # Keyword arguments are always unfolded, because readers look for them first.
             most = CHUNK if len(path) == 1 and isinstance(part.value, dict) else left
             if not parts or len(parts) > most:
                 continue
@@ -127,7 +127,7 @@ class Tree:
             waiting.extend(((*path, index), child) for index, child in enumerate(parts))
 
     def _unfold_text(self, path: Path, text: str, most: int) -> int:
-        """Unfold a text that is too long for its line and needs few lines below it; the number of these lines."""
+        """Unfold a text that does not fit on its line but needs few lines, and return the number of these lines."""
         lines = sum(len(line) // _USUAL_WIDTH + 1 for line in text.splitlines())
         if isinstance(text, Raw | Outside) or len(text) <= _SHORT or lines > min(most, _MOST_TEXT_LINES):
             return 0
@@ -139,7 +139,7 @@ class Tree:
         if not root:
             yield Line((), cut_spans(tuple(behind(StoryPart(None, self.value), width, glyphs)), width, glyphs))
             return
-        # Not recursive: a search may unfold a thousand levels.
+        # Not recursive, because a search may unfold a thousand levels.
         waiting = [(path, part, _label_width(root)) for path, part in reversed(_numbered((), root))]
         while waiting:
             path, part, label_width = waiting.pop()
@@ -149,7 +149,7 @@ class Tree:
                 waiting += [(child, each, _label_width(inside)) for child, each in reversed(_numbered(path, inside))]
 
     def _inside(self, path: Path, value: Any, width: int) -> Sequence[StoryPart]:
-        """Cached: splitting a long list or a long text takes milliseconds."""
+        """Return the parts of a value, cached because splitting a long list or text takes milliseconds."""
         if path not in self._parts:
             self._parts[path] = parts_of(value, width - 2 * len(path))
         return self._parts[path]
@@ -169,7 +169,7 @@ class Tree:
 
 
 def find(value: Any, needle: str) -> list[Found]:
-    """Every label and value that contains this text, in the order of the lines. Safe to call in a thread."""
+    """Return all labels and values that contain this text, in the order of the lines; may run in a thread."""
     pattern = re.compile(re.escape(needle), re.IGNORECASE)
     found: list[Found] = []
     waiting: list[tuple[Path, StoryPart]] = [((), StoryPart(None, value))]
@@ -194,7 +194,7 @@ def _numbered(path: Path, parts: Sequence[StoryPart]) -> list[tuple[Path, StoryP
 
 
 def _piece_at(pieces: Sequence[StoryPart], at: int) -> tuple[int, int]:
-    """The index of the piece that has the `at`-th character of a text, and the character's index in that piece."""
+    """Return the index of the piece that contains the `at`-th character of a text, and the index within that piece."""
     for index, part in enumerate(pieces):
         length = sum(map(len, part.value.values)) if isinstance(part.value, Chunk) else len(part.value)
         if at < length:

@@ -1,4 +1,4 @@
-"""The widgets of a story: its head, and the long text in sections, whose cursor stays on its line."""
+"""The widgets of a story: its head, and its sections, in which the cursor stays on its line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WHEEL_ROWS: Final = 3
 
 
 class StoryView(LineView, can_focus=True):
-    """Sections below each other, some beside each other. The last line says how much is below the view."""
+    """The sections of a story, below each other or side by side. The last line says how much is below the view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.STORY)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {CURSOR, FOUND, *TONES}
@@ -44,7 +44,7 @@ class StoryView(LineView, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """Enter, or a click, on a line that folds or is a link."""
+        """A line that folds or is a link was chosen by enter or a click."""
 
         story: StoryView
         target: Target
@@ -55,7 +55,7 @@ class StoryView(LineView, can_focus=True):
 
     @dataclass
     class Resized(Message):
-        """The document must be made for another width."""
+        """The width has changed, so the document must be made again."""
 
         story: StoryView
 
@@ -73,7 +73,7 @@ class StoryView(LineView, can_focus=True):
         beside: bool = False,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        """`beside`: a list has the focus first, and the story shows its cursor only while it has it."""
+        """Create a view. One that is `beside` a list shows its cursor only while it has the focus."""
         super().__init__(id=id)
         self._glyphs = glyphs
         self._beside = beside
@@ -86,7 +86,7 @@ class StoryView(LineView, can_focus=True):
 
     @property
     def text_width(self) -> int:
-        """The width that a document must be made for; 0 before the widget has a size."""
+        """Return the width for which a document must be made; 0 before the widget has a size."""
         return text_width(self.size.width) if self.size.width else 0
 
     @property
@@ -95,17 +95,17 @@ class StoryView(LineView, can_focus=True):
 
     @property
     def place(self) -> Place | None:
-        """The place of the cursor."""
+        """Return the place of the cursor."""
         return self._place
 
     @property
     def line(self) -> Line | None:
-        """The line under the cursor."""
+        """Return the line under the cursor."""
         spot = self._page.spot(self._place)
         return None if spot is None else spot.placed.line
 
     def put(self, document: Document) -> None:
-        """Show another document, or a newer one, made for `text_width`. The cursor stays on its line."""
+        """Show a document that was made for `text_width`. The cursor stays on its line."""
         before = self._page.spot(self._place)
         height_before = None if before is None else before.y - self._top
         self._document = document
@@ -125,11 +125,11 @@ class StoryView(LineView, can_focus=True):
         self._move(self._page.spot(place))
 
     def scroll_half(self, step: int) -> None:
-        """Scroll by half of the height, -1: up; the cursor follows."""
+        """Scroll down by half of the height (-1: up), together with the cursor."""
         self._scroll(step * max(self._height // 2, 1))
 
     def mark(self, sought: re.Pattern[str] | None, said: str) -> None:
-        """Highlight the matches, and show the search's result in the last line."""
+        """Highlight the matches, and show the result of the search in the last line."""
         self._sought, self._said = sought, said
         self._redraw()
 
@@ -157,7 +157,7 @@ class StoryView(LineView, can_focus=True):
             self.post_message(self.Chosen(self, self.line.target))
 
     def action_unfold(self) -> None:
-        """Unfold; if the line cannot be unfolded further, move to the column on the right."""
+        """Unfold the line; if it cannot be unfolded further, move to the column on the right."""
         line, spot = self.line, self._page.spot(self._place)
         if line is not None and isinstance(line.target, Fold) and not line.is_open:
             self.action_open()
@@ -165,7 +165,7 @@ class StoryView(LineView, can_focus=True):
             self._move(self._page.beside(spot, 1))
 
     def action_fold(self) -> None:
-        """Fold; on a folded line, move to its parent; from there, to the column on the left."""
+        """Fold the line; if it is folded, move to its parent, and from the top level to the column on the left."""
         line, spot = self.line, self._page.spot(self._place)
         if line is None or spot is None:
             return
@@ -206,7 +206,7 @@ class StoryView(LineView, can_focus=True):
 
     @property
     def _height(self) -> int:
-        """The height without the last line."""
+        """Return the height without the last line."""
         return max(self.size.height - 1, 1)
 
     def _focus_changed(self) -> None:
@@ -223,7 +223,7 @@ class StoryView(LineView, can_focus=True):
         self._move(near)
 
     def _wheel(self, rows: int) -> None:
-        """A cursor that is not shown would have to leave the view before anything moves."""
+        """Move the cursor by the mouse wheel, or scroll if the cursor is hidden."""
         if self._beside and not self.has_focus:
             self._scroll(rows)
         else:
@@ -247,7 +247,7 @@ class StoryView(LineView, can_focus=True):
             self._redraw()
 
     def _keep_in_view(self, spot: PageSpot) -> None:
-        """Scroll so that the line is visible; for the first line of a section, also its title."""
+        """Scroll so that the line is visible, and also the title if it is the first line of its section."""
         titled = spot.y > 0 and all(placed.line is None for placed in self._page.rows[spot.y - 1])
         self._top = min(max(self._top, spot.y - self._height + 1), spot.y - titled)
 
@@ -285,7 +285,7 @@ class StoryHead(LineView):
         self._glyphs = glyphs
 
     def put(self, lines: tuple[Line, ...]) -> None:
-        """Show these lines and take the height that they need; they were made for the width without the margin."""
+        """Show these lines and take their height. They must be made for the width without the margin."""
         height = max(len(lines), 1)
         if self.styles.height is None or self.styles.height.value != height:
             self.styles.height = height

@@ -1,4 +1,4 @@
-"""Lays out the sections of a task's screen, side by side if the width allows."""
+"""Lays out the sections of a task's screen, side by side if there is room."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _CODE: Final = 84
-"""With less, the lines of a traceback would be cut in half of the width, beside short arguments."""
+"""Least width for a traceback; with less, sections side by side would cut its lines although there is room."""
 
 
 def document(context: StoryContext, width: int) -> Document:
-    """`width` is that of the text, without the gutter of each column."""
+    """Lay out the story. `width` is that of the text, without the gutter of each column."""
     columns, task_id = widths(width), context.detail.row.id
     bands = [*damage(context.detail, width, context.glyphs), *course(context, width)]
     bands += texts(context.payload, width, context.glyphs, task_id)
@@ -47,7 +47,7 @@ def document(context: StoryContext, width: int) -> Document:
 
 
 def course(context: StoryContext, width: int) -> Iterator[Band]:
-    """The task's history so far."""
+    """Yield the task's history so far."""
     makers: dict[str, Callable[[StoryContext, int], Section | None]] = {
         "progress": progress,
         "timeline": timeline,
@@ -61,7 +61,7 @@ def course(context: StoryContext, width: int) -> Iterator[Band]:
 
 
 def texts(payload: Payload | None, width: int, glyphs: Glyphs, task_id: str) -> Iterator[Band]:
-    """The arguments and the result."""
+    """Yield the arguments and the result."""
     columns = widths(width)
     if payload is not None and payload.outcome is not None and payload.outcome.tree.has_code and columns[0] < _CODE:
         columns = (width,)
@@ -70,7 +70,7 @@ def texts(payload: Payload | None, width: int, glyphs: Glyphs, task_id: str) -> 
         return
     arguments = _payload_section(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs, task_id)
     outcome = _payload_section(payload.outcome, OUTCOME, "result", columns[-1], glyphs, task_id)
-    # If they are stacked, the result with its error comes first.
+    # If the sections are stacked, the result with its error comes first.
     yield from side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
@@ -87,9 +87,9 @@ def _payload_section(
 
 
 def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
-    """A list of tasks to open, if the text is the beginning or end of several ids."""
+    """Return the list of tasks to choose from, if the text is the beginning or end of several ids."""
     lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenTask(each)) for each in ambiguous.ids]
-    more = "  and others, older than these" if ambiguous.more else ""
+    more = "  and older ones" if ambiguous.more else ""
     if more:
         lines.append(Line("more", (Span(more.strip(), Tone.MUTED),)))
     title = words(f"several ids begin or end with {ambiguous.text}", None, glyphs).text
@@ -97,8 +97,8 @@ def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
 
 
 def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs, *, existed: bool = False) -> Document:
-    """Shown if there is no task: the reason, and the next step. `existed`: its row was there a moment ago."""
-    text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    """Return the text shown without a task: the reason and the next step. `existed` if its row was just deleted."""
+    text = f"No task has an id that begins or ends with {snapshot.text}. esc goes back."
     if existed:
         text = f"Task {snapshot.text} was deleted: retention deletes tasks that ended long ago."
     if snapshot.error is not None:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from horsies_tui.view import ConsoleView
 
 PARTS: Final = ("arguments", "result", "traceback", "task")
-"""What can be opened in a program of the user."""
+"""The parts of a task that can be opened in the user's program."""
 _WHOLE: Final = 1_000_000_000
-"""Characters of one text: about the most that PostgreSQL can store."""
+"""Most characters of a text: about the most that PostgreSQL can store."""
 
 
 def story_json(detail: TaskDetail, why: Why | None, masks: Masks) -> str:
@@ -43,23 +43,23 @@ def is_cut(detail: TaskDetail) -> bool:
 
 
 async def whole_task(link: DatabaseLink, task_id: str) -> TaskDetail | None:
-    """The task with all its texts in full; raises a LinkError if the read fails."""
+    """Read the task with all texts in full. Raises LinkError if the read fails."""
     found = await link.read(lambda conn: task_detail(conn, task_id, most_characters=_WHOLE))
     return found if isinstance(found, TaskDetail) else None
 
 
 def new_file(text: str) -> Path:
-    """The file that the operator named; an existing file is not overwritten."""
+    """Return the path that the operator typed. Raises HorsiesError if the file exists or cannot be created."""
     path = Path(text.strip()).expanduser()
     if path.exists():
-        raise HorsiesError(f"{path} exists; choose another name")
+        raise HorsiesError(f"{path} already exists; choose another name")
     if not path.parent.is_dir():
-        raise HorsiesError(f"there is no directory {path.parent}")
+        raise HorsiesError(f"directory {path.parent} does not exist")
     return path
 
 
 def write_new(path: Path, text: str) -> None:
-    """Readable by the owner only, because of the arguments. HorsiesError if it cannot be written."""
+    """Write a new file, readable by its owner only because it contains arguments. Raises HorsiesError if it fails."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
@@ -68,7 +68,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def part_text(detail: TaskDetail, why: Why | None, masks: Masks, part: str) -> str | None:
-    """A part of the task as text, with what the config file masks as stars; None: the task has none."""
+    """Return a part of the task as text, with masked values as stars; None if the task does not have this part."""
     match part:
         case "arguments":
             if detail.args is None and detail.kwargs is None:
@@ -94,13 +94,13 @@ def _readable(value: Any) -> str:
 
 
 def _for_a_program(text: str) -> str:
-    """Remove control characters, which a pager may pass on to the terminal."""
+    """Remove control characters, because a pager may send them to the terminal."""
     text = text.encode(errors="replace").decode()
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text) + "\n"
 
 
 class PartExporter:
-    """The exporter of one view."""
+    """The export of one view: to the clipboard, a file or a program."""
 
     def __init__(self, view: ConsoleView[Any], masks: Masks, glyphs: Glyphs) -> None:
         self._view = view
@@ -109,7 +109,7 @@ class PartExporter:
 
     def copy_text(self, text: str) -> None:
         if not copy(self._view, text, _size(text)):
-            self._view.console.say_error(f"{_size(text)} is more than a terminal's clipboard takes; y offers a file")
+            self._view.console.say_error(f"{_size(text)} are too large for the terminal's clipboard; y offers a file")
 
     def copy_task(self, detail: TaskDetail, why: Why | None) -> None:
         self._view.run_worker(self._copy(detail, why), group="take", exclusive=True)
@@ -132,7 +132,7 @@ class PartExporter:
             await console.read_outside(f"{part}-{file_end(detail.row.id)}.{ending}", text, pager=pager)
 
     async def _copy(self, detail: TaskDetail, why: Why | None) -> None:
-        # 50 ms for 200 kB, which must not delay keys.
+        # In a thread, because 200 kB take 50 ms, which must not delay keys.
         text = await asyncio.to_thread(story_json, detail, why, self._masks)
         if not is_cut(detail) and copy(self._view, text, f"{_size(text)} of JSON"):
             return
@@ -142,7 +142,7 @@ class PartExporter:
             if path is not None:
                 self._view.run_worker(self._save(path, detail, why), group="take", exclusive=True)
 
-        title = "too long for a terminal's clipboard: write it to a file"
+        title = "too large for the terminal's clipboard: write it to a file"
         name = f"horsies-task-{file_end(detail.row.id)}.json"
         prompt = Prompt(title, "path", new_file, lambda path: f"writes {path}", self._glyphs, value=name)
         self._view.console.push_sheet(prompt, chosen)
@@ -162,7 +162,7 @@ class PartExporter:
 
 
 def file_end(task_id: str) -> str:
-    """Return the end of an id as part of a file's name: an id is any text, also `../x`."""
+    """Return the end of an id for use in a file name. An id can be any text, for example `../x`."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", task_id[-8:])
 
 

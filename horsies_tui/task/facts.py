@@ -1,4 +1,4 @@
-"""The head of a task's screen and its small sections: why it waits, the last output, operator actions, links."""
+"""The head of a task's screen, and its small sections: why it waits, last output, operator actions, links."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LONGEST_BAR: Final = 60
 
 
 _LINES_SHOWN: Final = 6
-"""Lines of the newest attempt's output that are shown before it is unfolded; longer lines are cut at the width."""
+"""Number of lines of the newest attempt's output that are shown folded; longer lines are cut at the width."""
 
 
 def head(context: StoryContext, width: int) -> tuple[Line, ...]:
-    """The task's identity and state, on as few lines as the width allows."""
+    """Return the task's identity and state, on as few lines as possible."""
     rows = flow((*_who(context), *_when(context)), width, context.glyphs)
     return tuple(Line(number, spans) for number, spans in enumerate(rows))
 
@@ -128,7 +128,7 @@ def why(context: StoryContext, width: int) -> Section | None:
 
 
 def _reason(reason: Reason, context: StoryContext) -> str:
-    """The remaining time is counted down from the last read; other reasons are shown as they were read."""
+    """Return the text of a reason. Its remaining time counts down from the last read; other reasons do not change."""
     if reason.until is None:
         return reason.text
     what = "it waits for its retry" if reason.kind is ReasonKind.RETRY_WAIT else "it is not due yet"
@@ -178,7 +178,7 @@ def _action(row: AuditRow, context: StoryContext) -> Iterator[Span]:
 
 
 def links(context: StoryContext, width: int) -> Section:
-    """A line per link; `enter` follows it."""
+    """Return a section with a line per link, which `enter` follows."""
     lines = tuple(
         Line((name, target), cut_spans((Span(f"{name:<10}", Tone.MUTED), *spans), width, context.glyphs), target)
         for name, spans, target in _links(context)
@@ -221,7 +221,7 @@ def _links(context: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
 
 
 def quoted(value: str) -> str:
-    """A value quoted so that the filter language takes it literally."""
+    """Quote a value so that the filter language takes it literally."""
     if value and all(char.isalnum() or char in "-_." for char in value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

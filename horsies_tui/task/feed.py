@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import DatabaseLink
 
 _BEATS_EVERY_S: Final = 5.0
-"""Heartbeats send no notification, so the task is read this often."""
+"""Interval between two reads, because heartbeats send no notification."""
 _PROGRESS_EVERY_S: Final = 1.0
 _SETTINGS_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class DetailSnapshot:
-    """One task. All None and no error: the task does not exist, or (`loading`) has not been read yet."""
+    """One task. Without a task and an error, it does not exist, or has not been read yet if `loading`."""
 
     text: str = ""
     """The requested id, or its beginning or end."""
     detail: TaskDetail | None = None
     ambiguous: Ambiguous | None = None
     why: Why | None = None
-    """Only if the task is PENDING."""
+    """The reason why the task waits; only if it is PENDING."""
     settings: RecoveryConfig | None = None
-    """The thresholds of the newest worker, for the heartbeats."""
+    """Recovery settings of the newest worker, with the thresholds of the heartbeats."""
     loading: bool = True
     error: str | None = None
     now: datetime | None = None
@@ -52,7 +52,7 @@ class _Story:
 
 
 class DetailFeed(StoryFeed[DetailSnapshot]):
-    """Publishes a snapshot on each change."""
+    """The feed. It publishes a snapshot on each change."""
 
     NAME = "detail"
 
@@ -64,7 +64,7 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
         exact: bool = False,
         rhythm: Rhythm = USUAL,
     ) -> None:
-        """`exact`: only whole ids are requested."""
+        """Create a feed; `exact` if only complete ids are requested."""
         super().__init__(link, publish, DetailSnapshot())
         self._exact = exact
         self._settings: RecoveryConfig | None = None
@@ -81,7 +81,7 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
         )
 
     def ask(self, text: str) -> None:
-        """Read this task from now on: an id, or its beginning or end."""
+        """Read the task with this id, or with this beginning or end of its id."""
         self._text = text
         self._supersede()
         self.refresh()
@@ -91,7 +91,7 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
         now, detail = self.snapshot, self.snapshot.detail
         if not self._text:
             return ()
-        # Asked for by a part of its id, it is recorded under the whole one, by which a list opens it.
+        # A task requested by a part of its id is recorded under its complete id, because lists open it by that.
         known = detail.row.id if detail is not None and now.text == self._text and self._link.playback is None else ""
         fields = ("detail", "ambiguous", "why", "settings")
         return (SnapshotPart("task", fields, (known or self._text,), not now.loading, "this task"),)
@@ -122,6 +122,6 @@ class DetailFeed(StoryFeed[DetailSnapshot]):
         }
 
     def _same(self, detail: TaskDetail) -> TaskDetail:
-        """The known object if only the time of the read differs, so that nothing is drawn again."""
+        """Return the known object if only the time of the read differs, so that nothing is redrawn."""
         known = self.snapshot.detail
         return known if known is not None and replace(detail, now=known.now) == known else detail

@@ -1,4 +1,4 @@
-"""The heartbeat strip: when beats of the newest execution arrived, when they were missing, and the stale threshold."""
+"""The heartbeat strip of the newest execution: received and missing heartbeats, and the stale threshold."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from horsies_tui.story.payload import StoryContext
 
 _LATE_BEATS: Final = 2
-"""The configuration requires a threshold of more than two beats: a single late beat means nothing."""
+"""Intervals without a beat after which it is late. The stale threshold always is larger; one late beat is normal."""
 
 
 class BeatState(Enum):
-    """The state at one place of the strip."""
+    """The state at one column of the strip."""
 
     ON_TIME = auto()
     LATE = auto()
@@ -52,12 +52,12 @@ class BeatTrack:
 
     @property
     def last(self) -> datetime:
-        """The start of the current silence."""
+        """Return the time of the last beat, or the start if there was none."""
         return max((*self.beats[-1:], self.begin))
 
 
 def strip(known: BeatTrack, width: int) -> tuple[BeatState, ...]:
-    """Return at most `width` places of equal time, each at least one beat long."""
+    """Return the states of at most `width` periods of equal length, each at least one beat long."""
     passed = max(known.end - known.begin, timedelta())
     if width <= 0:
         return ()
@@ -68,7 +68,7 @@ def strip(known: BeatTrack, width: int) -> tuple[BeatState, ...]:
 
 
 def _state_at(known: BeatTrack, at: datetime) -> BeatState:
-    """The state at this moment, by the time since the last beat. The start counts as a beat."""
+    """Return the state at this moment, by the time since the last beat. The start counts as a beat."""
     before = bisect_right(known.beats, at)
     silent = at - max(known.begin, *known.beats[max(before - 1, 0) : before], known.begin)
     if silent > known.stale_after:
@@ -77,7 +77,7 @@ def _state_at(known: BeatTrack, at: datetime) -> BeatState:
 
 
 def beats_of(context: StoryContext) -> BeatTrack | None:
-    """The newest execution's beats; None if there is none, or if it ended without beats."""
+    """Return the newest execution's beats; None if there was no execution, or if it ended without beats."""
     if not context.detail.executions:
         return None
     row, newest, settings = context.detail.row, context.detail.executions[-1], context.recovery
@@ -131,7 +131,7 @@ def heartbeats(context: StoryContext, width: int) -> Section | None:
 
 
 def _sender(context: StoryContext, runner: str | None) -> str:
-    """The worker, which stores the beats, and the child process that a runner's beat is for."""
+    """Return the worker, which sends the beats, and the child process for which it sends a runner's beat."""
     if runner is None:
         return name_of(context.detail.row.worker_id or "")
     worker_id, _, pid = runner.rpartition(":")
@@ -139,7 +139,7 @@ def _sender(context: StoryContext, runner: str | None) -> str:
 
 
 def _drawn(known: BeatTrack, cut: bool, width: int, context: StoryContext) -> Spans:
-    """One sign per place, with the threshold where the silence crossed it."""
+    """Draw one sign per period, with the threshold where the silence exceeded it."""
     places = strip(known, width - 2)
     crossed = places.index(BeatState.STALE) if BeatState.STALE in places else len(places)
     spans = [Span(context.glyphs.ellipsis, Tone.MUTED)] if cut else []

@@ -1,4 +1,4 @@
-"""A task's history as periods (scheduled, waiting, claimed, running, ended), and their places on a line."""
+"""A task's history as periods (scheduled, waiting, claimed, running, ended), and their widths on a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.views import Attempt, AuditRow, TaskDetail
 
 _SAME_MOMENT: Final = timedelta(seconds=2)
-"""An operator's change and its audit row are written by one statement, but perhaps with two clocks."""
+"""Largest difference between the times of an operator's change and its audit row, which may be from two clocks."""
 
 
 class LanePhase(Enum):
@@ -28,7 +28,7 @@ class LanePhase(Enum):
     RUNNING = auto()
     BACKOFF = auto()
     ENDED = auto()
-    """Ended, until an operator requeued it."""
+    """The task had ended, until an operator requeued it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Lane:
     action: AuditRow | None = None
     """The operator action that this lane shows, or that ended the attempt."""
     due: datetime | None = None
-    """When the retry is, or was, due."""
+    """Time at which the retry is or was due."""
     about: bool = False
-    """`due` is approximate: computed from the retry policy, whose jitter is not stored."""
+    """True if `due` is approximate, because it was computed from the retry policy and jitter is not stored."""
 
     def phase(self, phase: LanePhase) -> LaneStretch | None:
         return next((stretch for stretch in self.stretches if stretch.phase is phase), None)
 
 
 def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
-    """Oldest first; each begins where the previous one ends. The last one reaches to the task's end, or to `now`."""
+    """Return the lanes, oldest first and without gaps. The last one reaches to the task's end, or to `now`."""
     found: list[Lane] = []
     previous: Attempt | None = None
     for attempt in detail.attempts:
@@ -85,7 +85,7 @@ def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
 
 
 def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Iterator[Lane]:
-    """The lanes after the last stored attempt; none if the task ended with it."""
+    """Yield the lanes after the last stored attempt; none if the task ended with it."""
     row = detail.row
     live = row.status in ("PENDING", "CLAIMED", "RUNNING")
     if not live and (row.finished_at is None or (previous and row.finished_at <= previous.finished_at + _SAME_MOMENT)):
@@ -105,7 +105,7 @@ def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Ite
 
 
 def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> tuple[list[Lane], datetime]:
-    """The lane before the next attempt, if there is one, and when the wait begins."""
+    """Return the lanes before the next attempt, if any, and the time at which the wait begins."""
     if previous is None:
         return [], detail.row.sent_at or detail.row.created_at
     if previous.will_retry:
@@ -123,7 +123,7 @@ def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> t
 
 
 def _due_after(detail: TaskDetail, attempt: Attempt) -> tuple[datetime, bool]:
-    """The row holds only the time of the last retry; the others are computed from the policy."""
+    """Return the time at which a retry was due. The row has the last one; others are computed from the policy."""
     if attempt.error_code == "TASK_INTERRUPTED":
         return attempt.finished_at, False
     after = [other for other in detail.attempts if other.attempt > attempt.attempt and other.will_retry]
@@ -133,7 +133,7 @@ def _due_after(detail: TaskDetail, attempt: Attempt) -> tuple[datetime, bool]:
     rule = RetryRule.from_text(detail.options.text if detail.options else None)
     if rule is None:
         return attempt.finished_at, False
-    delay = delay_s(replace(rule, jitter=False), attempt.attempt, Random(0))  # noqa: S311 - nothing is drawn
+    delay = delay_s(replace(rule, jitter=False), attempt.attempt, Random(0))  # noqa: S311 - jitter is off
     return attempt.finished_at + timedelta(seconds=delay), rule.jitter
 
 
@@ -141,19 +141,19 @@ def _before_start(
     detail: TaskDetail, previous: Attempt | None, begin: datetime, claimed: datetime | None, until: datetime
 ) -> Iterator[LaneStretch]:
     due = begin
-    # A requeue resets the time: one after the first start says nothing about the wait before it.
+    # A requeue resets the time. If it is after the first start, it does not tell how long that waited.
     reset = bool(detail.attempts) and detail.row.enqueued_at > until
     if previous is None and detail.row.next_retry_at is None and not reset:
         due = min(max(detail.row.enqueued_at, begin), until)
         yield from _stretch(LanePhase.LATER, begin, due)
-    # Kept between the two: clocks of upstream's workers may differ.
+    # Limited to the period, because the clocks of upstream's workers may differ.
     claimed = until if claimed is None else min(max(claimed, due), until)
     yield from _stretch(LanePhase.WAITING, due, claimed)
     yield from _stretch(LanePhase.CLAIMED, claimed, until)
 
 
 def _claimed_at(detail: TaskDetail, attempt: Attempt, begin: datetime) -> datetime | None:
-    """The row stores only the last claim; a longer earlier one is known from a claimer's heartbeat."""
+    """Return the time of the claim. The row has only the last claim; an earlier one is known from its heartbeat."""
     beats = [beat for each in detail.executions if each.attempt == attempt.attempt for beat in each.claimer]
     last = attempt is detail.attempts[-1] and detail.row.claimed_at is not None
     known = [detail.row.claimed_at] if last and detail.row.claimed_at else []
@@ -174,7 +174,7 @@ def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:
 
 
 def _action_within(detail: TaskDetail, begin: datetime, end: datetime, verbs: tuple[str, ...]) -> AuditRow | None:
-    """The newest action that changed the task in this period."""
+    """Return the newest operator action that changed the task in this period."""
     for row in detail.audit:
         if row.outcome == "applied" and row.verb in verbs and begin <= row.acted_at <= end:
             return row
@@ -182,10 +182,10 @@ def _action_within(detail: TaskDetail, begin: datetime, end: datetime, verbs: tu
 
 
 def places(lengths: Sequence[float], width: int) -> tuple[int, ...]:
-    """The number of places, of `width`, for each length. They add up to `width` if any length is positive.
+    """Return the number of columns for each length. They add up to `width` if any length is positive.
 
-    Each positive length has at least one place, and a longer one never fewer than a shorter one. Those places are taken
-    from the others in proportion. With more lengths than places, the longest have one each.
+    Each positive length has at least one column, and a longer length never has fewer than a shorter one. The others
+    give up columns in proportion. With more lengths than columns, the longest have one each.
     """
     positive = sorted((index for index, length in enumerate(lengths) if length > 0), key=lambda at: -lengths[at])
     if not positive or width <= 0:
@@ -199,7 +199,7 @@ def places(lengths: Sequence[float], width: int) -> tuple[int, ...]:
 
 
 def _smallest(lengths: Sequence[float], longest_first: list[int], width: int) -> int:
-    """Return how many of the shortest would get less than one place, when the others share the width."""
+    """Return how many of the shortest lengths would get less than one column if all share the width."""
     total = sum(lengths[index] for index in longest_first)
     aside = 0
     for index in reversed(longest_first[1:]):
@@ -211,7 +211,7 @@ def _smallest(lengths: Sequence[float], longest_first: list[int], width: int) ->
 
 
 def _shared(lengths: Sequence[float], longest_first: list[int], width: int, given: dict[int, int]) -> tuple[int, ...]:
-    """Whole places in proportion; the rest goes to the largest remainders, and among equal ones to the longest."""
+    """Divide the columns in proportion, rounding up the largest remainders, and of equal ones the longest lengths."""
     total = sum(lengths[index] for index in longest_first)
     exact = {index: lengths[index] / total * width for index in longest_first}
     given |= {index: max(int(share), 1) for index, share in exact.items()}

@@ -1,4 +1,4 @@
-"""The sheet of a running task's stack or output, requested from its worker while the sheet is open."""
+"""The sheet with a running task's stack or output, which is requested from its worker while the sheet is open."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ OUTPUT_COLUMNS: Final[ColumnSet[LookRow]] = ColumnSet(
 
 
 class _Lines(RowTable[LookRow]):
-    """The lines to read, without marks and without rows to open."""
+    """The lines of the sheet, which cannot be marked or opened."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "open" and "mark" not in action
 
 
 class LookSheet(Sheet[None]):
-    """The worker is asked only while the sheet is open."""
+    """The sheet. It requests the stack or output from the worker while it is open."""
 
     BINDINGS = bindings(Scope.SHEET)
     AUTO_FOCUS = "RowTable"
@@ -112,7 +112,7 @@ class LookSheet(Sheet[None]):
 
     def on_mount(self) -> None:
         entitle(self.query_one("#sheet"), self._glyphs, f"{self._kind} of {self._task_id}")
-        self._say("asking its worker…")
+        self._say("waiting for the worker…")
         self._put((), datetime.now(UTC))
         self.run_worker(self._watch(), exclusive=True)
 
@@ -141,9 +141,9 @@ class LookSheet(Sheet[None]):
                 await asyncio.shield(self._close(look))
 
     def _entitle(self, look: StackRequest) -> None:
-        """Name the task whose stack it is, if it is not the requested one."""
+        """Show the task in the title; a starved task has no stack, so the task that has its process is shown."""
         if look.starved is not None:
-            title = f"{look.task_name} {look.task_id}, which has the place of {look.starved}"
+            title = f"{look.task_name} {look.task_id}, which blocks {look.starved}"
             entitle(self.query_one("#sheet"), self._glyphs, f"{self._kind} of {title}")
 
     async def _behind(self, look: StackRequest, answer: Answer) -> StackRequest | None:
@@ -155,7 +155,7 @@ class LookSheet(Sheet[None]):
         return await self._link.act(lambda conn: answer_to(conn, look))
 
     async def _close(self, look: StackRequest) -> None:
-        with suppress(HorsiesError):  # without a connection: the worker deletes it within an hour
+        with suppress(HorsiesError):  # without a connection, the worker deletes the request within an hour
             await self._link.act(lambda conn: close(conn, look))
 
     def _show(self, look: StackRequest, answer: Answer) -> None:
@@ -172,7 +172,7 @@ class LookSheet(Sheet[None]):
             self._say(f"{counted(len(self._output), 'line')}; following" if self._output else "nothing written yet")
 
     def _take_output(self, found: Mapping[str, Any], now: datetime) -> None:
-        """The newest line stays in view while the cursor is on it."""
+        """Show the output. The newest line stays in view while the cursor is on it."""
         table = self.query_one(_Lines)
         at_end = not self._output or table.cursor_row is self._output[-1]
         self._output.extend(self._lines(found))

@@ -1,4 +1,4 @@
-"""The attempt timeline: every attempt and every wait between two, drawn to one scale."""
+"""The attempt timeline: all attempts and the waits between them, drawn to one scale."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ KEY: Final = "timeline"
 EARLIER: Final = Fold(KEY, "earlier")
 
 _MOST_ATTEMPTS: Final = 6
-"""Older attempts are folded: the newest matter most, and each line takes room from the error below."""
+"""Number of attempts that are shown; older ones are folded, to leave room for the error below."""
 _NUMBER: Final = 3
 _MOST_WORD_LINES: Final = 3
-"""Lines below an attempt that are shown before it is unfolded; unfolded, all are shown."""
+"""Number of lines below an attempt while it is folded."""
 _LEAST_BAR: Final = 22
-"""The width of the two times of the axis below it."""
+"""Least width of a bar: that of the two times on the axis below it."""
 _INDENT: Final = Span(" " * (_NUMBER + 2))
 _DAY: Final = timedelta(days=1)
 
@@ -71,11 +71,11 @@ def _left_out(context: StoryContext, found: tuple[Lane, ...], shown: tuple[Lane,
         text = "all attempts" if is_open else f"{folded} earlier attempts"
         yield Line(EARLIER.part, (Span(f"{sign} {text}"),), EARLIER, is_open)
     if context.detail.earlier_attempts and (is_open or not folded):
-        yield Line("older", (Span(f"  {context.detail.earlier_attempts} older ones are not read", Tone.MUTED),))
+        yield Line("older", (Span(f"  {context.detail.earlier_attempts} older ones were not read", Tone.MUTED),))
 
 
 def _bars(shown: Sequence[Lane], bar: int, context: StoryContext) -> list[Spans]:
-    """Each lane's bar, offset by its start; `bar` places and one for the sign of its end."""
+    """Return each lane's bar, offset by its start: `bar` columns, and one for the sign of its end."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     given = iter(places([stretch.length.total_seconds() for stretch in stretches], bar))
     drawn: list[Spans] = []
@@ -93,7 +93,7 @@ def _bars(shown: Sequence[Lane], bar: int, context: StoryContext) -> list[Spans]
 
 
 def _end_sign(lane: Lane, context: StoryContext) -> Span:
-    """The sign of the lane's outcome, if it has ended."""
+    """Return the sign of the lane's outcome, or a blank if it has not ended."""
     if lane.attempt is not None:
         state = lane.attempt.state
     elif _is_end(lane, context):
@@ -119,7 +119,7 @@ def _lane(lane: Lane, drawn: Spans, width: int, context: StoryContext) -> Iterat
     bar = (Span(number.ljust(_NUMBER), Tone.MUTED), *drawn, Span("  "))
     key = _key(lane)
     fold = Fold(KEY, key)
-    # What is said wraps in the room beside the bar.
+    # The text wraps to the right of the bar.
     first, *more = wrap_spans(said, width - width_of(bar))
     yield Line(key, cut_spans((*bar, *first), width, context.glyphs), fold if attempt else None, fold in context.open)
     if attempt is None or fold not in context.open:
@@ -141,7 +141,7 @@ def _key(lane: Lane) -> Hashable:
 def _attempt_words(lane: Lane, attempt: Attempt, context: StoryContext) -> Iterator[Span]:
     ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
     yield Span(f"{ran:<10}")
-    # Without the child process: with 80 columns it would push the error code out of the line.
+    # Without the child process, which would push the error code out of a line of 80 columns.
     child = None if attempt.worker_id else attempt.worker_pid
     where = place_of(attempt.worker_id, attempt.worker_hostname, child)
     if where:
@@ -175,7 +175,7 @@ def _present_words(lane: Lane, context: StoryContext) -> Iterator[Span]:
     where = words(f" on {place_of(row.worker_id, row.worker_hostname, row.worker_pid)}", Tone.MUTED, context.glyphs)
     match row.status:
         case "RUNNING":
-            said = "running" if row.finalizing_at is None else "code ended, its result is being written; started"
+            said = "running" if row.finalizing_at is None else "writing its result; started"
             yield Span(f"{said} {ticking(context.now - (row.started_at or context.now))}", Tone.RUNNING)
             yield where
         case "CLAIMED":
@@ -196,7 +196,7 @@ def _present_words(lane: Lane, context: StoryContext) -> Iterator[Span]:
 
 
 def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> Iterator[Line]:
-    """The details of one attempt, below its line."""
+    """Yield the details of one attempt, below its line."""
     room = width - len(_INDENT.text)
     lengths = [
         f"{word} {_long(stretch.length)}"
@@ -211,7 +211,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> 
         *lengths,
         f"started {date_and_time(attempt.started_at, context.zone)}",
         f"ended {date_and_time(attempt.finished_at, context.zone)}",
-        f"outcome {attempt.outcome_words}{', tried again' if attempt.will_retry else ''}",
+        f"outcome {attempt.outcome_words}{', retried' if attempt.will_retry else ''}",
         *([f"progress {attempt.progress.percent} {attempt.progress.amount}"] if attempt.progress else []),
         *([f"worker {attempt.worker_id}"] if attempt.worker_id else []),
         *([f"version {attempt.app_version}"] if attempt.app_version else []),
@@ -226,7 +226,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> 
 
 
 def _axis(shown: Sequence[Lane], bar: int, width: int, context: StoryContext) -> Iterator[Line]:
-    """One line: the first and the last time, and the meaning of the signs."""
+    """Yield the line of the axis: the first and the last time, and the meaning of the signs."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     if not stretches:
         return
@@ -249,11 +249,11 @@ def _axis(shown: Sequence[Lane], bar: int, width: int, context: StoryContext) ->
 
 
 def _long(passed: timedelta) -> str:
-    """Exact to the second, because these durations are read singly, not compared down a column."""
+    """Format a duration exact to the second, because it is read alone and not compared within a column."""
     return length(passed) if passed < timedelta(minutes=1) else span(passed.total_seconds())
 
 
 def actor_of(action: AuditRow) -> str:
-    """`ops@bastion "stuck on lock"`"""
+    """Return the operator and the reason, like `ops@bastion "stuck on lock"`."""
     who = f"{action.os_user or '?'}@{action.os_host or '?'}"
     return f'{who} "{action.reason}"' if action.reason else who

@@ -1,4 +1,4 @@
-"""The screen of one task: its story, updated while it is open, with search, export and links."""
+"""The screen of one task: its story with search, export and links, updated while it is open."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from horsies_tui.task.look_sheet import Kind
 
 _AT_ONCE: Final = 20_000
-"""This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
+"""Number of characters that are decoded within 5 ms. More are decoded in a thread, so that keys stay quick."""
 _OF_RUNNING: Final = frozenset({"detail.stack", "detail.output"})
 
 
@@ -56,16 +56,16 @@ class DetailView(Companion[DetailSnapshot]):
 
     @dataclass
     class PayloadRead(Message, bubble=False):
-        """Arguments and result are decoded."""
+        """The arguments and the result were decoded."""
 
         payload: Payload
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._seen = ""
-        """The task that was shown last."""
+        """Id of the task that was shown last."""
         self._came_from: list[str] = []
-        """The tasks from which links led here."""
+        """Ids of the tasks whose links led to this one, for going back."""
         self._snapshot = DetailSnapshot()
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
@@ -110,7 +110,7 @@ class DetailView(Companion[DetailSnapshot]):
         return None if detail is None else Selection.of_ids([detail.row.id])
 
     def leave(self) -> bool:
-        """`esc` undoes one step at a time: the search, then the link that led here."""
+        """Undo one step on `esc`: end the search, then go back to the task whose link led here."""
         if self._search.needle:
             self._search.begin("")
         elif self._came_from:
@@ -129,7 +129,7 @@ class DetailView(Companion[DetailSnapshot]):
         self._show()
 
     def open(self, task_id: str) -> None:
-        """Show this task: an id, or its beginning or end."""
+        """Show the task with this id, or with this beginning or end of its id."""
         self._came_from.clear()
         self._ask(task_id)
 
@@ -142,7 +142,7 @@ class DetailView(Companion[DetailSnapshot]):
         self._step(1, "this is the last row of the list")
 
     def action_find(self) -> None:
-        hint = "a part of any line or value"
+        hint = "text in any line or value"
         prompt = Prompt("search", hint, str, lambda _text: "", self._glyphs, value=self._search.needle)
         self.console.push_sheet(prompt, self._find)
 
@@ -159,7 +159,7 @@ class DetailView(Companion[DetailSnapshot]):
         self._look("output")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No editor in a browser: it would open on the server."""
+        """Disable the editor in a browser, because it would open on the server."""
         return not (action == "editor" and self.app.is_web)
 
     def action_editor(self) -> None:
@@ -235,7 +235,7 @@ class DetailView(Companion[DetailSnapshot]):
 
     def _look(self, kind: Kind) -> None:
         if reason := self.console.why_no_writes():
-            self.console.say_error(f"cannot look into the task, {reason}")
+            self.console.say_error(f"cannot show the task's stack or output: {reason}")
         elif self._snapshot.detail is not None:
             zone, link = zone_of(utc=self.console.utc), self.console.link
             sheet = LookSheet(self._snapshot.detail.row.id, kind, link, self._masks, self._glyphs, zone)
@@ -250,7 +250,7 @@ class DetailView(Companion[DetailSnapshot]):
         if self._search.needle:
             self._search.step(step)
         else:
-            self.console.say("no search yet; / starts one")
+            self.console.say("nothing to repeat; / starts a search")
 
     @on(DetailSearch.Done)
     def _show_matches(self, done: DetailSearch.Done) -> None:
@@ -308,7 +308,7 @@ class DetailView(Companion[DetailSnapshot]):
         return None if self._payload is None else self._payload.tree(section)
 
     def _take_payload(self, detail: TaskDetail) -> None:
-        """Decode the payload, unless that is done already."""
+        """Decode the payload, if it has changed."""
         source = source_of(detail)
         if self._payload is not None and self._payload.source == source:
             return
@@ -335,7 +335,7 @@ class DetailView(Companion[DetailSnapshot]):
 
 
 class TaskBeside(DetailView, inherit_bindings=False):
-    """A task's story beside a list, whose row the verbs act on; links lead to the task's own screen."""
+    """A task's story beside a list. Verbs act on the list's row; links open the task's screen."""
 
     BESIDE = True
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,1 +1,1 @@
-"""The tasks screen: a live list of tasks under a filter, sorted, or counted in groups."""
+"""The tasks screen: a live list of filtered tasks, sorted or counted in groups."""

@@ -1,4 +1,4 @@
-"""The columns of the task list: those of all lists of tasks, and the arguments, which are read and masked for it."""
+"""The columns of the task list, including the arguments, which are read and masked for this list only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARGUMENTS: Final = "arguments"
 
 
 class ArgumentTexts:
-    """The arguments of the rows of one list as they are shown; each is decoded once."""
+    """The arguments of a list's rows as text. Each is decoded once."""
 
     def __init__(self, hidden: frozenset[str]) -> None:
         self._hidden = hidden
@@ -27,13 +27,13 @@ class ArgumentTexts:
         self._texts: dict[str, str] = {}
 
     def use(self, stored: Mapping[str, BriefArguments]) -> None:
-        """Use the arguments that were read of the rows in the window."""
+        """Show the arguments that were read for the rows in the window."""
         if stored is not self._stored:
             self._stored = stored
             self._texts = {row_id: text for row_id, text in self._texts.items() if row_id in stored}
 
     def columns(self) -> ColumnSet[TaskRow]:
-        # Of fixed widths: one that followed texts that are read later would move the columns beside it.
+        # Fixed width, because arguments arrive after their rows and would move the neighbouring columns.
         arguments: Column[TaskRow] = Column(ARGUMENTS, "ARGUMENTS", self._cell, 18, 30, whole=60, priority=5)
         at = next(at for at, column in enumerate(TASK_COLUMNS.columns) if column.key == "error")
         columns = (*TASK_COLUMNS.columns[:at], arguments, *TASK_COLUMNS.columns[at:])

@@ -1,4 +1,4 @@
-"""The feed of the tasks screen: a window of rows that follows the database without moving rows the operator reads."""
+"""The feed of the tasks screen: a window of rows that follows the database without moving rows that are being read."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ if TYPE_CHECKING:
     from horsies_tui.widgets.row_table import Edge
 
 _MOST_STRETCHES: Final = 100
-"""Rare matches are searched for through two million rows; then the operator must ask for more."""
+"""Most stretches to search for rare matches, two million rows in all; then the operator must continue the search."""
 _NO_ARGUMENTS: Final = BriefArguments(None, None)
 _RECORDED: Final = ("rows", "struck", "unseen", "more_unseen", "at_start", "at_end", "searched")
 _SELDOM_TICKS: Final = 4
-"""Counts may be older than rows."""
+"""Number of ticks between two reads of the counts, which may be older than the rows."""
 _STATISTICS_TICKS: Final = 20
-"""At ten million tasks statistics take 0.2 s of the database."""
+"""Number of ticks between two reads of statistics, which take 0.2 s for ten million tasks."""
 _USUAL_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """Rows to be fetched beyond an edge of the window, or in place of its rows, until there are enough."""
+    """A request to fetch rows, beyond an edge of the window or in place of its rows, until there are enough."""
 
     edge: Edge
     start: Cursor | None = None
     resets: bool = False
     keeps: bool = False
-    """For a reset: the old rows stay until new ones arrive, because they match the filter too."""
+    """True if a reset keeps the old rows until new ones arrive, because they also match the filter."""
     origin: Cursor | None = None
-    """Where the search began; `start` has moved on since."""
+    """The place where the search began; `start` moves as the search advances."""
     rows: int = PAGE
     stretches: int = _MOST_STRETCHES
 
@@ -83,7 +83,7 @@ class _Fresh:
 
 
 class TaskFeed(Feed[TaskSnapshot]):
-    """Publishes a snapshot on each change. All methods return at once."""
+    """The feed. It publishes a snapshot for each change, and its methods return at once."""
 
     NAME = "tasks"
 
@@ -141,14 +141,14 @@ class TaskFeed(Feed[TaskSnapshot]):
             ),
         )
         self._shows_new_now = False
-        """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
+        """True if the operator asked for the new rows at the top, which are then shown without waiting for idleness."""
         self._further_from: Cursor | None = None
-        """Where the last refresh stopped short of the range searched before; the next part to search again."""
+        """The place where the last refresh stopped within the range searched before; the search continues from it."""
         self._searched_above: tuple[Cursor, Cursor] | None = None
-        """The first row, and how far above it nothing was found."""
+        """The first row, and the place above it up to which no match was found."""
 
     def ask(self, need: TaskNeed) -> None:
-        """Serve this need from now on; it replaces the one before."""
+        """Replace the current need by this one."""
         before, self._need = self._need, need
         changes: dict[str, Any] = {"filter_text": need.filter.text, "sort": need.sort, "follow": need.follow}
         if (need.filter, need.sort) != (before.filter, before.sort):
@@ -177,12 +177,12 @@ class TaskFeed(Feed[TaskSnapshot]):
             yield SnapshotPart("groups", ("groups",), (text, need.group_by), now.groups is not None, "these groups")
 
     def touch(self, row_id: str | None = None) -> None:
-        """The operator moved the cursor (to this row): for two seconds no row changes its place."""
+        """Keep all rows in their places for two seconds, because the operator moved the cursor (to this row)."""
         self._around = row_id or self._around
         self._rest.touch(self._now())
 
     def busy(self, on: bool) -> None:
-        """Rows are marked, or a sheet is open."""
+        """Note whether rows are marked or a sheet is open; rows then keep their places."""
         self._rest.busy = on
         self._wake.set()
 
@@ -191,13 +191,13 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._load_at = self._background_at = 0.0
 
     def near(self, edge: Edge) -> None:
-        """The cursor is near an edge of the window; load the page beyond it."""
+        """Load the page beyond an edge of the window, because the cursor is near it."""
         if self._load is None and self._window.beyond(edge) is not None:
             self._fetch(_Load(edge))
             self._publish()
 
     def jump(self, to: Literal["newest", "oldest"] | datetime) -> None:
-        """Show the rows at an end of the order, or from a time on."""
+        """Show the rows at one end of the order, or from this time on."""
         self._around = None
         if not isinstance(to, str):
             self._fetch(_Load("end", Cursor(to), resets=True, keeps=True, origin=Cursor(to)))
@@ -208,7 +208,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._publish()
 
     def _to_newest(self) -> None:
-        """Go to the start of the order. If the window begins there, rows from above are added and none is dropped."""
+        """Go to the start of the order. If the window already begins there, add the new rows and drop none."""
         if self._window.before is None and self._load is None and len(self._window):
             self._shows_new_now = True
             self.refresh()
@@ -312,7 +312,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         return fresh is not None
 
     async def _read_further(self) -> bool:
-        """Search again what a refresh did not reach, one stretch at a time: rows there may match now, or no longer."""
+        """Search one more stretch of the range that a refresh did not reach, because rows there may have changed."""
         window, wanted, start = self._window, self._conditions, self._further_from
         assert start is not None
         part = window.slice_after(start, PAGE)
@@ -323,7 +323,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         return fresh is not None
 
     def _go_further(self, page: TaskPage) -> None:
-        """Only in a window with few rows; if there are many, rows are read as far as the operator scrolls."""
+        """Continue the search after a page if the window has few rows; otherwise scrolling reads more."""
         searched = page.next is None or self._window.has_searched(page.next)
         sparse = page.reached is not None and len(self._window) <= PAGE
         self._further_from = page.next if sparse and not searched else None
@@ -360,18 +360,18 @@ class TaskFeed(Feed[TaskSnapshot]):
         return False
 
     def _without_arguments(self) -> tuple[str, ...]:
-        """The next rows whose arguments are to be read; once, as they do not change."""
+        """Return the ids of the next rows whose arguments have not been read. Arguments do not change."""
         known = self.snapshot.arguments
         return tuple(row.id for row in self._window.rows if row.id not in known)[:PAGE]
 
     def _put_arguments(self, found: Mapping[str, BriefArguments]) -> Mapping[str, Any]:
-        """Store the arguments read; rows deleted in the meantime have none."""
+        """Store the arguments that were read; rows deleted in the meantime have none."""
         known = {**self.snapshot.arguments, **dict.fromkeys(self._without_arguments(), _NO_ARGUMENTS), **found}
         return {"arguments": {row.id: known[row.id] for row in self._window.rows if row.id in known}}
 
     def _publish(self, **changes: Any) -> None:
         if self._link.playback is not None:
-            super()._publish(**changes)  # the rows are those of the recording
+            super()._publish(**changes)  # the recording determines the rows
             return
         window = self._window
         super()._publish(
@@ -387,7 +387,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         )
 
     def _searched(self) -> str:
-        """Return how far was searched; empty if everything was, or if the next rows are known and only not loaded."""
+        """Return how far the search went; empty if it covered all rows or the next rows only need loading."""
         window, load = self._window, self._load
         reached = window.horizon if load is None or not load.keeps else load.start
         if reached is None:
@@ -397,7 +397,7 @@ class TaskFeed(Feed[TaskSnapshot]):
 
 
 def _beyond(load: _Load, page: TaskPage) -> Cursor | None:
-    """Return where a search continues."""
+    """Return the place at which a search continues."""
     return page.previous if load.edge == "start" else page.next
 
 
@@ -423,12 +423,12 @@ async def _named(conn: Connection, request: tuple[TaskConditions, Window | None]
 
 
 async def _usual(conn: Connection, names: frozenset[str]) -> Mapping[str, Usual]:
-    """Upstream's tables have no index by which it could be read."""
+    """Read the usual durations; empty for upstream's tables, which have no index for that."""
     return await usual_durations(conn, names) if await has_progress(conn) else {}
 
 
 async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:
-    """Does not change the window."""
+    """Read a slice of the window again, without changing the window."""
     page = await task_page(conn, conditions, sort=window.sort, limit=part.limit, after=part.after)
     missing = tuple(window.missing_from(part, page))
     matching = await _by_ids(conn, conditions, missing)
@@ -438,7 +438,7 @@ async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowW
 
 
 async def _by_ids(conn: Connection, conditions: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
-    """The rows among these ids that match. Terms on ids are dropped: an id does not change."""
+    """Read the rows with these ids that match. Terms on ids are dropped from the filter, since ids do not change."""
     if not ids:
         return ()
     return (await task_page(conn, conditions.among("id", ids), limit=len(ids))).rows

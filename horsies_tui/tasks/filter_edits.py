@@ -1,4 +1,4 @@
-"""Filters that keys make without typing, and the targets of a verb in the task list."""
+"""Filters that keys create without typing, and the targets of a verb in the task list."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _SHOWN_BY: Final = {
     Sort.RUNNING: STATES["running"],
     Sort.FINISHED: STATES["done"],
 }
-"""The orders that show only tasks in these states."""
+"""Sort orders that show only tasks in these states."""
 
 
-class NoSuchFilter(HorsiesError):  # noqa: N818 - not a mistake, only not expressible
+class NoSuchFilter(HorsiesError):  # noqa: N818 - not an error of the operator
     """The selection cannot be expressed as a filter; the message says why."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
 
 def of_states(current: TaskFilter, shown: frozenset[str]) -> TaskFilter:
-    """The filter with exactly these states, as rows show them; none or all means any."""
+    """Return the filter with exactly these states as rows show them; none or all of them mean any."""
     # A scheduled task is shown as pending.
     return _of_states(current, shown | {SCHEDULED} if "PENDING" in shown else shown - {SCHEDULED})
 
@@ -59,14 +59,14 @@ def _of_states(current: TaskFilter, wanted: frozenset[str]) -> TaskFilter:
     if wanted in _SHORT:
         return TaskFilter((_status(_SHORT[wanted]), *others))
     without = [part.lower() for whole, part in _PARTS.items() if whole in wanted and part not in wanted]
-    # The word of a whole state covers its part as well.
+    # The word of a state also covers the part of it that has a separate word.
     covered = {part for whole, part in _PARTS.items() if whole in wanted}
     words = [word for word in STATES if word.upper() in wanted - covered]
     return TaskFilter((_status(*words), *([_status(*without, negated=True)] if without else []), *others))
 
 
 def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> TaskFilter:
-    """The filter for tasks that match the current one and are in one of these groups."""
+    """Return the filter for tasks that match the current one and are in one of these groups."""
     name = GROUP_KEYS[by]
     named = [key for key in keys if key]
     if len(named) == len(keys):
@@ -78,18 +78,18 @@ def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> T
         )
     if by != "error_code":
         raise NoSuchFilter(f"there is no filter for tasks without a {name}")
-    # Groups of error codes count only tasks that ended badly, unless the filter names states.
+    # Groups of error codes count only unsuccessful tasks, unless the filter names states.
     counted = current if any(term.key == "status" for term in current.terms) else of_states(current, _ENDED_BADLY)
     return TaskFilter((*counted.terms, Term("has", (Choice("error"),), negated=True)))
 
 
 def all_shown(current: TaskFilter, sort: Sort) -> TaskFilter:
-    """The filter for every task that matches and that this order shows."""
+    """Return the filter for all matching tasks that this sort order shows."""
     if not current.terms:
-        raise NoSuchFilter("without a filter this would choose every task in the table; set a filter first, with /")
+        raise NoSuchFilter("this would select every task in the table; set a filter first, with /")
     shown = states(current) & _SHOWN_BY.get(sort, EVERY_STATE)
     if not shown:
-        raise NoSuchFilter("this order shows none of the tasks that the filter asks for; s chooses another")
+        raise NoSuchFilter("no matching task is shown in this sort order; s changes it")
     return current if shown == states(current) else _of_states(current, shown)
 
 
@@ -100,9 +100,9 @@ def _status(*words: str, negated: bool = False) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class ChosenGroups:
-    """`groups` are the keys of the marked groups, or of the one under the cursor; `ids` likewise.
+    """The selection. `groups` are the keys of the marked groups or the one under the cursor; `ids` likewise.
 
-    Of statistics the groups are names.
+    In statistics, groups are task names.
     """
 
     need: TaskNeed
@@ -129,7 +129,7 @@ class ChosenGroups:
 
     @property
     def words(self) -> str:
-        """A choice other than the row under the cursor, as text; empty if there is none."""
+        """Return the selection as text; empty if it is only the row under the cursor."""
         if self.marked:
             return f"{number(self.marked)} marked"
         return "all that match" if self.all_that_match and self.need.in_rows else ""

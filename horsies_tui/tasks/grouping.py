@@ -1,4 +1,4 @@
-"""The task list in groups, or as statistics of each task name: the keys that choose them, and how a line is opened."""
+"""The task list in groups, or as statistics by task name: the keys that select them, and opening a line."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 NEXT: Final = "tasks.next_group"
 OF_GROUPS: Final = frozenset({NEXT, "tasks.shorter", "tasks.longer"})
-"""Keys that mean nothing among rows."""
+"""Actions that are unavailable while the list shows single rows."""
 
 
 class GroupedTasks(FilteredView[TaskSnapshot]):
-    """A subclass has the widgets, and asks its feed."""
+    """The base of the task list for groups. The subclass has the widgets and the feed."""
 
     _need: TaskNeed
     _snapshot: TaskSnapshot
@@ -77,7 +77,7 @@ class GroupedTasks(FilteredView[TaskSnapshot]):
             self._statistics.touch(self.console.link.clock.monotonic())
 
     def _group(self, by: str) -> None:
-        """`by` is an item of the menu."""
+        """Group by this item of the menu."""
         statistics = USUAL if by == menus.STATISTICS else None
         self._ask(group_by=None if by in (menus.STATISTICS, menus.NO_GROUPS) else by, statistics=statistics)
         self._note()

@@ -1,4 +1,4 @@
-"""The tasks of a filter counted in groups, largest first: number, share, age; enter filters the list by a group."""
+"""The list of groups of tasks, largest first, with number, share and age. Enter filters the tasks by a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BAR: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """`share` is the group's part of all counted tasks, from 0 to 1."""
+    """A group of tasks. `share` is its part of all counted tasks, from 0 to 1."""
 
     key: str | None
     words: str
@@ -54,7 +54,7 @@ class GroupList(RowTable[GroupRow]):
         self._by: GroupBy = "error_code"
 
     def show_groups(self, groups: TaskGroups | None, by: GroupBy, *, now: datetime, empty: str) -> None:
-        """Show the groups; None: not counted yet."""
+        """Show the groups; None if they have not been counted."""
         if by != self._by:
             self._by = by
             self.columns = _columns(by)
@@ -78,7 +78,7 @@ def _rows(groups: TaskGroups, by: GroupBy) -> tuple[GroupRow, ...]:
 
 
 def _bar(row: GroupRow, look: Look) -> Cell:
-    """Every group gets a bar of at least one place."""
+    """Return the bar of a group, which is at least one column long."""
     return Cell(look.glyphs.running * max(round(row.share * _BAR), 1), Tone.RUNNING)
 
 

@@ -1,4 +1,4 @@
-"""The menus of the task list: order, groups, states, and a time to go to, which is parsed as it is typed."""
+"""The menus of the task list (order, groups, states), and the prompt for a time to go to."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ NO_GROUPS: Final = "rows"
 STATISTICS: Final = "statistics"
 
 _SORTS: Final = (
-    Item(Sort.NEWEST, SORT_WORDS[Sort.NEWEST], "n", "by when they were sent"),
-    Item(Sort.OLDEST, SORT_WORDS[Sort.OLDEST], "o", "by when they were sent"),
-    Item(Sort.WAITING, SORT_WORDS[Sort.WAITING], "w", "only waiting tasks, by priority and time"),
-    Item(Sort.RUNNING, SORT_WORDS[Sort.RUNNING], "r", "only running tasks, by their start"),
-    Item(Sort.FINISHED, SORT_WORDS[Sort.FINISHED], "f", "only ended tasks, by their end"),
+    Item(Sort.NEWEST, SORT_WORDS[Sort.NEWEST], "n", "by time sent"),
+    Item(Sort.OLDEST, SORT_WORDS[Sort.OLDEST], "o", "by time sent"),
+    Item(Sort.WAITING, SORT_WORDS[Sort.WAITING], "w", "waiting tasks, by priority and time"),
+    Item(Sort.RUNNING, SORT_WORDS[Sort.RUNNING], "r", "running tasks, by start time"),
+    Item(Sort.FINISHED, SORT_WORDS[Sort.FINISHED], "f", "ended tasks, by end time"),
 )
 _GROUPINGS: Final = (
-    Item("error_code", "error code", "e", "of tasks that ended badly"),
-    Item(STATISTICS, "statistics", "s", "of each task name: failures, waits, durations"),
+    Item("error_code", "error code", "e", "of unsuccessful tasks"),
+    Item(STATISTICS, "statistics", "s", "failures, waits and durations by task name"),
     Item("task_name", "task name", "n"),
     Item("queue_name", "queue", "u"),
-    Item("worker", "worker", "w", "that has or had them"),
-    Item(NO_GROUPS, "no groups", "o", "row by row"),
+    Item("worker", "worker", "w", "current or last"),
+    Item(NO_GROUPS, "no groups", "o", "single rows"),
 )
 _ORDER_LETTERS: Final = {
     StatisticsSort.WORST: "h",
@@ -58,7 +58,7 @@ _ORDER_LETTERS: Final = {
 _STATE_LETTERS: Final = dict(zip(ORDER, "rcptfixnd", strict=True))
 _STATE_HELP: Final = {
     "PENDING": "due, or due later (status:scheduled)",
-    "RETRY": "waits for its next try",
+    "RETRY": "waits for its retry",
     "INTERRUPTED": "stopped at a shutdown, waits for a decision",
 }
 
@@ -78,12 +78,12 @@ def group_menu(need: TaskNeed, glyphs: Glyphs) -> PickOne:
 
 
 def grouping(need: TaskNeed) -> str:
-    """The id of the menu's item."""
+    """Return the id of the selected item in the menu of groups."""
     return STATISTICS if need.statistics is not None else need.group_by or NO_GROUPS
 
 
 def next_grouping(need: TaskNeed) -> str:
-    """Return the next grouping in the order of the menu, without that of single rows."""
+    """Return the next grouping in the order of the menu, skipping single rows."""
     ids = [item.id for item in _GROUPINGS if item.id != NO_GROUPS]
     return ids[(ids.index(grouping(need)) + 1) % len(ids)]
 
@@ -103,13 +103,13 @@ def time_prompt(now: datetime, zone: tzinfo | None, glyphs: Glyphs) -> Prompt[da
 
 
 class NoMoment(HorsiesError):  # noqa: N818 - shown beside what is being typed
-    """The text is not a time; the message says what would be."""
+    """The text is not a time. The message gives examples."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
 
 def read_moment(text: str, now: datetime, zone: tzinfo | None = UTC) -> datetime:
-    """Parse a time as in a filter; also `2h ago` and `2 d`."""
+    """Parse a time as in a filter, and also `2h ago` and `2 d`."""
     text = re.sub(r"\s*ago$", "", text.strip().lower())
     is_time = re.match("[0-9]+[:-]", text)
     try:

@@ -1,4 +1,4 @@
-"""The immutable snapshots that the task feed publishes; each is complete and replaces the previous one."""
+"""The immutable snapshots of the task feed. Each is complete and replaces the previous one."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 PAGE: Final = 200
-"""Rows that are read at a time; of a longer list, the others are as they were read before."""
+"""Number of rows per read. In a longer list, the other rows are from earlier reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskNeed:
-    """The request of the tasks screen. `follow`: stay at the newest row and show new rows at once."""
+    """What the tasks screen shows. With `follow`, it stays at the newest row and shows new rows at once."""
 
     filter: TaskFilter = field(default_factory=TaskFilter)
     sort: Sort = Sort.NEWEST
     follow: bool = True
     group_by: GroupBy | None = None
     statistics: Window | None = None
-    """In place of rows, the figures of each task name over this window."""
+    """Window of the statistics by task name that are shown instead of rows; None for rows."""
     order: StatisticsSort = StatisticsSort.WORST
-    """Of the statistics."""
+    """Sort order of the statistics."""
     arguments: bool = False
-    """There is room for a column with them."""
+    """True if the arguments are needed, because there is room for their column."""
 
     @property
     def in_rows(self) -> bool:
@@ -46,31 +46,31 @@ class TaskSnapshot:
 
     rows: tuple[TaskRow, ...] = ()
     struck: frozenset[str] = frozenset()
-    """Ids of rows that no longer match or were deleted, and stay until the operator is idle."""
+    """Ids of rows that no longer match or were deleted, but stay until the operator is idle."""
     unseen: int = 0
-    """Rows above the first one that are not shown yet; `jump("newest")` or following shows them."""
+    """Number of new rows above the first one; `jump("newest")` and following show them."""
     more_unseen: bool = False
-    """There are more than `unseen`."""
+    """True if there are more new rows than `unseen`."""
     at_start: bool = False
-    """No row precedes the first one, except those in `unseen`."""
+    """True if no row precedes the first one, except those in `unseen`."""
     at_end: bool = False
     now: datetime | None = None
-    """The database's time at the last page; None before the first one."""
+    """The database's time at the last read; None before the first one."""
     counts: TaskCounts | None = None
     groups: TaskGroups | None = None
     statistics: TaskStatistics | None = None
     usual: Mapping[str, Usual] = field(default_factory=dict)
-    """How long the tasks that run usually do, by their names."""
+    """Usual durations of the running tasks, by task name."""
     arguments: Mapping[str, BriefArguments] = field(default_factory=dict)
-    """By id, of the rows for which they were read."""
+    """Arguments of the rows for which they were read, by id."""
     searched: str = ""
-    """How far was searched, if not everything was: `searched back to 2026-10-18 12:04Z`."""
+    """How far the search went, if not through all rows: `searched back to 2026-10-18 12:04Z`."""
     filter_text: str = ""
     loading: bool = True
-    """The request is not complete yet; the rows are the previous ones."""
+    """True while the request is not complete; the rows are then the previous ones."""
     slow_s: float | None = None
-    """How long the last read took, or lasted until it was given up; None if it was quick."""
+    """Duration of the last read, or the time after which it was cancelled; None if it was quick."""
     error: str | None = None
-    """One line; the rows are the previous ones."""
+    """The error of the last read, on one line; the rows are then the previous ones."""
     sort: Sort = Sort.NEWEST
     follow: bool = True

@@ -1,4 +1,4 @@
-"""The figures of each task name over a window: enter filters the list by the tasks behind a row."""
+"""The list of statistics by task name over a window. Enter filters the tasks by those behind a row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BAR: Final = 10
 
 
 class StatisticsList(RowTable[NameStatistics]):
-    """Rows keep their places while the operator works with the list."""
+    """The list. Rows keep their places while the operator works with it."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(STATISTICS_COLUMNS, glyphs=glyphs, id=id)
@@ -48,7 +48,7 @@ class StatisticsList(RowTable[NameStatistics]):
     def show_statistics(
         self, found: TaskStatistics | None, sort: StatisticsSort, *, moment: float, now: datetime, empty: str
     ) -> None:
-        """Show the figures; None: not read yet. `moment` is the monotonic time at which rows may change places."""
+        """Show the statistics, or None before they are read. `moment` is the monotonic time, for the steady order."""
         if found is None or sort is not self._sorted_by:
             self._sorted_by = sort
             self._steady.renew()
@@ -58,7 +58,7 @@ class StatisticsList(RowTable[NameStatistics]):
 
 
 def window_words(found: TaskStatistics | None, window: Window, zone: tzinfo | None) -> str:
-    """Return which tasks are counted."""
+    """Return the text that says which tasks are counted."""
     since = f", since {moment_text(found.since, found.now, zone)}" if found is not None else ""
     return f"ended in the last {window.name}{since}"
 
@@ -67,7 +67,7 @@ def no_statistics_words(found: TaskStatistics | None, window: Window, filter_tex
     if found is None:
         return "Reading…"
     matching = " that matches" if filter_text else ""
-    return f"No task{matching} ended in the last {window.name}. ] looks further back, esc goes back to the rows."
+    return f"No task{matching} ended in the last {window.name}. ] widens the window, esc returns to the rows."
 
 
 def _ended(row: NameStatistics, _look: Look) -> Cell:
@@ -103,7 +103,7 @@ def _bar(row: NameStatistics, look: Look) -> Cell:
 
 
 def _over(row: NameStatistics, _look: Look) -> Cell:
-    """Only where it is not the window."""
+    """Return the time over which a name was counted, if it is shorter than the window."""
     return Cell(f"{age(timedelta(seconds=row.over_s))} ago" if row.partly else "", Tone.MUTED)
 
 

@@ -1,4 +1,4 @@
-"""The texts of the task list: order, counts, choice, and why it is empty."""
+"""The texts of the task list: order, counts, selection, and the reason why it is empty."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 
 _ALL_ROWS: Final = (Sort.NEWEST, Sort.OLDEST)
-"""The orders of all rows; the others have only those of some states."""
+"""The sort orders that show tasks in all states."""
 SORT_WORDS: Final = {
     Sort.NEWEST: "newest first",
     Sort.OLDEST: "oldest first",
@@ -59,7 +59,7 @@ def tally(
 
 
 def _counts(snapshot: TaskSnapshot) -> TaskCounts | None:
-    """Return how many match, by state; of a list whose refresh reads all of them, those that it shows."""
+    """Return the number of matches by state, from the rows if the list shows all matches."""
     whole = (
         len(snapshot.rows) <= PAGE
         and snapshot.at_start
@@ -81,7 +81,7 @@ def extent_of(snapshot: TaskSnapshot) -> Extent:
 
 
 def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone: tzinfo | None) -> str:
-    """Return how far back tasks were counted; empty if all were."""
+    """Return how far back tasks were counted; empty if all were counted."""
     if counted is None or counted.reached is None:
         return ""
     return moment_text(counted.reached, snapshot.now or counted.reached, zone)
@@ -100,37 +100,37 @@ def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, frozen: boo
 
 
 def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> str:
-    """Shown in place of rows: the filter, how far it was searched, and the next step."""
+    """Return the text of an empty list: the filter, how far was searched, and the next step."""
     if snapshot.now is None or snapshot.loading:
         if not status.is_up:
             return not_connected(status, now)
         if snapshot.error is not None:
             lacks = [lack for lack in status.lacks if lack not in snapshot.error]
-            return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
-        return f"Looking for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
+            return "\n".join(("Nothing to show:", snapshot.error, *lacks))
+        return f"Searching for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
     counts = _counts(snapshot)
     match = 0 if counts is None else counts.total.number
     nothing_matches = snapshot.filter_text and counts is not None and not match
     if snapshot.sort not in _ALL_ROWS and not nothing_matches:
         others = f"; {counted(match, 'matches', 'match')} in other states" if match and snapshot.filter_text else ""
-        return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}){others}. s chooses another."
+        return f"No task in this sort order ({SORT_WORDS[snapshot.sort]}){others}. s changes it."
     if snapshot.filter_text:
         some = f"{counted(match, 'matches', 'match')}, none of them in the rows searched."
         return f"{some if match else 'No task matches.'} {_searched(snapshot)} esc clears the filter."
-    return "There are no tasks here yet.\nThis list shows them as soon as they are sent. horsies demo sends some."
+    return "No tasks yet.\nThis list shows them as soon as they are sent. horsies demo sends some."
 
 
 def no_groups_words(snapshot: TaskSnapshot, by: GroupBy) -> str:
     if snapshot.groups is None:
         return "Counting…"
-    ended = " ended badly" if by == "error_code" and not snapshot.filter_text else " matches"
-    return f"No task{ended}. e chooses another grouping, esc goes back to the rows."
+    ended = " was unsuccessful" if by == "error_code" and not snapshot.filter_text else " matches"
+    return f"No task{ended}. e changes the grouping, esc returns to the rows."
 
 
 def _searched(snapshot: TaskSnapshot) -> str:
     in_table = None if snapshot.counts is None else snapshot.counts.in_table
     if snapshot.searched:
-        return f"S{snapshot.searched[1:]}; end looks further."
+        return f"S{snapshot.searched[1:]}; end continues."
     if not (snapshot.at_start and snapshot.at_end):
-        return "Only a part was searched; home begins at the first row."
+        return "Only part of the rows was searched; home starts at the first row."
     return f"Searched all of about {count(in_table)} rows." if in_table else "Searched all rows."

@@ -1,4 +1,4 @@
-"""The tasks screen: a live list under a filter, or its groups, and the selection that verbs act on."""
+"""The tasks screen: the filtered list or its groups, and the selection for verbs."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ if TYPE_CHECKING:
 from horsies_tui.widgets.menus import toggled
 
 _TICK_S: Final = 0.125
-"""Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
+"""Interval at which ages are updated. Updating all of them at once would send 5 kB, which delays a key by 150 ms at
+30 kB/s."""
 
 
 class TasksView(WithStory[TaskSnapshot], GroupedTasks):
-    """The view. It follows new tasks while the cursor is on the first row; otherwise only the operator moves rows."""
+    """The view. It follows new tasks while the cursor is on the first row; otherwise rows stay where they are."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
@@ -75,7 +76,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         "run": (Sort.RUNNING,),
         "state": (Sort.FINISHED,),
     }
-    """Those that an index serves."""
+    """Sort orders by column, limited to those with an index."""
 
     _table: RowTable[TaskRow]
 
@@ -87,7 +88,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
 
     @dataclass
     class LinkChanged(Message, bubble=False):
-        """The link's status changed. A message, since the link outlives the widgets and must not draw into them."""
+        """The link's status changed. It is posted as a message because the link may outlive the widgets."""
 
         status: LinkStatus
 
@@ -103,7 +104,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._status_ends: Callable[[], None] | None = None
         self._all_that_match = False
         self._land: Edge | None = None
-        """Where the cursor goes when the requested rows have arrived."""
+        """The edge to which the cursor moves when the requested rows arrive."""
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -140,7 +141,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
     def draw(self, snapshot: TaskSnapshot) -> None:
         self._snapshot = snapshot
         self._show_all()
-        # An older snapshot may still arrive after a new request: only the feed's latest one counts.
+        # An older snapshot may arrive after a new request, so only the feed's latest one is used.
         if self._land is not None and snapshot is self._task_feed.snapshot and not snapshot.loading:
             self._table.move_to(0 if self._land == "start" else len(snapshot.rows) - 1)
             self._land = None
@@ -174,7 +175,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._show_all()
 
     def selection(self) -> Selection | None:
-        """Raises NoSuchFilter if the choice cannot be expressed as a filter."""
+        """Return the selection. Raises NoSuchFilter if it cannot be expressed as a filter."""
         return self._choice.selection()
 
     def intent(self, verb: str) -> Intent | None:
@@ -190,7 +191,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         return tasks_export(self._need.filter, self._need.sort)
 
     def fits(self, action: Action) -> bool:
-        """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
+        """Return whether an action fits the selected tasks. Those selected by filter or group may be in any state."""
         if action.scope is Scope.BESIDE:
             return self._need.in_rows
         if action.id in OF_GROUPS:
@@ -212,7 +213,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self._task_feed.busy(busy or bool(self._table.marks))
 
     def leave(self) -> bool:
-        """`esc` undoes one step at a time: the choice, the groups, the filter."""
+        """Undo one step on `esc`: the selection, then the groups, then the filter."""
         if self._leave_story():
             return True
         if self._choice.words:
@@ -256,7 +257,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
 
     def action_jump(self) -> None:
         if self._need.sort is Sort.WAITING:
-            self.console.say_error("this list is in the order of priorities, not of time; s chooses another order")
+            self.console.say_error("this list is sorted by priority, not by time; s changes the order")
             return
 
         prompt = menus.time_prompt(self.console.link.clock.now(), zone_of(utc=self.console.utc), self._glyphs)
@@ -280,7 +281,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         self.console.say(f"{already}chosen: {chosen}; esc clears the choice")
 
     def action_copy(self) -> None:
-        """Copy the task's id, or the group's name."""
+        """Copy the id of the task or the name of the group."""
         group = self._groups.cursor_row
         text = self._focused.cursor_id if self._focused is not self._groups else group and group.key
         if text:
@@ -322,7 +323,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
 
     @on(RowTable.Opened, "#rows")
     def _open_row(self, message: RowTable.Opened) -> None:
-        # Stop following, so that the cursor is still on this row when the operator comes back.
+        # Stop following, so that the cursor is still on this row when the operator returns.
         self._ask(follow=False)
         self.console.open_task(message.row_id)
 
@@ -354,7 +355,7 @@ class TasksView(WithStory[TaskSnapshot], GroupedTasks):
         return cast("TaskFeed", self.feed)
 
     def _ask(self, **changes: Any) -> None:
-        """Change a part of the need; the chosen rows stay chosen."""
+        """Change a part of the need; the selected rows stay selected."""
         before, self._need = self._need, replace(self._need, **changes)
         self._sort = self._need.sort
         self._show_order()

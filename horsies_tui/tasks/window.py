@@ -1,4 +1,4 @@
-"""The rows around the viewport, in an order that changes only when the operator is idle."""
+"""The loaded rows around the view, in an order that changes only while the operator is idle."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from horsies_tui.widgets.row_table import Edge
 
 MOST_ROWS: Final = 600
-"""Three pages: the one that is shown, and one to scroll into on either side."""
+"""Most rows of a window: the page that is shown, and one page before and after it."""
 ASCENDING: Final = frozenset({Sort.OLDEST, Sort.WAITING, Sort.RUNNING})
 _SHOWN_STATUS: Final = {Sort.WAITING: "PENDING", Sort.RUNNING: "RUNNING"}
 
 
 @dataclass(slots=True)
 class _Line:
-    """A row and its place in the list, which it keeps until the window settles, whatever happens to the row."""
+    """A row and its place in the list, which stays the same until the window settles, even if the row changes."""
 
     row: TaskRow
     place: Cursor
@@ -31,7 +31,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the window to be read again: `limit` rows after the cursor, in the window the lines from `first` on."""
+    """A part of the window to be read again: `limit` rows after the cursor, which are the lines from `first` on."""
 
     after: Cursor | None
     limit: int
@@ -44,17 +44,17 @@ class Slice:
 
 
 class RowWindow:
-    """A window of at most `most` rows. `before` and `after` are where the pages beyond begin; None: there are none."""
+    """A window of at most `most` rows. The next pages begin at `before` and `after`; None if there is none."""
 
     def __init__(self, sort: Sort, most: int = MOST_ROWS) -> None:
         self.sort = sort
         self.before: Cursor | None = None
         self.after: Cursor | None = None
         self.unseen: frozenset[str] = frozenset()
-        """Rows that precede the first one and are not shown yet."""
+        """Ids of new rows that precede the first one and are not shown yet."""
         self.more_unseen = False
         self.unsettled = False
-        """Some rows are misplaced, should not be here, or are missing."""
+        """True if some rows are misplaced, missing, or no longer match."""
         self._most = most
         self._lines: list[_Line] = []
         self._index: dict[str, int] = {}
@@ -72,17 +72,17 @@ class RowWindow:
 
     @property
     def top(self) -> Cursor | None:
-        """The place of the first row."""
+        """Return the place of the first row."""
         return self._lines[0].place if self._lines else None
 
     @property
     def horizon(self) -> Cursor | None:
-        """The end of the search, if that is beyond the last row but not everything."""
+        """Return the place where the search ended, if it went beyond the last row but not through all rows."""
         at_last = self._lines and self.after == self._lines[-1].place
         return None if at_last else self.after
 
     def beyond(self, edge: Edge) -> Cursor | None:
-        """Return where the page beyond an edge begins."""
+        """Return the place at which the page beyond an edge begins."""
         return self.before if edge == "start" else self.after
 
     def reset(self, page: TaskPage) -> None:
@@ -93,7 +93,7 @@ class RowWindow:
         self.note_unseen((), more=False)
 
     def extend(self, edge: Edge, page: TaskPage) -> None:
-        """Add the page beyond an edge; rows that are too far from it on the other side are dropped."""
+        """Add the page beyond an edge, and drop surplus rows at the other end."""
         new = [self._line(row) for row in page.rows if row.id not in self._index]
         if edge == "end":
             self.after = page.next
@@ -103,7 +103,7 @@ class RowWindow:
             self._put_first([*new, *self._lines])
 
     def slice(self, around: str | None, limit: int, *, from_start: bool) -> Slice:
-        """The `limit` lines around a row, or the first ones; `from_start`: including rows that arrived before them."""
+        """Return `limit` lines around a row, or the first ones; with `from_start` including new rows before them."""
         middle = 0 if around is None else self._index.get(around, 0)
         first = max(min(middle - limit // 2, len(self._lines) - limit), 0)
         if not self._lines or (from_start and self.before is None):
@@ -112,22 +112,22 @@ class RowWindow:
         return Slice(after, limit, first, min(first + limit, len(self._lines)))
 
     def slice_after(self, place: Cursor, limit: int) -> Slice:
-        """The lines after a place between two rows."""
+        """Return the slice of lines after a place between two rows."""
         first = next((at for at, line in enumerate(self._lines) if self._is_after(line.place, place)), len(self._lines))
         return Slice(place, limit, first, min(first + limit, len(self._lines)))
 
     def has_searched(self, place: Cursor) -> bool:
-        """Return whether the search has reached this place before."""
+        """Return whether the search has already reached this place."""
         return self.after is not None and not self._is_after(self.after, place)
 
     def missing_from(self, part: Slice, page: TaskPage) -> list[str]:
-        """Lines of the slice that the page lacks: changed, deleted, or beyond what the page reached."""
+        """Return ids of the slice that the page lacks: changed, deleted, or beyond the end of the page."""
         read = {row.id for row in page.rows}
         lines = self._lines[part.first : part.last]
         return [line.row.id for line in lines if line.row.id not in read]
 
     def refresh(self, part: Slice, page: TaskPage) -> None:
-        """Update contents from the page of a slice; every row keeps its place."""
+        """Update the rows from the page of a slice. Every row stays in its place."""
         above: list[str] = []
         for row in page.rows:
             index = self._index.get(row.id)
@@ -141,7 +141,7 @@ class RowWindow:
             self.note_unseen(above, more=page.next is not None and len(above) == len(page.rows))
 
     def renew(self, ids: Iterable[str], matching: Iterable[TaskRow], others: Iterable[TaskRow]) -> None:
-        """Update rows that were read by id: those that match the filter, and others that still exist."""
+        """Update rows that were read by id: those `matching` the filter, and `others` that still exist."""
         match = {row.id: row for row in matching if self._is_shown(row)}
         exist = {row.id: row for row in (*matching, *others)}
         for task_id in ids:
@@ -149,18 +149,18 @@ class RowWindow:
             self._renew(line, exist.get(task_id, line.row), matches=task_id in match)
 
     def note_unseen(self, ids: Iterable[str], *, more: bool) -> None:
-        """Note rows that precede the first one; `more`: there are others that have not been read."""
+        """Note new rows that precede the first one; `more` if there are others that have not been read."""
         self.unseen, self.more_unseen = frozenset(ids), more
 
     def replace(self, part: Slice, page: TaskPage) -> None:
-        """Replace what the page covers, and only that; struck and misplaced rows are removed.
+        """Replace only the lines that the page covers, and remove struck and misplaced rows.
 
-        A page that ends before the first row does not cover it: rows that were found far back stay.
+        A page that ends before the first row does not cover it, so that rows that were found far back stay.
         """
         read = {row.id for row in page.rows}
         behind = self._behind(part, page.next)
         if page.reached is None and len(behind) in (0, len(self._lines) - part.first):
-            # Either nothing follows a full page, or it covers no line and the rows in between are unknown.
+            # Either nothing follows a full page, or it covers no line and there may be unknown rows in between.
             behind, self.after = [], page.next
         elif page.next is None or (self.after is not None and self._is_after(page.next, self.after)):
             self.after = page.next
@@ -178,7 +178,7 @@ class RowWindow:
             self._put_last(lines)
 
     def _behind(self, part: Slice, end: Cursor | None) -> list[_Line]:
-        """Lines of the slice that a page ending there does not reach."""
+        """Return the lines of the slice after the end of a page."""
         if end is None:
             return []
         return [line for line in self._lines[part.first :] if self._is_after(line.place, end)]
@@ -201,7 +201,7 @@ class RowWindow:
         self._index = {line.row.id: index for index, line in enumerate(lines)}
 
     def _line(self, row: TaskRow) -> _Line:
-        """An unchanged row stays the same object, so that a table can skip drawing it."""
+        """Return the line of a row. An unchanged row stays the same object, so that a table can skip drawing it."""
         index = self._index.get(row.id)
         known = row if index is None else self._lines[index].row
         row = _with_steady_progress(known, row)
@@ -227,7 +227,7 @@ class RowWindow:
         return bool(mine > others if self.sort in ASCENDING else mine < others)
 
     def _just_before(self, place: Cursor) -> Cursor:
-        """A cursor whose page begins with the row at that place. Ids never differ only in their last character."""
+        """Return a cursor whose page begins with the row at a place. Ids never differ only in their last character."""
         return replace(place, id=place.id[:-1] if self.sort in ASCENDING else f"{place.id}z")
 
     def _key(self, place: Cursor) -> tuple[Any, ...]:
@@ -237,7 +237,7 @@ class RowWindow:
 
 
 def _with_steady_progress(known: TaskRow, row: TaskRow) -> TaskRow:
-    """The row with the progress that is shown, if the new one is only a moment younger."""
+    """Return the row with the progress that is already shown, if the new progress is only slightly newer."""
     shown, new = known.progress, row.progress
     if shown is None or new is None or known.started_at != row.started_at or new.share == 1:
         return row

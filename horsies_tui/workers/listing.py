@@ -264,7 +264,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         if snapshot.read_at is None:
             if not status.is_up:
                 return not_connected(status, self.console.link.clock.now())
-            return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
+            return f"Nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
         if self._filter.terms:
             return f"No worker of {number(len(snapshot.rows))} matches. esc clears the filter."
         if snapshot.everyone:

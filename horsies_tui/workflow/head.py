@@ -110,14 +110,14 @@ def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     """A list of workflows to open, if the text is the beginning or end of several ids."""
     lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenWorkflow(each)) for each in ambiguous.ids]
     if ambiguous.more:
-        lines.append(Line("more", (Span("and others, older than these", Tone.MUTED),)))
+        lines.append(Line("more", (Span("and older ones", Tone.MUTED),)))
     title = words(f"several ids begin or end with {ambiguous.text}", None, glyphs).text
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
 def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs, *, existed: bool = False) -> Document:
     """The reason, and the next step. `existed`: its row was there a moment ago."""
-    text = f"No workflow has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    text = f"No workflow has an id that begins or ends with {snapshot.text}. esc goes back."
     if existed:
         text = f"Workflow {snapshot.text} was deleted: retention deletes workflows that ended long ago."
     if snapshot.error is not None:

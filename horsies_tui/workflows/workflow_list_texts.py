@@ -41,8 +41,8 @@ SORT_WORDS: Final = {
     WorkflowSort.ENDED: "ended last",
 }
 _SORTS: Final = (
-    Item(WorkflowSort.NEWEST, SORT_WORDS[WorkflowSort.NEWEST], "n", "by when they were sent"),
-    Item(WorkflowSort.OLDEST, SORT_WORDS[WorkflowSort.OLDEST], "o", "by when they were sent"),
+    Item(WorkflowSort.NEWEST, SORT_WORDS[WorkflowSort.NEWEST], "n", "by time sent"),
+    Item(WorkflowSort.OLDEST, SORT_WORDS[WorkflowSort.OLDEST], "o", "by time sent"),
     Item(WorkflowSort.OPEN, SORT_WORDS[WorkflowSort.OPEN], "l", "only those that have not ended, the oldest first"),
     Item(WorkflowSort.ENDED, SORT_WORDS[WorkflowSort.ENDED], "e", "only ended workflows, by their end"),
 )
@@ -108,10 +108,10 @@ def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now
             return not_connected(status, now)
         if snapshot.error is not None:
             lacks = [lack for lack in status.lacks if lack not in snapshot.error]
-            return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
+            return "\n".join(("Nothing to show:", snapshot.error, *lacks))
         return "Reading…"
     if snapshot.sort not in _ALL_ROWS:
-        return f"No workflow to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
+        return f"No workflow in this sort order ({SORT_WORDS[snapshot.sort]}). s changes it."
     if snapshot.filter_text in ("", usual):
         return _TEACHES
     in_table = None if snapshot.counts is None else snapshot.counts.in_table

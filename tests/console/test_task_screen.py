@@ -122,7 +122,7 @@ async def test_a_search_finds_what_is_folded_and_not_what_is_masked_and_n_goes_r
     async with opened(database, ONE) as detail:
         await detail.sees("timeline")
         await detail.press("slash", *"hunter2", "enter")
-        await detail.sees("hunter2 is not found")
+        await detail.sees("hunter2 not found")
         await detail.press("slash", "ctrl+u", *"ITEM-99", "enter")
         await detail.sees("ITEM-99: 1 of 11")
         assert "item-99" in detail.line
@@ -142,7 +142,7 @@ async def test_a_search_goes_on_when_the_task_changes(database: str, connection:
     async with opened(database, ONE) as detail:
         await detail.sees("timeline")
         await detail.press("n")
-        await detail.sees("no search yet; / starts one")
+        await detail.sees("nothing to repeat; / starts a search")
         await detail.press("slash", *"frame", "enter")
         await detail.sees("frame: 1 of 36")
         await detail.press("n")
@@ -198,7 +198,7 @@ async def test_an_id_that_fits_several_is_a_choice_and_one_that_fits_none_says_s
         await detail.press("enter")
         await detail.sees("timeline", ONE)
         detail.app.open_task("nothing-like-it")
-        await detail.sees("No task has the id nothing-like-it")
+        await detail.sees("No task has an id that begins or ends with nothing-like-it")
         detail.app.open_task("1cd6ba9a")
         await detail.sees("timeline", ONE)
         assert detail.view.selection().ids == (ONE,)
@@ -288,7 +288,7 @@ async def test_what_is_too_long_for_a_clipboard_is_written_to_a_file(
     monkeypatch.chdir(tmp_path)
     await failed(connection, kwargs="json_build_object('text', repeat('x', 300000), 'api_token', 'hunter2')::text")
     async with opened(database, ONE) as detail:
-        await detail.sees("this is the beginning of 300 kB; y offers the whole")
+        await detail.sees("only the beginning of 300 kB; y copies all")
         await detail.press("y")
         await detail.sees("too long for a terminal's clipboard", "writes horsies-task-1cd6ba9a.json")
         await detail.press("enter")

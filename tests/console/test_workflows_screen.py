@@ -259,7 +259,7 @@ async def test_an_id_that_is_no_workflows_says_so_and_one_that_several_begin_wit
     async with flows(database) as screen:
         await screen.sees("month_end")
         screen.app.show_workflow("no-such-id")  # type: ignore[attr-defined]
-        await screen.sees("No workflow has the id no-such-id", "esc goes back")
+        await screen.sees("No workflow has an id that begins or ends with no-such-id", "esc goes back")
         await screen.press("escape")
         await screen.sees("1 match")
         screen.app.show_workflow("019a7c2e")  # type: ignore[attr-defined]

@@ -56,7 +56,7 @@ def test_a_file_is_new_and_for_its_owner_only(tmp_path: Path) -> None:
         new_file(str(path))
     with pytest.raises(HorsiesError, match="File exists; choose another place"):
         write_new(path, "")
-    with pytest.raises(HorsiesError, match="there is no directory"):
+    with pytest.raises(HorsiesError, match="does not exist"):
         new_file(f"{tmp_path}/none/task.json")
 
 

@@ -182,7 +182,7 @@ def test_a_text_that_is_cut_off_keeps_its_beginning_and_a_name_does_not() -> Non
     cut = Stored('{"text": "' + "x" * 100, 3_100_000, cut=True)
     payload = read_payload(story(kwargs=cut), Masks(frozenset({"password"})))
     assert payload.arguments is not None
-    assert payload.arguments.note == "this is the beginning of 3.1 MB; y offers the whole"
+    assert payload.arguments.note == "only the beginning of 3.1 MB; y copies all"
     assert "text" in "\n".join(texts(payload.arguments.tree))
 
 
