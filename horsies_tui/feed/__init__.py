@@ -1,1 +1,1 @@
-"""The console's reads of its database: connections, pace and freshness. No Textual, Rich or SQL."""
+"""Reads the database for the console: connections, pace and freshness. Without Textual, Rich or SQL."""

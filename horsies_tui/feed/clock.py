@@ -19,21 +19,21 @@ class ConsoleClock(Protocol):
     """The source of all times in the console."""
 
     def monotonic(self) -> float:
-        """Seconds, for intervals."""
+        """Return seconds of a monotonic clock, for intervals."""
 
     def now(self) -> datetime:
-        """The estimated time of the database."""
+        """Return the estimated time of the database."""
 
     @property
     def offset_s(self) -> float:
-        """Seconds by which the database's clock is ahead of this machine's."""
+        """Return the seconds by which the database's clock is ahead of this machine's."""
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        """The database reported the time `told` at some moment between these two values of `monotonic`."""
+        """Correct the estimate: the database reported the time `told` between these two values of `monotonic`."""
 
 
 class DatabaseClock:
-    """Runs with this machine's monotonic clock and is corrected by the database's answers."""
+    """A clock that runs with this machine's monotonic clock and is corrected by the database's answers."""
 
     def __init__(self) -> None:
         self._zero = datetime.now(UTC) - timedelta(seconds=time.monotonic())
@@ -49,14 +49,14 @@ class DatabaseClock:
         return (self.now() - datetime.now(UTC)).total_seconds()
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        # Moved only as far as the answer proves: a fresh guess of half a round trip each time would make ages jitter.
+        # Corrected only as far as the answer proves; adding half a round trip each time would make ages jitter.
         earliest, latest = told - timedelta(seconds=answered), told - timedelta(seconds=asked)
         self._zero = min(max(self._zero, earliest), latest)
 
 
 @dataclass
 class FrozenClock:
-    """Stands still until it is advanced; for screenshots and tests."""
+    """A clock for screenshots and tests, which stands still until it is advanced."""
 
     at: datetime
     seconds: float = 0.0
@@ -75,13 +75,13 @@ class FrozenClock:
         self.seconds += seconds
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        """Ignored: the clock is fixed."""
+        """Ignore the time of the database."""
 
 
 class Watch:
-    """Terminates the connection after `limit_s`.
+    """Terminates a connection after `limit_s`.
 
-    Cancelling the task is not enough: ending the transaction would wait for the same silent server again.
+    Cancelling the task is not enough, because ending its transaction would wait for the same server.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Freshness of what the running feeds show, and, if it is old, the session whose lock holds up their reads."""
+"""Tracks the age of the data on the screen, and finds the session whose lock delays the reads."""
 
 from __future__ import annotations
 
@@ -28,32 +28,35 @@ _ANSWER_WITHIN_S: Final = 3.0
 
 
 class DatedFeed(Protocol):
-    """A feed that knows of which time its data are."""
+    """A feed that knows the time of its data."""
 
     NAME: ClassVar[str]
 
     @property
     def late_since(self) -> datetime | None:
-        """The time of the oldest data that are shown although newer ones are due; None: all are as they should be."""
+        """Return the time of the oldest outdated data on the screen; None if all data are current."""
 
     def refresh(self) -> None:
         """Read everything again at once."""
 
     def distrust(self) -> None:
-        """Show what was read until now as old until it has been read again: it came from a standby that lagged."""
+        """Treat all data as outdated until they are read again, because they came from a standby that lagged."""
 
 
 class StandbyLag:
-    """The time since which a standby has had nothing newer from its primary, and why."""
+    """The lag of a standby: the time of its data, and the reason."""
 
     def __init__(self) -> None:
         self._received = 0
         self.since: datetime | None = None
-        """The time of its data; None: it follows."""
+        """Time of the standby's data; None if it follows its primary."""
         self.why = ""
 
     def learn(self, here: Replay | None) -> bool:
-        """Return whether it has just caught up. What had arrived at the last look must be replayed by this one."""
+        """Update the lag and return whether the standby has just caught up.
+
+        It lags if it has not replayed what it had received at the previous call.
+        """
         lagged, lacks = self.since is not None, self._received
         self.since, self._received = None, (here and here.received) or 0
         if here is None or (here.receives and (here.replayed or 0) >= lacks):

@@ -49,22 +49,22 @@ CHANNELS: Final = ("horsies_task_status", "task_new", "task_done", "horsies_work
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
-"""With jitter five seconds: the longest time until the console notices that the database is back."""
+"""Longest pause between attempts to connect; five seconds with jitter."""
 _ATTEMPT_S: Final = 5.0
-"""A server that accepts and does not answer must not block the next attempt. `connect_timeout` in the URL wins."""
+"""Time limit of an attempt, for servers that accept but do not answer. `connect_timeout` in the URL overrides it."""
 _YOUNG_S: Final = 1.0
-"""`ctrl+r` does not restart an attempt that began less than this ago."""
+"""`ctrl+r` does not restart an attempt that began less than this time ago."""
 _ACT_STATEMENT_TIMEOUT_S: Final = 30.0
 _ACT_LIMIT_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 60.0
-"""`horsies db upgrade` may run while the console is open."""
+"""Interval at which the schema is inspected, because `horsies db upgrade` may run while the console is open."""
 
 _NO_SUCH_TABLE: Final = "42P01"
 _READ_ONLY: Final = ("default_transaction_read_only", "on")
 
 
 class DatabaseLink:
-    """The connections to one database. `run` always reconnects and never raises; `status` is the current state."""
+    """The connections to one database. `run` always reconnects and never raises. `status` is the current state."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class DatabaseLink:
         self.clock = clock
         self.patience = patience
         self.tape: Tape | None = None
-        """Set while what the feeds read is recorded."""
+        """The recorder of the feeds' data; None while nothing is recorded."""
         self.playback: Playback | None = None
-        """Set where a recording takes the place of the database."""
+        """The recording that replaces the database; None with a database."""
         self._choice = choice
         self._database: Database | None = None
         self._reader: Connection | None = None
@@ -123,12 +123,12 @@ class DatabaseLink:
 
     @property
     def database_options(self) -> str:
-        """The options by which a command works on this database."""
+        """Return the options with which a CLI command uses this database."""
         return self._choice.options
 
     @property
     def database(self) -> Database | None:
-        """The database, for work on separate connections; None while there is no connection."""
+        """Return the database, for work on separate connections; None while not connected."""
         return None if self._reader is None else self._database
 
     @property
@@ -141,17 +141,17 @@ class DatabaseLink:
         return self._listener is not None and self._listener.healthy
 
     def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:
-        """Call back, on the loop, on any change but the data's age; returns a function that unsubscribes."""
+        """Subscribe to all changes except the data's age. Return a function that unsubscribes."""
         self._status_callbacks.append(callback)
         return lambda: self._status_callbacks.remove(callback)
 
     def on_dirty(self, callback: Callable[[str, str], None]) -> Callable[[], None]:
-        """(channel, payload) of each notification; two empty texts: some may have been missed. Feeds merge them."""
+        """Subscribe to the channel and payload of notifications; both are empty if some may have been missed."""
         self._dirty_callbacks.append(callback)
         return lambda: self._dirty_callbacks.remove(callback)
 
     def on_retry(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when the operator asks for an immediate retry; returns a function that unsubscribes."""
+        """Subscribe to the operator's requests for an immediate retry. Return a function that unsubscribes."""
         self._retry_callbacks.append(callback)
         return lambda: self._retry_callbacks.remove(callback)
 
@@ -175,8 +175,8 @@ class DatabaseLink:
         while True:
             heard = self._status.last_data_at
             try:
-                # Opened again when a connection is refused, so that an embedded server that has stopped is started
-                # again.
+                # Opened again after a refused connection, so that an embedded server that has stopped is
+                # restarted.
                 async with open_database(self._choice) as database:
                     await self._use(database)
             except Exception as error:  # noqa: BLE001 - without a link the console would never show data again
@@ -187,7 +187,7 @@ class DatabaseLink:
                 await self._wait(pause * random.uniform(0.75, 1.25), why)  # noqa: S311 - spreads load
 
     async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `ask(connection)` on the reader's connection; raises a LinkError if that fails."""
+        """Run `ask(connection)` on the reader's connection. Raises LinkError if it fails."""
         async with self._reading:
             reader = self._reader
             if reader is None:
@@ -208,7 +208,7 @@ class DatabaseLink:
             return answer
 
     async def act(self, do: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `do(connection)` on the operator's connection. An error of the operation itself is passed on."""
+        """Run `do(connection)` on the operator's connection. Errors of the operation are raised unchanged."""
         async with self._acting:
             operator = await self._operators_connection()
             with Watch(operator, _ACT_LIMIT_S) as watch:
@@ -229,7 +229,7 @@ class DatabaseLink:
 
     @asynccontextmanager
     async def connected(self, role: str) -> AsyncIterator[Connection]:
-        """A read-only connection of its own, for many reads while the screens go on; LinkError if there is none."""
+        """Open a separate read-only connection for long reads. Raises LinkError if the database is not connected."""
         if self._database is None or self._reader is None:
             raise LinkDown(self._status)
         settings = [*READER_SETTINGS, _timeout(_ACT_STATEMENT_TIMEOUT_S), _READ_ONLY]
@@ -256,7 +256,7 @@ class DatabaseLink:
         return self._operator
 
     async def _use(self, database: Database) -> None:
-        """Serve until no connection can be made; a lost connection is replaced first."""
+        """Serve the feeds, and replace a lost connection, until no connection can be opened."""
         self._database = database
         self._listener = Listener(
             partial(self._hear, database),
@@ -292,7 +292,7 @@ class DatabaseLink:
         try:
             self._plain = connection if await is_as_the_server(connection) else None
         except BaseException:
-            connection.terminate()  # the listener does not have it yet
+            connection.terminate()  # the listener does not own it yet
             raise
         if self._reader is not None:
             self._set_writes(self._role_no_writes)
@@ -300,7 +300,7 @@ class DatabaseLink:
 
     @asynccontextmanager
     async def _connected(self, database: Database) -> AsyncIterator[asyncio.Event]:
-        """A reader's connection; the event is set when it is lost."""
+        """Open the reader's connection; the event is set when it is lost."""
         self._change(next_try_at=None)
         settings = [*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
         reader = await self._attempt(database, database.connect("console", settings=settings))
@@ -320,7 +320,7 @@ class DatabaseLink:
             self._change()
 
     async def _attempt(self, database: Database, connect: Coroutine[Any, Any, Connection]) -> Connection:
-        """Wait for an attempt, at most five seconds; `ctrl+r` ends it once it has lasted a second."""
+        """Wait for an attempt to connect, at most five seconds; `ctrl+r` cancels it after one second."""
         self._hurry.clear()
         began = self.clock.monotonic()
         limit_s = database.url.connect_timeout_s or _ATTEMPT_S
@@ -358,15 +358,15 @@ class DatabaseLink:
         self._set_writes(here.no_writes)
 
     def _set_writes(self, of_role: str | None) -> None:
-        """Set whether the database takes writes, and if not, why. `of_role` is the reason found for the role."""
+        """Set the reason why the database refuses writes, if it does. `of_role` is the reason found for the role."""
         self._role_no_writes = of_role
         why, asked = of_role, self._read_only_asked
-        # A value from postgresql.conf is in no table that every role may read; the server reports it to each session.
+        # Not every role may read the values of postgresql.conf, but the server reports this one to each session.
         if why is None and self._plain is not None and not self._plain.is_closed():
             said = getattr(self._plain.get_settings(), "default_transaction_read_only", "off")
             why = "transactions of this server are read-only by default" if said == "on" else None
         if why is None and not asked and self._status.read_only and self._operator is not None:
-            self._operator.terminate()  # opened read-only, when the role had no rights
+            self._operator.terminate()  # it was opened read-only, while the role had no rights
         self._change(read_only=asked or why is not None, no_writes=why or "")
 
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
@@ -385,7 +385,7 @@ class DatabaseLink:
                 await self._hurry.wait()
 
     def _answered(self, took_s: float) -> None:
-        # Subscribers are not notified: the age of the data is looked up whenever the status is drawn.
+        # Subscribers are not notified, because drawing the status always computes the age of the data.
         self._status = replace(self._status, last_data_at=self.clock.now(), latency_s=took_s)
         self._slow = took_s > self.patience.slow_s
         self._change()
@@ -396,7 +396,7 @@ class DatabaseLink:
         self._change(latency_s=waited_s)
 
     async def _connect_beside(self) -> Connection:
-        """A connection that is not in use while a read waits."""
+        """Open a connection for queries while a read waits."""
         if self._database is None:
             raise LinkDown(self._status)
         settings = [*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
@@ -425,7 +425,7 @@ class DatabaseLink:
         return self._calm()
 
     def _calm(self) -> LinkState:
-        """Return the state without regard to the feeds. An answer that waited for a lock says nothing of the server."""
+        """Return the state without the feeds. Answers that waited for a lock do not make the server slow."""
         if self._slow and not self._status.blockers:
             return LinkState.SLOW
         return LinkState.LIVE if self.listens else LinkState.POLL
@@ -442,7 +442,7 @@ class DatabaseLink:
 
 
 def _label(database: Database) -> str:
-    """Embedded databases differ only by their directory, and the header has 30 places for it."""
+    """Return the label. For embedded databases it is the directory, shortened to 30 columns for the header."""
     return database.url.label if database.embedded is None else f"embedded {database.embedded.place.root}"
 
 

@@ -1,4 +1,4 @@
-"""The base of all feeds: one task that runs a feed's reads when they are due, as long as a screen shows the data."""
+"""The base of all feeds: one task that runs a feed's reads when they are due, while a screen shows the data."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from horsies_tui.feed.tally import Tally
 
 _SUPERSEDED_AFTER_S: Final = 0.25
-"""Cancelling a statement takes a connection of its own, so a read younger than this is awaited instead."""
+"""Age from which a superseded read is cancelled. A younger one is awaited, because cancelling opens a connection."""
 _FIRST_RETRY_S: Final = 0.5
 _LONGEST_RETRY_S: Final = 5.0
 
 
 class FeedSnapshot(Protocol):
-    """The base of what a feed publishes: a frozen dataclass.
+    """The base of snapshots, the frozen dataclasses that feeds publish.
 
-    A field `slow_s`, if it has one, is how long the last read took or has lasted (None: it was quick); `now` is the
-    database's time when the snapshot was published.
+    An optional field `slow_s` is the duration of a slow last read (None if it was quick); `now` is the database's time
+    when the snapshot was published.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def loading(self) -> bool:
-        """True until all that was requested has been read."""
+        """True until all requested data have been read."""
 
     @property
     def error(self) -> str | None:
-        """One line; the rest is as it was read before."""
+        """The error of the last read, on one line; the data are then from the read before."""
 
 
 T = TypeVar("T")
@@ -58,19 +58,19 @@ def _always(*_: str) -> bool:
 
 @dataclass
 class FeedRead:
-    """One kind of read of a feed, run when it is due; of several that are due, the one that has been for longest."""
+    """One kind of read of a feed. If several are due, the one that has been due for longest runs first."""
 
     name: str
     run: Callable[[], Awaitable[bool]]
-    """Reads and publishes. False: it failed or was superseded, and is still due."""
+    """Reads and publishes; returns False if it failed or was superseded, and is still due."""
     pace: ReadPace
-    """When it is due: after a change, at an interval, or at once because it was requested."""
+    """Determines when the read is due: after a change, at an interval, or at once on request."""
     on: Callable[[str, str], bool] = _always
-    """Whether a notification (channel, payload) means that its data may have changed."""
+    """Returns whether a notification (channel, payload) may mean a change of its data."""
     wanted: Callable[[], bool] = _always
-    """Whether what is shown needs it now."""
+    """Returns whether the screen needs its data now."""
     due: Callable[[], float] | None = None
-    """When it is due, if that is not only a matter of its pace."""
+    """Returns the time at which it is due, if that does not depend on its pace alone."""
     not_before: float = 0.0
 
     def due_at(self, *, told: bool) -> float:
@@ -78,14 +78,14 @@ class FeedRead:
 
 
 class Feed(Generic[SnapshotT]):
-    """Reads only between `start` and `stop`. A subclass declares `_reads` and the methods by which its view requests.
+    """A feed reads between `start` and `stop`. Subclasses declare `_reads` and the methods for their view's requests.
 
-    A step that fails, because the database refused it or because of a bug, is reported to the link, whose status names
-    it, and is repeated with growing pauses; `ctrl+r` repeats it at once.
+    A step that fails, through the database or a bug, is reported to the link, shown in its status, and retried with
+    growing pauses; `ctrl+r` retries it at once.
     """
 
     NAME: ClassVar[str]
-    """The name of the view that the feed serves."""
+    """Name of the view that the feed serves."""
 
     _reads: tuple[FeedRead, ...]
 
@@ -99,26 +99,26 @@ class Feed(Generic[SnapshotT]):
         self._reading: asyncio.Future[Any] | None = None
         self._reading_since = 0.0
         self._asked_s = 0.0
-        """How long the reads of the present step had the connection, which others may have held up before."""
+        """How long the reads of this step have used the connection, without the time they waited for it."""
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._frozen = False
         self._refusal: StatementRefused | None = None
         self._noted = ""
-        """What a replay says of this feed."""
+        """The replay's message about this feed."""
         self._read_at: datetime | None = None
         self._answered: bool | None = None
-        """Whether the reads of the present step were answered; None: there was none, or nobody wants its answer."""
+        """True if the reads of this step were answered; None if there were none or their answers are not needed."""
         self._read_from: dict[str, datetime] = {}
-        """By the name of a read, the time of the data that it published last."""
+        """Time of the data that each read published last, by the name of the read."""
         self._late: dict[str, datetime] = {}
-        """By the name of a read whose last answer did not come in time, the time of the data that are still shown."""
+        """Time of the data still shown for each read whose last answer was not in time, by the name of the read."""
         self._step_began: float | None = None
         self._retry_at, self._retry_pause_s = 0.0, _FIRST_RETRY_S
         self._subscriptions: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Start reading; a screen is shown. After `stop` it continues with the data it had."""
+        """Start reading for a screen that is shown. After `stop`, the previous data are kept."""
         if self._task is None:
             link = self._link
             self._subscriptions = [
@@ -136,7 +136,7 @@ class Feed(Generic[SnapshotT]):
                 link.tape.watch(self)
 
     def stop(self) -> None:
-        """Stop reading; no screen shows the data."""
+        """Stop reading, because no screen shows the data."""
         if self._task is not None:
             for end in self._subscriptions:
                 end()
@@ -147,12 +147,12 @@ class Feed(Generic[SnapshotT]):
                 self._link.tape.unwatch(self)
 
     def freeze(self, on: bool) -> None:
-        """Read only what is newly requested; or resume and read what has changed meanwhile."""
+        """Freeze: read only new requests. Otherwise resume, and read what has changed in the meantime."""
         self._frozen = on
         if not on:
             self._on_dirty("", "")
         elif self._reading is not None:
-            self._reading.cancel()  # its answer would be of a later moment than the one the view says it stands at
+            self._reading.cancel()  # its answer would be newer than the time at which the view was frozen
         self._wake.set()
 
     def refresh(self) -> None:
@@ -162,14 +162,14 @@ class Feed(Generic[SnapshotT]):
         self._wake.set()
 
     def distrust(self) -> None:
-        """Show what was read until now as old until it has been read again: it came from a standby that lagged."""
+        """Treat all data as outdated until they are read again, because they came from a standby that lagged."""
         self._late |= self._read_from
         self.refresh()
         for read in self._reads:
             read.pace.distrust()
 
     def parts(self) -> Iterable[SnapshotPart]:
-        """Return the parts of the snapshot to record, by what is requested now. A replay shows nothing else."""
+        """Return the parts of the snapshot to record for the current request. A replay shows only these parts."""
         return ()
 
     # For subclasses.
@@ -180,9 +180,9 @@ class Feed(Generic[SnapshotT]):
         ask: Callable[[Connection, RequestT], Awaitable[T | None]],
         put: Callable[[T], Mapping[str, Any]],
     ) -> Callable[[], Awaitable[bool]]:
-        """A read of what is requested at its start; `put` makes changes of the snapshot of the answer.
+        """Return a read of the current request; `put` turns its answer into changes of the snapshot.
 
-        The answer is dropped if it is None, or if something else is requested by then.
+        The answer is dropped if it is None, or if the request has changed by then.
         """
 
         async def run() -> bool:
@@ -198,7 +198,7 @@ class Feed(Generic[SnapshotT]):
     def _counting(
         self, tally: Tally[Any, Any], count: Callable[[Connection, Any, Any], Awaitable[Any]]
     ) -> Callable[[], Awaitable[bool]]:
-        """The next turn of a tally, published as `counts`."""
+        """Return a read that runs the next turn of a tally and publishes its `counts`."""
 
         async def run() -> bool:
             parts, part, rest = tally.parts, tally.part, tally.rest
@@ -211,7 +211,7 @@ class Feed(Generic[SnapshotT]):
         return run
 
     def _publish(self, **changes: Any) -> None:
-        """Publish the snapshot with these changes, if it differs."""
+        """Change the snapshot, and publish it if it differs."""
         if "slow_s" in self._fields:
             changes["slow_s"] = self._slow_s
         snapshot = replace(self.snapshot, error=self._error, **changes)
@@ -220,11 +220,11 @@ class Feed(Generic[SnapshotT]):
             self._publish_to(self.snapshot)
 
     def _has_all(self) -> bool:
-        """Return whether all that was requested has been read; then a frozen feed reads nothing."""
+        """Return whether all requested data have been read; a frozen feed then reads nothing."""
         return not self.snapshot.loading
 
     def _on_dirty(self, channel: str, payload: str) -> None:
-        """A notification; two empty texts: some may have been missed."""
+        """Handle a notification. If both texts are empty, some may have been missed."""
         if not channel:
             self.refresh()
             return
@@ -235,19 +235,19 @@ class Feed(Generic[SnapshotT]):
                 read.pace.mark(self._now())
 
     def _due_at(self) -> float | None:
-        """Return when to call `_step`, by the loop's clock; None: not until woken."""
+        """Return the time of the next `_step`, by the event loop's clock; None to wait for a wake-up."""
         due = None if self._frozen and self._has_all() else self._most_due()
         return None if due is None else due[0]
 
     async def _step(self) -> None:
-        """Run the read that has been due for longest."""
+        """Run the read that has been due the longest."""
         due = self._most_due()
         if due is not None:
             await self._perform(due[1])
 
     @property
     def is_read(self) -> bool:
-        """True if no read is due at this moment; a picture must not be taken before."""
+        """True if no read is due. Screenshots wait for this."""
         due = self._most_due()
         return due is None or due[0] > self._now()
 
@@ -275,7 +275,7 @@ class Feed(Generic[SnapshotT]):
         pace.begin(began)
         late = self._late.get(read.name)
         done = await self._dated(read.name, read.run())
-        # Waiting for a lock costs the server nothing, so the read is repeated soon.
+        # Waiting for a lock does not burden the server, so the read is repeated soon.
         was_blocked = self._answered is False and bool(self._link.status.blockers)
         pace.end(began + self._asked_s, done=done, was_blocked=was_blocked)
         if late is not None and pace.unanswered:
@@ -284,7 +284,7 @@ class Feed(Generic[SnapshotT]):
         return done
 
     async def _dated(self, name: str, reading: Awaitable[T]) -> T:
-        """Note of which time the data of this read are, and whether newer ones are late."""
+        """Await a read, and note the time of its data and whether newer data are late."""
         self._answered = None
         began = self._link.clock.now()
         result = await reading
@@ -296,7 +296,7 @@ class Feed(Generic[SnapshotT]):
         return result
 
     async def _read(self, ask: Callable[[Connection], Awaitable[T]]) -> T | None:
-        """Read and return the answer. None: the read failed, see `_error` and `_slow_s`, or it was superseded."""
+        """Read and return the answer; None if the read failed (see `_error`, `_slow_s`) or was superseded."""
         self._reading_since = self._now()
         self._reading = reading = asyncio.ensure_future(self._link.read(partial(self._ask, ask)))
         try:
@@ -316,7 +316,7 @@ class Feed(Generic[SnapshotT]):
             self._answered = False  # the status cell reports it
             return None
         finally:
-            if self._reading is reading:  # after a stop and a start, the next read may have begun
+            if self._reading is reading:  # after stop and start, the next read may have begun
                 self._reading = None
         self._answered = self._answered is not False
         took = self._now() - self._reading_since
@@ -332,7 +332,7 @@ class Feed(Generic[SnapshotT]):
             self._asked_s += self._now() - began
 
     def _supersede(self) -> None:
-        """Cancel the current read; its result is no longer needed."""
+        """Cancel the current read, because its result is no longer needed."""
         if self._reading is not None and self._now() - self._reading_since > _SUPERSEDED_AFTER_S:
             self._reading.cancel()
 
@@ -341,7 +341,7 @@ class Feed(Generic[SnapshotT]):
 
     async def _run(self) -> None:
         task = asyncio.current_task()
-        # A cancelled read may still end as slow or with its answer; the feed's own stop must not be lost then.
+        # A cancelled read may still end with an answer or as slow; cancelling the feed must still stop it then.
         while task is not None and not task.cancelling():
             try:
                 due = self._next_at()
@@ -354,7 +354,7 @@ class Feed(Generic[SnapshotT]):
                     continue
                 if self._link.status.is_up and self._now() >= self._retry_at:
                     self._came_through()
-            except Exception as error:  # noqa: BLE001 - a feed that ended here would leave LIVE above old rows
+            except Exception as error:  # noqa: BLE001 - the feed must not end, which would show LIVE above old rows
                 self._step_began = None
                 self._failed(error)
                 continue
@@ -364,7 +364,7 @@ class Feed(Generic[SnapshotT]):
                     await self._wake.wait()
 
     async def _replay(self, playback: Playback) -> None:
-        """Publish, in place of reads, what the recording has of the present moment."""
+        """Publish the recorded data of the replay's moment instead of reading."""
         self._noted = ""
         end = playback.on_moved(self._wake.set)
         try:
@@ -372,7 +372,7 @@ class Feed(Generic[SnapshotT]):
                 self._wake.clear()
                 try:
                     self._show_recorded(playback)
-                except Exception as error:  # noqa: BLE001 - a feed that ended here would show this moment for ever
+                except Exception as error:  # noqa: BLE001 - the feed must not end, or the replay would stop
                     at = self._link.clock.now()
                     self._link.freshness.report(self, FeedFailure(self.NAME, sentence_with_place(error), at))
                 await self._wake.wait()
@@ -388,10 +388,10 @@ class Feed(Generic[SnapshotT]):
             values = found.values or tuple(getattr(self._empty, field) for field in part.fields)
             changes.update(zip(part.fields, values, strict=True))
         _, first = seen[0]
-        # Without its first part a screen has nothing to show, and says why in place of rows.
+        # Without its first part a screen has no data, and shows the reason instead of rows.
         self._error = first.note if first.values is None else None
         note = "" if self._error else "; ".join(dict.fromkeys(found.note for _, found in seen if found.note))
-        if note != self._noted:  # each report wakes all feeds
+        if note != self._noted:  # each report would wake all feeds
             self._noted = note
             since = first.at or self._link.clock.now()
             self._link.freshness.report(self, FeedFailure(self.NAME, note, since) if note else None)
@@ -406,9 +406,9 @@ class Feed(Generic[SnapshotT]):
         return self._retry_at if self._retry_at > self._now() else self._due_at()
 
     def _failed(self, error: Exception) -> None:
-        """Report the failure, and read everything again after a pause."""
+        """Report the failure, and schedule another read of everything after a pause."""
         now, lacks = self._link.clock.now(), self._link.status.lacks
-        # Missing tables are no failure of a feed that has shown nothing yet: the view itself reports what is missing.
+        # Missing tables are not reported for a feed without data, because its view names the missing tables.
         if self._read_at is not None or not any(lack in str(error) for lack in lacks):
             self._link.freshness.report(self, FeedFailure(self.NAME, sentence_with_place(error), self._read_at or now))
         self._retry_at = self._now() + self._retry_pause_s
@@ -416,7 +416,7 @@ class Feed(Generic[SnapshotT]):
         self._on_dirty("", "")
 
     def _came_through(self) -> None:
-        """All reads are done and none failed."""
+        """Reset the failure, because all reads have succeeded."""
         if self._retry_pause_s > _FIRST_RETRY_S:
             self._retry_pause_s = _FIRST_RETRY_S
             self._link.freshness.report(self, None)
@@ -431,19 +431,19 @@ class Feed(Generic[SnapshotT]):
 
 
 class StoryFeed(Feed[SnapshotT]):
-    """The feed of one task or workflow. Reads nothing until one is requested."""
+    """The feed of one task or workflow. It does not read until one is requested."""
 
     def __init__(self, link: DatabaseLink, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
         super().__init__(link, publish, empty)
         self._text = ""
-        """What is requested: an id, or its beginning or end."""
+        """The requested id, or its beginning or end."""
 
     def pause(self) -> None:
-        """Read nothing until the next request; what is published stays, and an answer under way is dropped."""
+        """Stop reading until the next request. The published data stay, and the answer to a running read is dropped."""
         self._text = ""
         self._supersede()
 
     def resume(self, text: str) -> None:
-        """Go on with what was read before the pause."""
+        """Continue after the pause with the previous data."""
         self._text = text
         self.refresh()

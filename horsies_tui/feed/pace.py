@@ -1,4 +1,4 @@
-"""The times of the next reads: never faster than the database answers, and rare when nothing has changed."""
+"""Computes the times of the next reads: no faster than the database answers, and seldom without changes."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """The intervals of a feed in seconds."""
+    """The intervals of a feed, in seconds."""
 
     tick_s: float = 0.25
-    """Notifications are merged into one read per tick: 1,000 a second cost 4 reads."""
+    """Interval in which notifications are merged into one read: 1,000 per second cause 4 reads."""
     poll_s: float = 2.0
-    """The interval if the server sends no notifications."""
+    """Interval of reads if the server sends no notifications."""
     reconcile_s: float = 15.0
-    """The interval if it does: a notification may be lost, and a heartbeat sends none."""
+    """Interval of reads if it does, because notifications may be lost and heartbeats send none."""
     settle_s: float = 2.0
-    """How long the operator must not have pressed a key before rows may change their places."""
+    """How long after the operator's last key rows may change places."""
     slow_factor: float = 5.0
-    """A read that took a second is repeated every five."""
+    """Interval of a slow read as a multiple of its duration."""
     grace_s: float | None = None
-    """By how much a slow read may be put off until what is shown counts as old; None: for ever, it says so itself."""
+    """Delay of a slow read after which its data are outdated; None if the screen shows their time itself."""
 
 
 USUAL: Final = Rhythm()
 GRACE_S: Final = 3.0
-"""The `grace_s` of what an operator takes for the present state: rows of lists, and what a verdict rests on."""
+"""The `grace_s` of data that operators take for the present state: rows of lists, and those of the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Limits of waiting for an answer, in seconds."""
+    """Time limits for an answer, in seconds."""
 
     slow_s: float = 1.0
-    """From then on the read is shown as slow, while it is still awaited."""
+    """Time from which a read is shown as slow."""
     statement_s: float = 2.0
-    """Then the server cancels the statement."""
+    """Time after which the server cancels the statement."""
     read_s: float = 3.0
-    """Then the connection is dropped: a server that is frozen or unreachable cancels nothing itself."""
+    """Time after which the connection is dropped, since a frozen or unreachable server does not cancel statements."""
 
 
 PATIENT: Final = Patience()
 
 
 class DataAge:
-    """The time when the shown data were read, and since when there has been something newer."""
+    """The time at which the shown data were read, and of the first newer change."""
 
     def __init__(self) -> None:
         self.read_at: float | None = None
-        """When the read began whose answer is shown; None: nothing is."""
+        """Start of the read whose answer is shown; None without an answer."""
         self._asked_at: float | None = None
         self._changed_at: float | None = None
         self._lacked_at: float | None = None
-        """The first change before the read under way, which will have it if it is answered."""
+        """The first change before the running read, whose answer will include it."""
 
     @property
     def changed_at(self) -> float | None:
-        """The first change that is not shown."""
+        """Return the time of the first change that is not shown."""
         return self._changed_at if self._lacked_at is None else self._lacked_at
 
     def mark(self, now: float) -> None:
@@ -68,7 +68,7 @@ class DataAge:
         self._asked_at, self._lacked_at, self._changed_at = now, self.changed_at, None
 
     def end(self, *, done: bool) -> None:
-        """The read that began last was answered, or not."""
+        """Note whether the running read was answered."""
         if done:
             self.read_at = self._asked_at
         else:
@@ -77,7 +77,7 @@ class DataAge:
 
 
 class ReadPace:
-    """Decides when one kind of read is due. Callers pass times from one monotonic clock."""
+    """Decides when one kind of read is due. All times are from one monotonic clock."""
 
     def __init__(self, rhythm: Rhythm) -> None:
         self._rhythm = rhythm
@@ -85,51 +85,51 @@ class ReadPace:
         self._cost = 0.0
         self.dirty = True
         self.age = DataAge()
-        """Of a read in parts: that of the part which is read now."""
+        """Age of the data; for a read in parts, of the part that is being read."""
         self.unanswered: set[int] = set()
-        """The parts of a read in parts whose last read was given up: what is known of them is old."""
+        """Parts whose last read was not answered, so that their data are outdated."""
         self.often_s: float | None = None
-        """The interval while something is shown that changes without a notification, as the progress of a task."""
+        """Interval while the screen shows data that change without notifications, such as the progress of a task."""
 
     def mark(self, now: float) -> None:
-        """Something may have changed."""
+        """Note that the data may have changed."""
         self.age.mark(now)
         self.dirty = True
 
     def renew(self) -> None:
-        """Make it due at once: the request has changed, or the operator asked for a retry after a slow read."""
+        """Make the read due at once, because the request has changed or the operator asked for a retry."""
         self.dirty, self._cost, self._began = True, 0.0, None
 
     def distrust(self) -> None:
-        """What was read may have been old already: read all of it again."""
+        """Read all data again, because they may have been outdated when they were read."""
         self.renew()
 
     def begin(self, now: float) -> None:
-        """A read begins; later changes need another read."""
+        """Note the start of a read. Later changes need another read."""
         self._began, self.dirty = now, False
         self.age.begin(now)
 
     def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
-        """The read ended; `done` False: it was given up and is still due. `was_blocked`: it waited for a lock."""
+        """Note the end of a read. Unless `done`, it is still due. It `was_blocked` if it waited for a lock."""
         self._cost = 0.0 if self._began is None or was_blocked else now - self._began
         self.dirty = self.dirty or not done
         self.age.end(done=done)
 
     @property
     def earliest_at(self) -> float:
-        """The next read starts no earlier than this, whatever changes."""
+        """Return the earliest time of the next read, even after changes."""
         if self._began is None:
             return 0.0
         return self._began + max(self._rhythm.tick_s, self._cost * self._rhythm.slow_factor)
 
     def due_at(self, *, told: bool) -> float:
-        """The time of the next read; `told`: the server sends notifications."""
+        """Return the time of the next read. The server sends notifications if `told`."""
         if self.dirty or self._began is None:
             return self.earliest_at
         return max(self.earliest_at, self._began + self._interval_s(told=told))
 
     def is_overdue(self, now: float, *, told: bool) -> bool:
-        """Return whether a read, delayed because reads are slow, is later than the shown data may be old."""
+        """Return whether the next read is delayed by slow reads beyond the allowed age of the data."""
         return self._is_too_old(self.age, now, told=told)
 
     def _is_too_old(self, age: DataAge, now: float, *, told: bool) -> bool:
@@ -146,7 +146,7 @@ class ReadPace:
 
 
 class OperatorIdle:
-    """Decides whether the operator has been idle long enough for rows to change their places."""
+    """Decides whether the operator has been idle long enough for rows to change places."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
@@ -157,7 +157,7 @@ class OperatorIdle:
         self._touched = now
 
     def begins_at(self) -> float | None:
-        """Return when rows may move if the operator stays idle; None while rows are marked or a sheet is open."""
+        """Return the time from which rows may move; None while rows are marked or a sheet is open."""
         if self.busy:
             return None
         return 0.0 if self._touched is None else self._touched + self._settle_s

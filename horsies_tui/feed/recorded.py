@@ -1,4 +1,4 @@
-"""The recorded parts of a feed's snapshot, and their way back in a replay. `horsies_tui/recording/` does both."""
+"""Interfaces for recording and replaying the snapshots of feeds, which `horsies_tui/recording/` implements."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """Fields of a snapshot that answer one request. The first part of a feed is the one its screen cannot do without.
+    """Fields of a snapshot that answer one request. A screen cannot be shown without the first part of its feed.
 
-    `subject` is what was requested (a filter, an id): a replay that requests the same gets what was recorded for it.
+    `subject` is the request (a filter, an id). A replay finds the recorded data of a request by it.
     """
 
     name: str
     fields: tuple[str, ...]
     subject: tuple[str, ...] = ()
     ready: bool = True
-    """Whether the fields are the answer to this request, and not still those of an earlier one."""
+    """False while the fields are still those of an earlier request."""
     what: str = "this screen"
-    """Its name in a sentence: `this filter was not on screen while it was recorded`."""
+    """The name of the part in messages: `this filter was not on screen while it was recorded`."""
 
 
 class Recordable(Protocol):
-    """A feed, as a recorder sees it."""
+    """The interface of a feed that can be recorded."""
 
     NAME: ClassVar[str]
 
@@ -38,18 +38,18 @@ class Recordable(Protocol):
 
 
 class Tape(Protocol):
-    """Records what the feeds that run have read."""
+    """The interface of a recorder, which records the data of running feeds."""
 
     def watch(self, feed: Recordable) -> None:
-        """The feed has started."""
+        """Record this feed, which has started."""
 
     def unwatch(self, feed: Recordable) -> None:
-        """The feed has stopped: its screen is no longer shown."""
+        """Stop recording this feed, whose screen is no longer shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A part of a recording at one moment: the values of its fields, or None; and what to say about it."""
+    """A recorded part at one moment: the values of its fields, or None, and a message about it."""
 
     values: tuple[Any, ...] | None
     at: datetime | None = None
@@ -57,10 +57,10 @@ class Seen:
 
 
 class Playback(Protocol):
-    """A recording that is replayed."""
+    """The interface of a recording that is replayed."""
 
     def look(self, feed: str, part: SnapshotPart) -> Seen:
-        """Return what the recording has of this part at the present moment of the replay."""
+        """Return the recorded data of this part at the replay's moment."""
 
     def on_moved(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever the moment changes; returns a function that unsubscribes."""
+        """Subscribe to changes of the replay's moment. Return a function that unsubscribes."""

@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 HEADER_EVERY_S: Final = 5.0
 _WATCHED_EVERY_S: Final = 1.0
 _HEADER_FACTOR: Final = 50.0
-"""A report reads everything in flight: for the header it may use a fiftieth of a connection's time."""
+"""Pause between reports as a multiple of their duration while only the header needs them; a report reads all
+tasks in flight."""
 _WATCHED_FACTOR: Final = 10.0
 EXAMINED_AFTER_S: Final = 30.0
-"""After the start: a console that is opened for a look costs the server no examination."""
+"""Delay of the first examination, so that a console that is opened briefly does not burden the server."""
 _EXAMINED_EVERY_S: Final = 300.0
 _MENDED_WITHIN_S: Final = 60.0
-"""As long as the doctor has found something: it is shown until the next examination."""
+"""Interval of examinations while the last one had findings."""
 _LONGEST_EXAMINATION_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverySnapshot:
-    """The recovery report; None before the first one."""
+    """The recovery report; None before it is read."""
 
     report: Report | None = None
     loading: bool = True
@@ -44,14 +45,14 @@ class RecoverySnapshot:
 
     @property
     def need_action(self) -> int | None:
-        """The number in the header: findings that stay until an operator acts."""
+        """Return the number in the header: findings that stay until an operator acts."""
         from horsies.findings import Severity
 
         return None if self.report is None else self.report.count(Severity.NEEDS_ACTION)
 
 
 class RecoveryFeed(Feed[RecoverySnapshot]):
-    """Started once, for the header; `watch(True)` while the recovery screen is shown."""
+    """The feed. It is started once, for the header; `watch(True)` while the recovery screen is shown."""
 
     NAME = "recovery"
 
@@ -66,7 +67,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         super().__init__(link, publish, RecoverySnapshot())
         self._every_s = every_s
         self._pure: Report | None = None
-        """The last report, without what the doctor found."""
+        """The last report, without the doctor's findings."""
         self._of_database: tuple[Finding, ...] = ()
         self._examined_after_s = examined_after_s
         self._examine_at = 0.0
@@ -97,7 +98,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
     def watch(self, on: bool, *, verdict: bool = False) -> None:
         """Set whether the recovery screen is shown; if so, a report follows each change within a second.
 
-        `verdict`: a verdict is shown that rests on the report, which must not grow old unnoticed either.
+        Set `verdict` while a verdict is shown, which must not be based on an outdated report.
         """
         self._report.pace = self._pace(watched=on, verdict=verdict)
         self._wake.set()
@@ -107,7 +108,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         return {"report": report.with_more(self._of_database), "loading": False}
 
     async def _begin_examination(self) -> bool:
-        """Begin one, on connections of its own: the reports go on meanwhile."""
+        """Begin an examination on separate connections, so that reports continue."""
         database = self._link.database
         self._examine_at = self._now() + (_MENDED_WITHIN_S if self._of_database else _EXAMINED_EVERY_S)
         if database is not None and (self._examining is None or self._examining.done()):
@@ -115,7 +116,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         return True
 
     async def _examine(self, database: Database) -> None:
-        """Examine the database; without an answer, the earlier findings are shown until the next time."""
+        """Examine the database. If it does not answer, the earlier findings are kept until the next examination."""
         with suppress(HorsiesError, *CONNECTION_ERRORS):
             async with asyncio.timeout(_LONGEST_EXAMINATION_S):
                 self._of_database = await _examine(database)
@@ -132,14 +133,14 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
 
 
 async def _diagnose(conn: Connection) -> Report:
-    """The first report imports all kinds of findings, and pydantic."""
+    """Read a report. Imported here, because all kinds of findings and pydantic take time to import."""
     from horsies.findings.diagnose import diagnose
 
     return await diagnose(conn)
 
 
 async def _examine(database: Database) -> tuple[Finding, ...]:
-    """The first examination imports all checks."""
+    """Run the checks. Imported here, because all checks take time to import."""
     from horsies.doctor.examine import examine
     from horsies.doctor.findings import database_findings
 

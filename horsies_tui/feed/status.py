@@ -1,4 +1,4 @@
-"""The state of the console's connection, its wording in the status cell, and what the database does not support."""
+"""The state of the console's connection, its text in the status cell, and the features that the database lacks."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ _TO_UPGRADE: Final = (SchemaKind.UPSTREAM, SchemaKind.OLDER)
 
 class LinkState(StrEnum):
     CONNECTING = "CONNECTING"
-    """No answer yet, and no failure yet."""
+    """There has been no answer and no failure yet."""
     LIVE = "LIVE"
-    """The server notifies of changes."""
+    """The server sends notifications of changes."""
     POLL = "POLL"
     """The server sends no notifications, as behind some poolers; the console polls every few seconds."""
     SLOW = "SLOW"
-    """The last answer was slow or did not arrive in time; what is shown is not older than it should be yet."""
+    """The last answer was slow or did not arrive in time, but the data are not outdated yet."""
     OLD = "OLD"
-    """Some of what is shown is older than it should be."""
+    """Some of the shown data are outdated."""
     BLOCKED = "BLOCKED"
-    """The same, and the cause is a lock of another session."""
+    """Some of the shown data are outdated because of another session's lock."""
     FAILED = "FAILED"
     """Connected, but a screen's data could not be read."""
     STALE = "STALE"
-    """The connection is lost; the data shown are as old as the status says."""
+    """The connection is lost; the status shows the age of the data."""
     DOWN = "DOWN"
     """There has been no connection yet."""
     REPLAY = "REPLAY"
-    """There is no database: a recording is replayed."""
+    """A recording is replayed instead of a database."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFailure:
-    """A feed whose data are old although there is a connection: its reads fail, or are not answered in time."""
+    """A feed whose data are outdated although the database is connected, because its reads fail or are late."""
 
     name: str
     """The name of the view that the feed serves."""
     reason: str
-    """One line: the cause, and the place in the code that reported it."""
+    """The cause and the place in the code that reported it, on one line."""
     since: datetime
     """The time of the data that the view still shows; if it has shown none, the time of the failure."""
     late: bool = False
-    """No answer came in time; otherwise the database refused the read, or the console has a bug."""
+    """True if there was no answer in time; otherwise the database refused the read, or the console has a bug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,17 @@ class LinkStatus:
 
     state: LinkState
     detail: str
-    """For the operator: what is wrong and how to fix it; empty if nothing is."""
+    """Message for the operator with the problem and the remedy; empty without a problem."""
     since: datetime
-    """When this state began."""
+    """Time at which this state began."""
     last_data_at: datetime | None
     next_try_at: datetime | None
-    """None if no retry is scheduled, or while one is running."""
+    """Time of the next retry; None if none is scheduled, or while one is running."""
     poll_s: float
     latency_s: float | None
-    """How long the last answer took; for a read that was given up, how long the console waited."""
+    """Duration of the last read, including one that was not answered."""
     clock_offset_s: float
-    """How far the database's clock is ahead of this machine's."""
+    """Seconds by which the database's clock is ahead of this machine's."""
     database_label: str
     context_name: str | None
     context_colour: str | None
@@ -87,41 +87,41 @@ class LinkStatus:
     actor: str
     server_version: str | None
     lacks: tuple[str, ...]
-    """What this database does not support, a sentence each; the last one names the command that adds it."""
+    """Sentences about features that this database lacks; the last one names the command that adds them."""
     no_writes: str = ""
-    """Why the database refuses writes of this role; empty if it does not."""
+    """Reason why the database refuses writes of this role; empty if it does not."""
     failing: tuple[FeedFailure, ...] = ()
-    """Feeds that cannot read their data; each retries by itself."""
+    """Feeds that cannot read their data, and retry."""
     calm: LinkState = LinkState.LIVE
-    """The state for a screen of which nothing is old."""
+    """The state for a screen whose data are current."""
     blockers: tuple[Blocker, ...] = ()
-    """The sessions whose locks hold up the reads, as far as they are known."""
+    """Known sessions whose locks delay the reads."""
 
     @property
     def is_up(self) -> bool:
-        """True if the database can be queried now, or a recording takes its place."""
+        """True if the database can be queried now, or a recording replaces it."""
         return self.state not in (LinkState.CONNECTING, LinkState.STALE, LinkState.DOWN)
 
     @property
     def outage(self) -> tuple[str, ...]:
-        """The reasons why the shown data are old, a line for each."""
+        """Return the reasons why the shown data are outdated, one per line."""
         if not self.is_up:
             return (self.detail,) if self.detail else ()
         return tuple(
-            # Of several that are late the reason is the same.
+            # Feeds that are late all have the same reason.
             dict.fromkeys(
                 failure.reason if failure.late else f"{failure.name}: {failure.reason}" for failure in self.failing
             )
         )
 
     def old_since(self, *feeds: str) -> datetime | None:
-        """The time of the oldest data of these feeds that are older than they should be; None: all are current."""
+        """Return the time of the oldest outdated data of these feeds; None if all are current."""
         if not self.is_up:
             return self.last_data_at
         return min((failure.since for failure in self.failing if failure.name in feeds), default=None)
 
     def on_screen(self, feeds: Collection[str | None]) -> LinkStatus:
-        """Return the status of a screen that shows these feeds: others that are late do not make it old."""
+        """Return the status of a screen that shows these feeds, without failures of other feeds."""
         concerning = [failure for failure in self.failing if failure.name in feeds or not failure.late]
         failing = tuple(sorted(concerning, key=lambda failure: failure.name not in feeds))
         calm = self.state in (LinkState.OLD, LinkState.BLOCKED) and not failing
@@ -135,7 +135,7 @@ class LinkStatus:
         return max((now - self.since).total_seconds(), 0.0)
 
     def words(self, now: datetime) -> str:
-        """The status cell: `LIVE 0.4s`, `POLL 2s`, `STALE 38s, retry in 4s`, followed by READ-ONLY."""
+        """Return the text of the status cell, like `LIVE 0.4s` or `STALE 38s, retry in 4s`, followed by READ-ONLY."""
         words = self._state_words(now)
         return f"{words} READ-ONLY" if self.read_only else words
 
@@ -164,7 +164,7 @@ class LinkStatus:
                 return f"{failure.name} FAILED {_span(max((now - failure.since).total_seconds(), 0.0))}"
 
     def _oldest_s(self, now: datetime) -> float:
-        """The age of the oldest data that are older than they should be."""
+        """Return the age of the oldest outdated data."""
         return max(((now - failure.since).total_seconds() for failure in self.failing), default=0.0)
 
     def _age(self, now: datetime) -> float:
@@ -176,19 +176,19 @@ class LinkStatus:
 
 
 class LinkError(HorsiesError):
-    """A read or an operation that failed; str() is a sentence for the operator."""
+    """A failed read or operation; str() is a sentence for the operator."""
 
 
 class LinkDown(LinkError):  # noqa: N818 - a state of the connection, not a mistake in code
     """The error of a read without a connection."""
 
     def __init__(self, status: LinkStatus) -> None:
-        super().__init__(status.detail or "there is no connection to the database")
+        super().__init__(status.detail or "not connected to the database")
         self.status = status
 
 
 class SlowRead(LinkError):  # noqa: N818
-    """No answer in time; the read was given up."""
+    """The error of a read that was not answered in time."""
 
     def __init__(self, waited_s: float) -> None:
         super().__init__(f"no answer within {_span(waited_s)}")
@@ -200,14 +200,14 @@ class StatementRefused(LinkError):  # noqa: N818
 
 
 def sentence(error: BaseException) -> str:
-    """One line: the cause, and the remedy if it is known."""
+    """Return the cause, and the remedy if it is known, on one line."""
     if isinstance(error, HorsiesError):
         return f"{error.message}; {error.help_text}" if error.help_text else error.message
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def sentence_with_place(error: BaseException) -> str:
-    """The same, with the innermost line of this project in the traceback, as a bug report needs it."""
+    """Return the cause and the remedy with the innermost line of this project in the traceback, for bug reports."""
     cause = error.__cause__ if isinstance(error, StatementRefused) and error.__cause__ is not None else error
     what = sentence(error) if isinstance(error, CONNECTION_ERRORS) else f"{type(error).__name__}: {sentence(error)}"
     place = place_of(cause)
@@ -215,7 +215,7 @@ def sentence_with_place(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """The innermost line of this project in the traceback; empty if there is none."""
+    """Return the innermost line of this project in the traceback; empty if there is none."""
     for frame in reversed(extract_tb(error.__traceback__)):
         parts = Path(frame.filename).parts
         start = max((at for at, part in enumerate(parts) if part in ("horsies", "horsies_tui")), default=None)
@@ -225,7 +225,7 @@ def place_of(error: BaseException) -> str:
 
 
 def _span(seconds: float) -> str:
-    """One decimal below ten seconds (`0.4s`, but `3s`), then whole seconds and minutes."""
+    """Format seconds with one decimal below ten (`0.4s`, but `3s`), then as whole seconds and minutes."""
     if seconds < 10:
         text = f"{seconds:.1f}"
         return f"{text.removesuffix('.0')}s" if seconds >= 1 else f"{text}s"
@@ -236,19 +236,19 @@ def _span(seconds: float) -> str:
 
 
 def not_connected(status: LinkStatus, now: datetime) -> str:
-    """Return which database is not connected, and why. The status cell counts the seconds."""
+    """Return the message that a database is not connected, with the reason. The status cell counts the seconds."""
     if status.detail:
         return f"Not connected to {status.database_label}.\n{status.detail}"
     if status.waiting_s(now) < _USUAL_CONNECT_S:
         return f"Connecting to {status.database_label}…"
     return (
         f"No answer yet from {status.database_label}: a firewall, a wrong host, or a server under load.\n"
-        "It is tried again by itself; @ chooses another database."
+        "The console keeps trying; @ opens another database."
     )
 
 
 def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
-    """Sentences for the operator, the last one with the command that helps; empty if nothing is missing."""
+    """Return sentences about missing features, the last one with the command that adds them; or nothing."""
     if state.kind in _FINE:
         return ()
     if state.kind not in _TO_UPGRADE:

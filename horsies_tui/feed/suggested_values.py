@@ -1,4 +1,4 @@
-"""The task names, queues, error codes and workers in the database, as suggestions for the filter bar."""
+"""Task names, queues, error codes and workers in the database, as suggestions for the filter bar."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import DatabaseLink
 
 _FRESH_S: Final = 30.0
-"""A refresh costs five reads, so not every opening of the bar does one; new task names may be missing so long."""
+"""Time for which the values are kept, because a refresh takes five reads. New names are missing until then."""
 _MOST: Final = 200
 
 
 def _moments(now: datetime) -> tuple[str, ...]:
-    """Examples of how a time is written: an hour ago, midnight."""
+    """Return examples of times as they are written: an hour ago, midnight."""
     hour_ago = now.astimezone(UTC) - timedelta(hours=1)
     return f">={hour_ago:%Y-%m-%dT%H:%MZ}", f">={now.astimezone(UTC):%Y-%m-%d}"
 
 
 class KnownValues:
-    """Reads when asked, at most every half minute; keeps what is known if the database does not answer."""
+    """The known values, read on request at most every 30 seconds, and kept if the database does not answer."""
 
     def __init__(self, link: DatabaseLink, publish: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
         self._link = link
@@ -51,7 +51,7 @@ class KnownValues:
             self._task.cancel()
 
     async def _read(self) -> None:
-        """Short reads one after the other, so that the reads of the screen can run between them."""
+        """Read the values in several short reads, so that the reads of the screen can run between them."""
         self.known = {**self.known, "ended": _moments(self._link.clock.now())}
         try:
             await self._add("name", "task_name")
@@ -64,7 +64,7 @@ class KnownValues:
             self._read_at = None
 
     async def _add(self, key: str, by: GroupBy, *first: str) -> None:
-        """Values of the newest tasks, the most frequent first, after those that are always valid."""
+        """Add the values of the newest tasks, most frequent first, after those in `first`, which are always valid."""
 
         async def ask(conn: Connection) -> list[str]:
             found = await task_groups(conn, task_conditions(parse("")), by=by, limit=_MOST)

@@ -1,4 +1,4 @@
-"""Counts under a filter, read in parts: a single read would take 25 ms on a table with a million rows."""
+"""Counts the rows of a filter in parts, because a single read would take 25 ms on a table with a million rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PartT = TypeVar("PartT")
 CountsT = TypeVar("CountsT", bound="StateCounts")
 
 MOST_TURNS: Final = 100
-"""Turns per part before counting stops: half a million to a million rows."""
+"""Most turns per part, which count half a million to a million rows."""
 
 
 class Tally(ReadPace, Generic[PartT, CountsT]):
-    """Each turn reads the next part that may have changed, or continues one that is not counted to its end.
+    """A count in parts. Each turn counts the next part that may have changed, or continues an incomplete part.
 
-    Counts are published once all parts are known. A part that is recounted keeps its old count until the new one has
-    got as far.
+    Counts are published once all parts are known. During a recount, a part keeps its old count until the new one has
+    reached as far.
     """
 
     def __init__(self, rhythm: Rhythm, parts: Sequence[PartT]) -> None:
@@ -33,7 +33,7 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
         self.ask(parts)
 
     def ask(self, parts: Sequence[PartT]) -> None:
-        """Count what matches these filters from now on; they must not overlap."""
+        """Count the rows of these filters, which must not overlap."""
         self.parts = parts
         self._stale = set(range(len(self.parts)))
         self._known: dict[int, CountsT] = {}
@@ -45,12 +45,12 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
 
     @property
     def part(self) -> PartT:
-        """The part to count in this turn."""
+        """Return the part to count in this turn."""
         return self.parts[self._index]
 
     @property
     def rest(self) -> Any:
-        """The place where this turn continues; None: at the beginning."""
+        """Return the place at which this turn continues; None for the beginning."""
         return self._going[self._index][0].rest if self._index in self._going else None
 
     @property
@@ -59,7 +59,7 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
 
     @property
     def counts(self) -> CountsT | None:
-        """The sum of all parts."""
+        """Return the sum of all parts; None until all are known."""
         if not self.is_complete:
             return None
         known = [*self._known.values()]
@@ -83,7 +83,7 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
 
     def begin(self, now: float) -> None:
         if not self._stale and not self._going:
-            self._stale = set(range(len(self.parts)))  # due because of its age, which all parts share
+            self._stale = set(range(len(self.parts)))  # the age is that of all parts, so all are due
         wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self.parts))) - set(self._known)
         self._index = min((index for index in wanted if index > self._index), default=min(wanted))
         if self._index not in self._going:
@@ -92,7 +92,7 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
         super().begin(now)
 
     def add(self, counts: CountsT) -> None:
-        """Add the counts of this turn's part, or of what is left of it."""
+        """Add the counts of this turn to its part."""
         before, turns = self._going.pop(self._index, (None, 0))
         so_far = counts if before is None else before + counts
         known = self._known.get(self._index)
@@ -105,7 +105,7 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
     def end(self, now: float, *, done: bool, was_blocked: bool = False) -> None:
         self._failed = not done
         self.unanswered.discard(self._index)
-        if not done and self._index >= 0:  # other parts have been asked for since it began
+        if not done and self._index >= 0:  # other parts may have been requested since it began
             self._stale.add(self._index)
             self.unanswered.add(self._index)
         super().end(now, done=done, was_blocked=was_blocked)
@@ -113,14 +113,14 @@ class Tally(ReadPace, Generic[PartT, CountsT]):
 
     @property
     def earliest_at(self) -> float:
-        """All parts are recounted in two ticks: with one part in each, some counts were ten seconds old under LIVE."""
+        """Return the earliest time of the next turn, so that all parts are recounted within two ticks."""
         if self._began is None:
             return 0.0
         turn_s = 2 * self._rhythm.tick_s / max(len(self.parts), 2)
         return self._began + max(turn_s, self._cost * self._rhythm.slow_factor)
 
     def is_overdue(self, now: float, *, told: bool) -> bool:
-        """Return whether a part is overdue. One that is still counted says itself what is known so far."""
+        """Return whether a part is overdue. An incomplete part is not, because its count is shown as such."""
         return self.is_complete and any(
             self._is_too_old(age, now, told=told) for part, age in enumerate(self._ages) if part not in self._going
         )

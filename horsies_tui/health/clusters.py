@@ -1,4 +1,4 @@
-"""Several databases side by side: each is read by a connection of its own, as long as their list is shown."""
+"""Reads several databases, each through a separate connection, while their list is shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 5.0
 _SLOW_FACTOR: Final = 10.0
-"""A database that answers slowly is read for a tenth of the time, but the figures shown are never much older."""
+"""Factor between the duration of a read and the pause after it, so that slow databases are read a tenth of the time."""
 _LONGEST_PAUSE_S: Final = 15.0
 _LIMIT_S: Final = 4.0
 _STATEMENT_MS: Final = 3_000
@@ -39,7 +39,7 @@ _NO_SUCH_TABLE: Final = "42P01"
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A context as it was read last; `error` says why it could not be. Neither: it was not read yet."""
+    """The last read of a context, or the `error` of the read; without both, it has not been read."""
 
     context: Context
     glance: Glance | None = None
@@ -60,7 +60,7 @@ class ClusterState:
 
 
 class ClusterReads:
-    """Publishes the states of all contexts, in the order given, whenever one of them was read."""
+    """Publishes the states of all contexts, in the given order, after each read of one of them."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ClusterReads:
         return tuple(self._states.values())
 
     def start(self) -> None:
-        """Read all of them at once; also when they are being read."""
+        """Read all databases at once, restarting reads that are running."""
         self.stop()
         self._running = [
             asyncio.create_task(self._follow(state.context), name=f"cluster {state.id}") for state in self.states
@@ -95,16 +95,16 @@ class ClusterReads:
         while True:
             try:
                 if _is_down(context):
-                    self._put(ClusterState(context, error="its embedded server does not run; enter starts it"))
+                    self._put(ClusterState(context, error="the embedded server is not running; enter starts it"))
                 else:
                     async with open_database(choice) as database:
                         await self._read_on(context, database)
-            except Exception as error:  # noqa: BLE001 - shown in its row; the others must go on
+            except Exception as error:  # noqa: BLE001 - shown in its row; the other reads continue
                 self._put(ClusterState(context, error=mask(sentence(error))))
             await asyncio.sleep(EVERY_S)
 
     async def _read_on(self, context: Context, database: Database) -> None:
-        """Read one database until a read fails."""
+        """Read one database repeatedly until a read fails."""
         settings = [
             *READER_SETTINGS,
             ("statement_timeout", str(_STATEMENT_MS)),
@@ -143,7 +143,7 @@ async def _glance(connection: Connection, reader: GlanceReader) -> Glance:
 
 
 async def _without_tables(connection: Connection, error: Exception) -> str:
-    """The reason of a failed read: where tables are missing, the command that makes them."""
+    """Return the reason of a failed read; if tables are missing, the command that creates them."""
     if getattr(error, "sqlstate", None) == _NO_SUCH_TABLE:
         async with with_settings(connection):
             if missing := lacks(await inspect_schema(connection), await tables(connection)):
@@ -152,6 +152,6 @@ async def _without_tables(connection: Connection, error: Exception) -> str:
 
 
 def _is_down(context: Context) -> bool:
-    """A list must not start servers: an embedded one is read only while something else has it run."""
+    """Return whether a context has an embedded server that is not running. The list must not start servers."""
     directory = context.url.embedded_directory
     return directory is not None and not (EmbeddedPlace(directory).data / "postmaster.pid").exists()

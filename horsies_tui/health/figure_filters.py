@@ -1,4 +1,4 @@
-"""The filters that show exactly the tasks behind a number or an alert."""
+"""Filters that show exactly the tasks behind a number or an alert."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from horsies.findings import Finding
 
 _MOST_IDS: Final = 20
-"""Longer lists of ids would fill the filter bar; then a filter by common properties is used."""
+"""Most ids in one filter. For more, a filter by common properties is used, which fits into the filter bar."""
 _PLAIN_WORD: Final = re.compile(r"[\w.:@/-]+")
 
 MOST_NAMED: Final = 100
-"""The most names of queues or workers in one filter."""
+"""Most names of queues or workers in one filter."""
 
 NUMBERS: Final = {
     "pending": "status:pending,retry",
@@ -36,15 +36,15 @@ NUMBERS: Final = {
     "out1m": "status:done ended:{minute}..{end}",
     "drains": "status:pending,retry has:due",
 }
-"""By column of the queue table."""
+"""Filters by column of the queue table."""
 WAITING: Final = "status:pending,retry,claimed has:due"
-"""Tasks that horsies.views.cluster counts as waiting."""
+"""Filter of the tasks that horsies.views.figures counts as waiting."""
 
 
 def rows_of_number(column: str, queue: str, now: datetime) -> str:
-    """The tasks that a number of the queue table counted at that moment; of all queues if `queue` is empty.
+    """Return the filter of the tasks that a number of the queue table counted; of all queues if `queue` is empty.
 
-    The times of a rate are fixed, so that the filter shows the same tasks an hour later.
+    The times of a rate are absolute, so that the filter shows the same tasks an hour later.
     """
     times = {"start": at(now - RATES_OVER), "minute": at(now - MINUTE), "end": at(now)}
     words = NUMBERS.get(column, "status:live").format(**times)
@@ -52,12 +52,12 @@ def rows_of_number(column: str, queue: str, now: datetime) -> str:
 
 
 def at(moment: datetime) -> str:
-    """A moment as the filter language writes it."""
+    """Format a time for the filter language."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def rows_of_finding(finding: Finding) -> str:
-    """The finding's ids if they are few, because only ids are exact."""
+    """Return the filter of a finding's rows: by ids if there are few, because only ids are exact."""
     ids = finding.ids
     if finding.target_kind == "task" and 0 < finding.count == len(ids) <= _MOST_IDS and not finding.at_least:
         return f"id:{','.join(ids)}"
@@ -65,28 +65,28 @@ def rows_of_finding(finding: Finding) -> str:
 
 
 def any_of(names: Iterable[str]) -> str:
-    """Alternative values of one key."""
+    """Return alternative values of one key, in the filter language."""
     return ",".join(map(quoted, names))
 
 
 def schedules_of(finding: Finding) -> str:
-    """The filter of the schedules screen for those of the finding; empty for all."""
+    """Return the filter of a finding's schedules; empty for all schedules."""
     return f"name:{any_of(finding.ids)}" if finding.ids else ""
 
 
 def one_worker(worker_id: str) -> str:
-    """The filter of the workers screen for this worker."""
+    """Return the filter of one worker."""
     return f"id:{quoted(worker_id)}"
 
 
 def rows_of_error(error_code: str | None, since: datetime) -> str:
-    """The tasks that failed with this error since then."""
+    """Return the filter of the tasks that failed with this error since this time."""
     code = "-has:error" if error_code is None else f"error:{quoted(error_code)}"
     return f"status:failed {code} ended:>={at(since)}"
 
 
 def rows_of_retries() -> str:
-    """The tasks of a storm of retries: they wait or run again, and have no error while they do."""
+    """Return the filter of tasks that wait or run after a retry; they have no error during that time."""
     return "status:live tries:>1"
 
 
@@ -103,7 +103,7 @@ def _ended(since: datetime, until: datetime | None) -> str:
 
 
 def filter_of(finding: Finding) -> str:
-    """The finding's tasks, as exactly as the filter language allows."""
+    """Return the filter of a finding's tasks, as exactly as the filter language allows."""
     if finding.kind.by_id and finding.ids and len(finding.ids) <= MOST_IDS:
         return f"id:{','.join(finding.ids)}"
     words = [finding.kind.tasks] if finding.kind.tasks else []
@@ -117,7 +117,7 @@ def filter_of(finding: Finding) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value quoted for the filter language."""
+    """Quote a value for the filter language."""
     if _PLAIN_WORD.fullmatch(value):
         return value
     escaped = re.sub(r'(["\\])', r"\\\1", value)

@@ -1,4 +1,4 @@
-"""The data that the verdict and the alerts are computed from: the cluster at one moment."""
+"""The state of the cluster at one moment, from which the verdict and the alerts are computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = QueueRate()
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """`report` is the recovery report; None: not read yet."""
+    """The state of the cluster. `report` is the recovery report; None before it is read."""
 
     now: datetime
     workers: tuple[WorkerRow, ...] = ()
@@ -33,34 +33,34 @@ class Glance:
     clocks: tuple[Clock, ...] = ()
     report: Report | None = None
     growing_since: Mapping[str, datetime] = field(default_factory=dict)
-    """By queue, of those that grow."""
+    """Start of the growth of each growing queue."""
     had_workers: bool = True
-    """A worker has ever been here."""
+    """True if the database has ever had a worker."""
 
     @property
     def awaits_first_worker(self) -> bool:
-        """No worker has ever been here, and nothing has waited for long: the first one may be starting."""
+        """True if there has never been a worker and no task has waited long, as while the first worker starts."""
         since = [row.oldest_due_at for row in self.queues if row.oldest_due_at is not None and row.paused_at is None]
         waited_s = (self.now - min(since, default=self.now)).total_seconds()
         return not self.had_workers and waited_s < FIRST_WORKER_WITHIN_S
 
     @property
     def alive(self) -> tuple[WorkerRow, ...]:
-        """Workers that give signs of life, even late ones."""
+        """Return the workers that are alive, including late ones."""
         return tuple(row for row in self.workers if row.lives)
 
     @property
     def busy(self) -> float | None:
-        """The share of the processes of living workers that run a task; None if no worker reports it."""
+        """Return the share of busy processes of the workers that are alive; None if no worker reports it."""
         return busy_share(self.workers)
 
     @property
     def waiting(self) -> Count:
-        """Tasks that are due and not started, in all queues."""
+        """Return the number of due tasks in all queues that have not started."""
         return waiting(self.queues)
 
     def name(self, worker_id: str) -> str:
-        """The worker's name, as on the workers screen."""
+        """Return the worker's name, as on the workers screen."""
         return next((row.name for row in self.workers if row.id == worker_id), name_of(worker_id))
 
     def rate(self, queue: str) -> QueueRate:

@@ -1,4 +1,4 @@
-"""The data of the charts: points by time bucket, added as they are read; missing data is a gap."""
+"""The data of the charts: points by time bucket, added as they are read. Missing data are gaps."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _LEAST: Final = 2
-"""Buckets that each read repeats: the newest is not complete, and the one before was not at the last read."""
+"""Number of buckets that each read repeats, because the newest is incomplete, and the previous one may have been."""
 NO_MARKS: Final = ChartMarks()
 _ENOUGH: Final = 0.5
-"""The part of an incomplete bucket that must have passed before its rates are meaningful."""
+"""Share of an incomplete bucket that must have passed before its rates are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Series:
     busy: tuple[float | None, ...] = ()
     ended_lately: float | None = None
     failed_lately: float | None = None
-    """Per second until now, over at least half a bucket, so that new failures show without a delay of half a minute."""
+    """Failures per second until now, over at least half a bucket, so that new failures appear without delay."""
     marks: ChartMarks = NO_MARKS
     about: bool = False
-    """Some bucket has more ended tasks than were read; its rates are those of a part."""
+    """True if a bucket has more ended tasks than were read; its rates are then those of a part."""
 
     @property
     def began(self) -> datetime | None:
-        """The beginning of the first bucket with data; None: there is none."""
+        """Return the start of the first bucket with data; None without data."""
         kinds = (self.ended, self.waiting, self.busy)
         known = (at for at, values in enumerate(zip(*kinds, strict=True)) if values != (None, None, None))
         first = next(known, None)
@@ -56,13 +56,13 @@ class History:
         self._newest: datetime | None = None
 
     def missing(self, buckets: Buckets) -> Buckets:
-        """The buckets that must be read: all at first, later only the last few."""
+        """Return the buckets to read: at first all, later only the last few."""
         if self._newest is None or self._newest < buckets.first:
             return buckets
         return buckets.newest(max((buckets.end - self._newest) // buckets.step, _LEAST))
 
     def put(self, buckets: Buckets, tasks: Iterable[TaskPoint], cluster: Iterable[ClusterPoint]) -> None:
-        """Add points that were read; those before the window are dropped."""
+        """Add points that were read, and drop those before the window."""
         self._tasks |= {point.start: point for point in tasks}
         self._cluster |= {point.start: point for point in cluster}
         self._newest = buckets.end - buckets.step
@@ -70,7 +70,7 @@ class History:
         self._cluster = {start: point for start, point in self._cluster.items() if start >= buckets.first}
 
     def series(self, buckets: Buckets, marks: ChartMarks = NO_MARKS) -> Series:
-        """The data of these buckets; one without data, or in an outage, is a gap: nothing ended there that is known."""
+        """Return the data of these buckets. Buckets without data, or during an outage, are gaps."""
         step_s = buckets.step.total_seconds()
         dark = {buckets.starts[number] for number in marks.dark}
         starts = [(start, start not in dark) for start in buckets.starts]
@@ -102,7 +102,7 @@ class History:
 
 
 def _lately(tasks: list[TaskPoint], least_s: float, of: Callable[[TaskPoint], float | None]) -> float | None:
-    """The rate of the newest bucket; if too little of it has passed, of the last two."""
+    """Return the rate of the newest bucket, or of the last two if too little of it has passed."""
     newest = tasks[-1:] if tasks[-1].seconds >= least_s else tasks[-_LEAST:]
     known = [(rate, point.seconds) for point in newest if (rate := of(point)) is not None]
     passed_s = sum(seconds for _, seconds in known)
@@ -110,5 +110,5 @@ def _lately(tasks: list[TaskPoint], least_s: float, of: Callable[[TaskPoint], fl
 
 
 def last_known(values: tuple[float | None, ...]) -> float | None:
-    """The newer known value of the last two buckets; older ones do not describe the present."""
+    """Return the newest value of the last two buckets; older values do not describe the present."""
     return next((value for value in reversed(values[-_LEAST:]) if value is not None), None)

@@ -1,4 +1,4 @@
-"""The trend of a queue: whether it drains, how fast, and when it will be empty."""
+"""The trend of a queue: whether and how fast it drains, and when it will be empty."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 GROWS_BY: Final = 1.05
 """The ratio of arrivals to departures from which a queue grows, and of departures to arrivals from which it drains.
-Rates are averages over minutes; without a margin, a few tasks that no worker can run would show another draining time
-each second."""
+Without this margin, a few tasks that no worker can run would change the shown time to drain each second."""
 LEAST_TO_GROW: Final = 20
-"""A queue with fewer due tasks is never called growing."""
+"""Least number of due tasks for a queue to be growing."""
 LONGEST: Final = timedelta(days=30)
 _LEAST_MOVES: Final = 8
-"""From so many expected tasks on their absence in a shorter time is no accident."""
+"""Number of expected tasks from which their absence is not a coincidence."""
 _ENDED: Final = 0.25
-"""A burst of arrivals has ended if so little of its rate is left."""
+"""Share of a burst's rate below which the burst has ended."""
 
 
 class Course(Enum):
@@ -34,15 +33,16 @@ class Course(Enum):
     PAUSED = auto()
     DRAINS = auto()
     HOLDS = auto()
-    """As many tasks arrive as leave."""
+    """As many tasks arrive as leave, within the margin."""
     GROWS = auto()
     STANDS = auto()
-    """No task leaves."""
+    """Tasks are due, but none leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`left` is the time until no task is due; only for DRAINS. `paused`: of several queues, how many of how many."""
+    """The trend of a queue. `left` is the time until no task is due, only for DRAINS. `paused`, for several queues, is
+    the number of paused queues and of all."""
 
     course: Course
     left: timedelta | None = None
@@ -51,10 +51,10 @@ class Outlook:
 
 
 def flow_now(rate: QueueRate) -> Flow:
-    """The arrivals and departures that decide the trend.
+    """Return the arrivals and departures that determine the trend.
 
-    They are those of the last minute, if its difference is no accident. Where a burst of arrivals has ended, its tasks
-    do not arrive any more, and what the workers do in the last seconds says when it is done.
+    They are those of the last minute, if its difference is not a coincidence. After a burst of arrivals, they are those
+    of the last seconds, which tell when the workers will be done.
     """
     long, minute, moment = Flow(rate.in_per_s, rate.out_per_s, RATES_OVER.total_seconds()), rate.minute, rate.moment
     if minute is None:
@@ -68,14 +68,14 @@ def flow_now(rate: QueueRate) -> Flow:
 
 
 def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
-    """The trend, from the tasks that are due now and the rates of the last minute."""
+    """Return the trend, from the tasks that are due now and the rates of the last minute."""
     flow = flow_now(rate)
     net = flow.out_per_s - flow.in_per_s
     if row.due.number == 0:
         return Outlook(Course.EMPTY)
     if row.paused_at is not None:
         return Outlook(Course.PAUSED, growth_per_s=flow.in_per_s)
-    # No worker claims from the queue, whatever its rate in the last minutes was.
+    # No worker claims from the queue, so its rates in the last minutes do not matter.
     if not row.claiming:
         return Outlook(Course.STANDS)
     if row.due.number >= LEAST_TO_GROW and flow.in_per_s > 0 and flow.in_per_s > GROWS_BY * flow.out_per_s:
@@ -84,7 +84,7 @@ def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
         return Outlook(Course.STANDS)
     if flow.out_per_s > GROWS_BY * flow.in_per_s and row.due.number / net < LONGEST.total_seconds():
         return Outlook(Course.DRAINS, timedelta(seconds=row.due.number / net))
-    # Fewer tasks are due than arrive in a second or a minute: they are run as they arrive.
+    # Fewer tasks are due than arrive in a short time, so tasks are run as they arrive.
     return Outlook(Course.HOLDS)
 
 
@@ -92,9 +92,9 @@ _WORST_FIRST: Final = (Course.STANDS, Course.GROWS, Course.HOLDS, Course.DRAINS,
 
 
 def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
-    """Return the worst trend of all queues; of several that drain, the longest time; of several that grow, the sum.
+    """Return the worst trend of all queues, with the longest time to drain, or the sum of the growth.
 
-    Sums of their numbers would mislead: tasks leaving one queue do not drain another one that is paused.
+    A trend of the summed rates would mislead, because tasks that leave one queue do not drain a paused one.
     """
     outlooks = tuple(outlooks)
     for course in _WORST_FIRST:
@@ -107,7 +107,7 @@ def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
 
 
 def all_queues(rows: Iterable[QueueRow]) -> QueueRow:
-    """The sum of the queues, without name, cap or pause."""
+    """Return the sum of the queues, without name, cap or pause."""
     rows = tuple(rows)
     return QueueRow(
         name="",
@@ -127,7 +127,7 @@ def all_queues(rows: Iterable[QueueRow]) -> QueueRow:
 
 
 def all_rates(rates: Mapping[str, QueueRate]) -> QueueRate:
-    """The sums, without a trend: that of all queues is not that of their sum."""
+    """Return the sums of the rates. They have no trend; see `outlook_of_all`."""
     minutes = [rate.minute for rate in rates.values() if rate.minute is not None]
     minute = None
     if minutes:

@@ -1,4 +1,4 @@
-"""The verdict: the state of the cluster in one line, with the worst alerts and the time until queues are empty."""
+"""The verdict: the state of the cluster in one line, with the worst alerts and the time until the queues are empty."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _MOST_SAID: Final = 2
 _SOON_S: Final = 60.0
-"""A queue that is empty within a minute is not mentioned."""
+"""A queue that will be empty within this time is not mentioned."""
 
 _LEADS: Final = {Level.CRITICAL: "Critical: ", Level.DEGRADED: "Degraded: ", Level.NOTE: "Healthy: "}
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterVerdict:
-    """`lead` is the level in words. `alert` is the first alert mentioned; None if there is none."""
+    """The verdict. `lead` is the level in words; `alert` is the first mentioned alert, or None."""
 
     level: Level
     lead: str
@@ -36,7 +36,7 @@ class ClusterVerdict:
 
 
 def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) -> ClusterVerdict:
-    """`alerts` are all alerts, worst first. `room` limits the length; fewer alerts are then mentioned."""
+    """Compute the verdict from all alerts, worst first. `room` limits its length and so the number of alerts."""
     worst = [alert for alert in alerts if alert.level is not Level.NOTE]
     drain = _drain(glance)
     if not worst:
@@ -66,16 +66,16 @@ def _well(glance: Glance) -> str:
 
 
 def _waits(glance: Glance) -> str:
-    """The number waiting, as in the chart and the queue list; tasks in paused queues are named as such."""
+    """Return the number of waiting tasks as in the chart and the queue list, and how many are in paused queues."""
     waits, paused = glance.waiting, waiting(row for row in glance.queues if row.paused_at is not None)
     if not waits.number:
-        return "nothing waits"
+        return "no tasks waiting"
     words = f"{number(waits.number)}{'+' if waits.at_least else ''} waiting"
     return f"{words}, {number(paused.number)} of them in paused queues" if paused.number else words
 
 
 def _drain(glance: Glance) -> str:
-    """The queue that takes longest to drain."""
+    """Return the text about the queue that takes longest to drain."""
     left: list[tuple[timedelta, str]] = []
     for row in glance.queues:
         outlook = glance.outlook(row)

@@ -1,4 +1,4 @@
-"""The verdict and the alerts for the terminal's title and bell, read on every screen, not only on the overview."""
+"""Reads the alerts for the terminal's title and bell, whichever screen is shown."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 WATCH_EVERY: Final = Rhythm(tick_s=10.0, poll_s=10.0, reconcile_s=10.0, slow_factor=100.0)
 FIRST_AFTER_S: Final = 3.0
-"""The first rows of the screen are read before."""
+"""Delay of the first read, so that the first rows of the screen are read before."""
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
-"""An alert that ends and comes back within this time is no new one: a queue may be near its limit."""
+"""An alert that returns within this time is not new; a queue may fluctuate around its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class WatchSnapshot:
 
 
 class WatchFeed(Feed[WatchSnapshot]):
-    """Runs as long as the database is open."""
+    """The feed, which runs while the database is open."""
 
     NAME = "alerts"
 
@@ -53,7 +53,7 @@ class WatchFeed(Feed[WatchSnapshot]):
         self._reads = (self._look,)
 
     def parts(self) -> tuple[SnapshotPart, ...]:
-        """Return no part: a replay rings no bell, and the overview's feed records the same numbers."""
+        """Return no parts. A replay rings no bell, and the overview's feed records the same data."""
         return ()
 
     def start(self) -> None:
@@ -62,18 +62,18 @@ class WatchFeed(Feed[WatchSnapshot]):
 
 
 class AlertWatch:
-    """The alerts of one database from its first reads on, and which of them are new."""
+    """The alerts of one database. Decides which of them are new."""
 
     def __init__(self, targets: Mapping[str, float]) -> None:
         self._targets = targets
         self._seen: tuple[Glance, Report] | None = None
         self._known: dict[str, datetime] = {}
-        """By id, when it was there last."""
+        """Time at which each alert was last raised, by id."""
         self.alerts: tuple[Alert, ...] | None = None
-        """Worst first, without notes; None: not read yet."""
+        """The alerts without notes, worst first; None before they are read."""
 
     def judge(self, glance: Glance | None, report: Report | None) -> bool:
-        """Return whether an alert is new since the last call. Those of the first call count as old."""
+        """Return whether an alert is new since the last call. The alerts of the first call are not new."""
         if glance is None or report is None or (glance, report) == self._seen:
             return False
         self._seen, before = (glance, report), self.alerts
@@ -82,5 +82,5 @@ class AlertWatch:
         self.alerts = tuple(alert for alert in found if alert.level is not Level.NOTE)
         known = {name for name, at in self._known.items() if glance.now - at < FORGOTTEN_AFTER}
         self._known |= dict.fromkeys((alert.id for alert in self.alerts), glance.now)
-        # Alerts that were merged into one had the id of their rule.
+        # Alerts that had been merged into one had the id of their rule.
         return before is not None and any({one.id, one.id.partition("\t")[0]}.isdisjoint(known) for one in self.alerts)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`name` is the label, as shown on the screen."""
+    """A time window; `name` is its label on the screen."""
 
     name: str
     length: timedelta
@@ -25,7 +25,7 @@ class Window:
 
 
 WINDOWS: Final = (
-    # Snapshots arrive every 5 s and a little more: with shorter buckets, some would have none.
+    # Snapshots arrive slightly more than 5 s apart, so shorter buckets might contain none.
     Window("5m", timedelta(minutes=5), timedelta(seconds=10)),
     Window("30m", timedelta(minutes=30), timedelta(seconds=30)),
     Window("1h", timedelta(hours=1), timedelta(minutes=1)),
@@ -36,12 +36,12 @@ USUAL: Final = WINDOWS[2]
 
 
 def neighbour(window: Window, step: int) -> Window:
-    """The next longer window (negative: shorter), or the same at either end."""
+    """Return the next longer window (negative: shorter), or the same one at the end."""
     return WINDOWS[min(max(WINDOWS.index(window) + step, 0), len(WINDOWS) - 1)]
 
 
 def fitting(age: timedelta | None) -> Window:
-    """The shortest window that shows all of so long a past, at most the usual one; None: there is no past yet."""
+    """Return the shortest window that covers data of this age, at most the usual one; None for no data."""
     if age is None:
         return USUAL
     return next((window for window in WINDOWS[: WINDOWS.index(USUAL)] if age <= window.length), USUAL)

@@ -1,4 +1,4 @@
-"""The feed of the overview: the current state every few seconds; the history once, then only its newest part."""
+"""The feed of the overview. It reads the state every few seconds, and the history once, then only its newest part."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=10.0, grace_s=GRACE_S)
-"""Numbers that change faster cannot be read."""
+"""Rhythm of the current state; numbers that change faster could not be read by a person."""
 PAST_EVERY: Final = Rhythm(tick_s=5.0, poll_s=5.0, reconcile_s=5.0, slow_factor=50.0)
-"""As often as workers store a snapshot. Each changed point sends a chart to the terminal again."""
+"""Rhythm of the history: as often as workers store a snapshot. Each changed point redraws a chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewSnapshot:
-    """`glance` lacks the recovery report, which the application reads for its header. None: not read yet."""
+    """The data of the overview; None before they are read. The application reads the recovery report separately."""
 
     glance: Glance | None = None
     window: Window = USUAL
@@ -39,7 +39,7 @@ class OverviewSnapshot:
 
 
 class OverviewFeed(Feed[OverviewSnapshot]):
-    """`look_at` selects the time window; data of other windows are kept for when they are selected again."""
+    """The feed. `look_at` selects the time window; the data of other windows are kept."""
 
     NAME = "overview"
 
@@ -69,7 +69,7 @@ class OverviewFeed(Feed[OverviewSnapshot]):
         )
 
     def look_at(self, window: Window) -> None:
-        """Publish at once what is known of this window, and read what is missing."""
+        """Publish the known data of this window at once, and read the missing ones."""
         if window == self.snapshot.window:
             return
         history = self._histories.get(window)

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 ALL: Final = "all queues"
 _AT_ONCE_S: Final = 5.0
-"""A queue that drains within this time shows no number."""
+"""A queue that drains within this time shows `at once` instead of a duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """A line of the queue list; in the sum of all queues, `queue` has no name."""
+    """A line of the queue list. In the line of all queues, `queue` has no name."""
 
     queue: QueueRow
     rate: QueueRate
@@ -45,7 +45,7 @@ class QueueLine:
 
 
 def queue_lines(glance: Glance) -> tuple[QueueLine, ...]:
-    """The sum of all queues first, if there are several."""
+    """Return the lines of the queues, with their sum first if there are several."""
     lines = tuple(QueueLine(row, glance.rate(row.name), glance.outlook(row)) for row in glance.queues)
     if len(lines) < 2:
         return lines
@@ -123,14 +123,14 @@ def _drains(line: QueueLine, look: Look) -> Cell:
 
 
 def _paused(queue: QueueRow, look: Look) -> Cell:
-    """Return since when it is paused, by whom and why; without the reason where there is no room for it."""
+    """Return since when and by whom the queue is paused, and the reason if there is room."""
     since = "" if queue.paused_at is None else f" {age(look.now - queue.paused_at)}"
     who = f"paused{since} by {queue.paused_by}" if queue.paused_by else f"paused{since}"
     return Cell(f"{who}: {queue.paused_reason}", Tone.WARNING, who) if queue.paused_reason else Cell(who, Tone.WARNING)
 
 
 def _waits_long(line: QueueLine, look: Look) -> bool:
-    """Return whether the oldest task waits long although the queue drains: no worker may be able to run it."""
+    """Return whether the oldest task waits long although the queue drains, as one that no worker can run."""
     oldest = line.queue.oldest_due_at
     return oldest is not None and (look.now - oldest).total_seconds() > _AT_ONCE_S
 
@@ -197,13 +197,13 @@ def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash:
 
 
 def _current(glance: Glance, dash: str) -> tuple[str, str]:
-    """Return how many tasks wait and how busy the processes are: the numbers of the verdict and the queues."""
+    """Return the number of waiting tasks and the share of busy processes, as in the verdict and the queue list."""
     waits = _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
     return waits, dash if glance.busy is None else _percent(glance.busy)
 
 
 def charts_of(series: Series, window: Window, dash: str, glance: Glance | None = None) -> tuple[Chart, ...]:
-    """The six charts: ended, failed, waiting, waiting time, run time, busy processes."""
+    """Return the six charts: ended, failed, waiting, waiting time, run time, busy processes."""
     waits, busy = (None, None) if glance is None else _current(glance, dash)
     about = "~" if series.about else ""
     newest = f"last {age(window.step)}"

@@ -1,4 +1,4 @@
-"""The overview screen: verdict, queues, alerts and charts; each number opens the rows that it counts."""
+"""The overview screen: verdict, queues, alerts and charts. Each number opens the rows that it counts."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ if TYPE_CHECKING:
     from horsies_tui.health.history import Series
 
 _Published: TypeAlias = OverviewSnapshot | RecoverySnapshot
-"""What this view draws: the snapshots of its own feed, and the application's recovery report."""
+"""The snapshots that this view draws: those of its feed, and the application's recovery reports."""
 
 _NARROW: Final = 100
 _CHART_COLUMNS: Final = (2, 3)
 _CHARTS: Final = 6
 _LOW: Final = 34
-"""On a screen lower than this the lists get more of the height than the charts."""
+"""Height below which the lists get more room than the charts."""
 _SHARE: Final = (0.4, 0.5)
-"""The charts' share of the height: on a low screen, and on others."""
+"""The charts' share of the height on a low screen and on others."""
 _MOST_QUEUES: Final = 0.4
-"""The queues' largest share of the height; they take as many lines as they have queues."""
-_NOTHING_YET: Final = "No charts yet: they begin with the first worker or task; {} looks further back."
+"""The largest share of the height for the queue list, which takes one line per queue."""
+_NOTHING_YET: Final = "No charts yet: they start with the first worker or task; {} widens the window."
 _CLASSES: Final = {Level.CRITICAL: "-critical", Level.DEGRADED: "-degraded", Level.NOTE: "-healthy"}
 
 
@@ -95,12 +95,12 @@ class OverviewView(ConsoleView[_Published]):
         self._snapshot = OverviewSnapshot()
         self._report: Report | None = None
         self._judges = False
-        """Before the first recovery report there is no verdict and no alert, but no longer than until the next read."""
+        """False until the first recovery report or the second read; until then there is no verdict and no alert."""
         self._alerts: tuple[Alert, ...] = ()
         self._is_unknown = False
-        """The verdict said so when it was drawn last."""
+        """True if the verdict was drawn as UNKNOWN."""
         self._began: datetime | None = None
-        """The time of the oldest data, as far as is known."""
+        """The time of the oldest known data."""
         self._window_chosen = False
         with Horizontal(id="verdict-line"):
             yield LineCell(id="verdict")
@@ -130,7 +130,7 @@ class OverviewView(ConsoleView[_Published]):
 
     @property
     def parts(self) -> tuple[Widget, ...]:
-        """The parts in the order of `tab`."""
+        """Return the parts in the order of `tab`."""
         return (self.queues, self.alert_table, self.charts)
 
     # Drawing.
@@ -149,14 +149,14 @@ class OverviewView(ConsoleView[_Published]):
 
     def _show_charts(self, series: Series) -> None:
         if self._fit_window(series):
-            return  # the charts of the other window follow
+            return  # the charts of the new window follow
         charts = charts_of(series, self._snapshot.window, self._glyphs.dash, self._snapshot.glance)
         nothing = _NOTHING_YET.format(key_for("overview.longer", self.screen, self._glyphs))
         self.charts.show(charts, series.buckets, zone=zone_of(utc=self.console.utc), nothing=nothing)
         self._arrange(len(self.queues.rows))
 
     def _fit_window(self, series: Series) -> bool:
-        """Choose, until the operator does, a window that the data fill: a new database has no hour of data."""
+        """Fit the window to the age of the data, until the operator chooses one. Return whether it has changed."""
         if self._window_chosen or not isinstance(self.feed, OverviewFeed):
             return False
         known = [moment for moment in (self._began, series.began) if moment is not None]
@@ -196,7 +196,7 @@ class OverviewView(ConsoleView[_Published]):
         self._say(f"{snapshot.error}; before that: {text}" if snapshot.error else text, tone)
 
     def _say_unknown(self, since: datetime) -> None:
-        """No verdict rests on old data: what is shown is of this time, and may have changed."""
+        """Show UNKNOWN as the verdict, because the data are older than they should be."""
         now = self.console.link.clock.now()
         old = span((now - since).total_seconds())
         self._is_unknown = True
@@ -206,7 +206,7 @@ class OverviewView(ConsoleView[_Published]):
         self._say(f"UNKNOWN: nothing newer than {old} could be read{held}", "-unknown")
         self._title_alerts(f"{self._alerts_title()} {self._glyphs.dot} {old} old")
         if not self._alerts:
-            self.alert_table.show((), now=self.now, empty="Not known whether anything needs action.")
+            self.alert_table.show((), now=self.now, empty="Unknown: the data are outdated.")
 
     def tick(self) -> None:
         """Update the age of the data while they are old."""
@@ -214,7 +214,7 @@ class OverviewView(ConsoleView[_Published]):
             self._show_verdict()
 
     def _show_queues(self, glance: Glance) -> None:
-        # Ages as of the read, like the numbers beside them: if they ticked, each row would be sent every second.
+        # Ages are those at the time of the read, like the numbers; ticking ages would send each row every second.
         lines = queue_lines(glance)
         self.queues.show(lines, now=glance.now, empty="No queue has tasks, and no worker serves one.")
         self._arrange(len(lines))
@@ -222,9 +222,9 @@ class OverviewView(ConsoleView[_Published]):
     def _show_alerts(self, glance: Glance) -> None:
         shown = self._alerts
         self._title_alerts(self._alerts_title())
-        empty = "Nothing needs action: nothing is late, stuck, or failing more than usual."
+        empty = "Nothing needs action: no tasks are late, stuck, or failing more than usual."
         if not glance.workers and not glance.queues:
-            empty = "Nothing is here yet. horsies worker MODULE:APP starts a worker;\nhorsies demo shows it all."
+            empty = "No data yet. horsies worker MODULE:APP starts a worker;\nhorsies demo shows an example."
         self.alert_table.show(shown, now=glance.now, empty=empty)
 
     def _alerts_title(self) -> str:
@@ -242,8 +242,8 @@ class OverviewView(ConsoleView[_Published]):
     def _say_window(self, snapshot: OverviewSnapshot) -> None:
         ways = " ".join(key_for(f"overview.{way}", self.screen, self._glyphs) for way in ("shorter", "longer"))
         wait = f"{self._glyphs.ellipsis}" if snapshot.series is None else ""
-        # The rates in the queue list are averages over these minutes; each chart says at its foot what its number
-        # means.
+        # The rates in the queue list are averages over these minutes. Each chart explains its number below its
+        # curve.
         rates = f"rates over {age(RATES_OVER)} · " if self.app.size.width >= _NARROW else ""
         self.query_one("#window", LineCell).put(self._glyphs.text(f"{rates}window {snapshot.window.name}{wait} {ways}"))
 
@@ -252,7 +252,7 @@ class OverviewView(ConsoleView[_Published]):
         self.call_after_refresh(self._show_verdict)
 
     def _arrange(self, queues: int) -> None:
-        """Give the charts the height that is left, or one line each; queues in full if there are not too many."""
+        """Divide the height: all queues if there are not too many; the charts get the remaining lines, or one each."""
         width, height = self.size
         if not height:
             return
@@ -266,12 +266,12 @@ class OverviewView(ConsoleView[_Published]):
     # Actions of the operator.
 
     def intent(self, verb: str) -> Intent | None:
-        """Pause and resume act on the queue under the cursor."""
+        """Return the intent of a verb for the queue under the cursor."""
         line = self.queues.cursor_row
         if not self.queues.has_focus or line is None:
-            self.console.say(f"{verb}: no queue is chosen; an arrow key in the list of queues chooses one")
+            self.console.say(f"{verb}: select a queue (↑↓)")
         elif not line.queue.name:
-            self.console.say(f"{verb} does not apply to {ALL!r}, which is their sum; choose one queue")
+            self.console.say(f"{verb} does not apply to {ALL!r}; select one queue")
         else:
             return Intent(VERBS["queue", verb], Selection.of_ids([line.queue.name]))
         return None

@@ -152,7 +152,7 @@ class WorkerStory(LineView):
         if shown.points is None or height < 1:
             return []
         if all(point.at is None for point in shown.points):
-            words = f"It stored no snapshot in the last {shown.window}; ] looks further back."
+            words = f"No snapshot in the last {shown.window}; ] widens the window."
             return [(Piece(fit(words, width, self._glyphs), width, (Tone.MUTED,)),)]
         every = charts(shown.points, shown.window)
         reading = self._reading(shown.points)

@@ -84,5 +84,5 @@ async def test_a_key_a_timer_and_work_beside_the_screen_may_fail(
         await screen.sees("not handled: timer", "not handled: work beside the screen", "the ages on the screen tasks")
         assert any(one.text.startswith("not handled: Key of") for one in damages)
         await screen.press("escape", "1")
-        await screen.sees("No worker yet; nothing waits.")
+        await screen.sees("No worker yet; no tasks waiting.")
     damages.clear()

@@ -163,7 +163,7 @@ async def test_an_embedded_database_is_not_started_by_the_list(database: str, sh
     choices = wanted(database, f"embedded://{short_directory}/asleep")
     async with ConsoleApp(choices).run_test(size=(140, 30)) as pilot:
         await pilot.press("at")
-        await until(pilot, lambda: "its embedded server does not run; enter starts it" in row(pilot, "us"))
+        await until(pilot, lambda: "the embedded server is not running; enter starts it" in row(pilot, "us"))
         assert not (short_directory / "asleep").exists()
 
 

@@ -142,7 +142,7 @@ async def _verbs(screen: Commanded) -> None:
     await screen.command("queues pause mail")
     await screen.previews("Pause 1 queue", "mail")
     await screen.command("pause mail")
-    await screen.sees("pause is for several kinds of things", "`queues pause …`")
+    await screen.sees("pause is ambiguous here", "`queues pause …`")
     await screen.command("drain")
     await screen.sees("nothing to drain on this screen; write `workers drain …`")
     await screen.command("undo")
@@ -255,7 +255,7 @@ async def test_all_rows_of_the_filter_are_exported_and_no_file_is_overwritten(da
         assert "month_end" in {flow["name"] for flow in flows}
         await screen.command("recovery")
         await screen.command("export csv x.csv")
-        await screen.sees("this screen has nothing to export")
+        await screen.sees("nothing to export on this screen")
     assert [name for name in os.listdir(tmp_path) if name.endswith(".part")] == []  # noqa: PTH208 - not in a loop
 
 
@@ -331,7 +331,7 @@ async def test_a_console_in_a_browser_opens_no_programs_and_writes_no_files(
             await screen.sees("CARD_DECLINED", "arguments")
             assert "detail.editor" not in {action.id for action, _ in live_actions(screen.app.screen)}
             await screen.command("editor arguments")
-            await screen.sees("a console in a browser opens no programs")
+            await screen.sees("programs cannot be opened from a browser")
             await screen.press("2")
             await screen.sees("FOLLOW")
             await screen.command("export csv all.csv")

@@ -63,9 +63,9 @@ async def test_an_error_appears_in_the_list_of_errors_that_is_open(
 ) -> None:
     async with console(options(database), (140, 30)) as pilot:
         await live(pilot)
-        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
+        await until(pilot, lambda: any("No tasks yet" in line for line in frame(pilot)))
         await pilot.press("exclamation_mark")
-        await until(pilot, lambda: any("Nothing has gone wrong" in line for line in lines(pilot)))
+        await until(pilot, lambda: any("No errors in this session" in line for line in lines(pilot)))
         await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
         await connection.execute(SENT, "second")
         await until(pilot, lambda: "tasks: column" in "\n".join(lines(pilot)))
@@ -174,7 +174,7 @@ async def test_ctrl_r_finds_the_database_again_at_once(database: str, monkeypatc
     monkeypatch.setattr(link, "_FIRST_PAUSE_S", 600.0)
     async with BlackholeProxy(database) as proxy, console(options(proxy.url), (140, 30)) as pilot:
         await live(pilot)
-        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
+        await until(pilot, lambda: any("No tasks yet" in line for line in frame(pilot)))
         proxy.refuse(10_000)
         proxy.cut()
         await until(pilot, lambda: "STALE" in frame(pilot)[0])

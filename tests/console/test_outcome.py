@@ -80,7 +80,7 @@ async def test_each_row_is_shown_with_its_reason_and_opens() -> None:
     app = SheetApp(RowsSheet("Requeue", rows_of_done(done), NOON, UNICODE, undo=True))
     async with app.run_test(size=WIDE) as pilot:
         text = await ready(pilot, "z undo", "open")
-        for words in ("in doubt", "the connection broke", "it is RUNNING on web-1", "not tried", "PENDING, try 2"):
+        for words in ("in doubt", "connection lost", "it is RUNNING on web-1", "not tried", "PENDING, try 2"):
             assert words in text
         await pilot.press("down", "enter")
         await until(pilot, lambda: bool(app.results))

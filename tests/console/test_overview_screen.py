@@ -68,7 +68,7 @@ async def test_it_opens_first_and_says_that_all_is_well_until_it_is_not(
     assert {field.default for field in fields(ConsoleOptions) if field.name == "screen"} == {"overview"}
     await alive(connection, "web-1", "web-2")
     async with console(database, **OVERVIEW) as screen:
-        text = await screen.sees("Healthy: 2 workers, 0% busy, nothing waits.", "no alerts", "Nothing needs action")
+        text = await screen.sees("Healthy: 2 workers, 0% busy, no tasks waiting.", "no alerts", "Nothing needs action")
         assert "1 Overview" in text.splitlines()[1]
         await screen.sees("busy 0%", "window 5m [ ]")  # the workers have just started
         await send(connection, *(f"t-{n}" for n in range(30)), queue_name="'pay'", age_s=1)
@@ -280,7 +280,7 @@ async def test_without_tasks_it_does_not_pretend_and_its_window_is_one_that_the_
     database: str, connection: asyncpg.Connection
 ) -> None:
     async with console(database, **OVERVIEW) as screen:
-        await screen.sees("No worker yet; nothing waits.", "No queue has tasks", "No charts yet: they begin with")
+        await screen.sees("No worker yet; no tasks waiting.", "No queue has tasks", "No charts yet: they start with")
         await screen.sees("window 1h [ ]")
         await ended(connection, 12, within_s=600)
         await screen.press("ctrl+r")

@@ -149,7 +149,7 @@ async def test_the_rows_are_named_and_the_command_is_whole() -> None:
         assert "and 2,095 more" in text
         assert text.count("charge_card") == 6  # with the line that counts them
         await pilot.press("tab", "tab", "y")
-        await until(pilot, lambda: "more than a terminal's clipboard takes" in shown(app.screen))
+        await until(pilot, lambda: "too large for the terminal's clipboard" in shown(app.screen))
 
 
 async def test_the_command_is_copied_whole() -> None:
@@ -245,7 +245,7 @@ async def test_ctrl_n_looks_again_with_fresh_retries_where_the_verb_has_one() ->
     async with app.run_test() as pilot:
         await until(pilot, lambda: "ctrl+n reset retries" in shown(app.screen))
         await pilot.press("ctrl+n")
-        await until(pilot, lambda: "ctrl+n one more run" in shown(app.screen))
+        await until(pilot, lambda: "ctrl+n runs once more" in shown(app.screen))
     assert operation.looks == [False, True]
     other = PlannedOperation(a_preview(1, verb=CANCEL), intent=Intent(CANCEL))
     app = an_app(other)

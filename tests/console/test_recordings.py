@@ -134,7 +134,7 @@ async def test_a_recording_is_replayed_on_every_screen_and_refuses_every_verb(
         await until(pilot, lambda: "paused" in frame(pilot)[0] and "shop.late" not in text(pilot))
         assert "shop.pay" in text(pilot)
         await pilot.press("at")
-        await until(pilot, lambda: "this is a recording; horsies tui without --replay" in lines(pilot)[-1])
+        await until(pilot, lambda: "not available in a recording" in lines(pilot)[-1])
 
 
 async def test_a_disk_that_is_full_ends_the_recording_and_not_the_console(

@@ -356,7 +356,7 @@ async def test_a_view_that_cannot_be_read_names_the_place_and_reads_again(
 ) -> None:
     section = SECTIONS["the status cell says FAILED"]
     async with console(database, (160, 45), screen="tasks") as screen:
-        await screen.sees("LIVE", "There are no tasks here yet")
+        await screen.sees("LIVE", "No tasks yet")
         await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
         await screen.press("ctrl+r")
         await screen.sees("FAILED", "does not exist")

@@ -87,7 +87,7 @@ async def test_windows_groupings_and_empty_ones_say_what_to_do(shop: str) -> Non
         await screen.filter("queue:none")
         await screen.sees("No task matches")
         await screen.press("e", "s")
-        await screen.sees("No task that matches ended in the last 1h. ] looks further back")
+        await screen.sees("No task that matches ended in the last 1h. ] widens the window")
 
 
 async def test_marked_names_are_chosen_with_their_window_and_y_takes_a_name(shop: str) -> None:

@@ -290,7 +290,7 @@ async def test_what_is_too_long_for_a_clipboard_is_written_to_a_file(
     async with opened(database, ONE) as detail:
         await detail.sees("only the beginning of 300 kB; y copies all")
         await detail.press("y")
-        await detail.sees("too long for a terminal's clipboard", "writes horsies-task-1cd6ba9a.json")
+        await detail.sees("too large for the terminal's clipboard", "writes horsies-task-1cd6ba9a.json")
         await detail.press("enter")
         await detail.sees("wrote 30")
         written = json.loads((tmp_path / "horsies-task-1cd6ba9a.json").read_text())

@@ -93,5 +93,5 @@ async def test_only_a_running_task_can_be_looked_into(database: str, connection:
         text = await detail.sees("PENDING")
         assert "Sstack" not in text
         await detail.press("S", "O")
-        assert "asking its worker" not in detail.text
+        assert "waiting for the worker" not in detail.text
     assert await connection.fetchval("SELECT count(*) FROM horsies_looks") == 0

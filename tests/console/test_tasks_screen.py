@@ -102,7 +102,7 @@ async def test_a_wrong_filter_on_the_command_line_is_opened_where_it_is_wrong(sh
 
 async def test_an_empty_database_says_so_and_fills_by_itself(database: str, connection: asyncpg.Connection) -> None:
     async with console(database) as screen:
-        await screen.sees("There are no tasks here yet.")
+        await screen.sees("No tasks yet.")
         await send(connection, "first-one")
         await screen.sees("▌  · pending", "irst-one")
 

@@ -36,7 +36,7 @@ async def test_it_is_the_row_under_the_cursor_or_what_is_marked_of_this_filter_o
         assert chosen(screen) == [end(3)]
         # Without a filter, a star would choose the whole table.
         await screen.press("g", "asterisk")
-        await screen.sees("this would choose every task in the table")
+        await screen.sees("this would select every task in the table")
         assert chosen(screen) == [end(1)]
         await screen.press("space", "j", "j", "space", "j", "j", "m")
         await screen.sees("● 4 marked")

@@ -84,7 +84,7 @@ def test_a_result_is_shown_without_its_wrapping() -> None:
 def test_long_lists_unfold_in_parts() -> None:
     tree = Tree("x", {"numbers": list(range(250))})
     assert texts(tree)[0].startswith("▾ numbers")
-    assert texts(tree)[1:] == ["  ▸ 0…99    100 of them", "  ▸ 100…199 100 of them", "  ▸ 200…249 50 of them"]
+    assert texts(tree)[1:] == ["  ▸ 0…99    100 values", "  ▸ 100…199 100 values", "  ▸ 200…249 50 values"]
     tree.toggle((0, 2))
     assert texts(tree)[-1].split() == ["249", "249"]
     assert len(texts(Tree("x", {"numbers": list(range(5_000))}))) == 1

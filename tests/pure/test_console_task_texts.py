@@ -53,7 +53,7 @@ def test_the_end_of_an_id_is_no_path(task_id: str, end: str) -> None:
     ("status", "after_s", "words"),
     [
         (CONNECTING, 1, ["Connecting to db01/app"]),
-        (CONNECTING, 4, ["No answer yet from db01/app", "@ chooses another database"]),
+        (CONNECTING, 4, ["No answer yet from db01/app", "@ opens another database"]),
         (
             replace(CONNECTING, state=LinkState.DOWN, detail="nothing answers at db01:5432"),
             12,

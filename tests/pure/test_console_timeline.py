@@ -182,7 +182,7 @@ def test_an_attempt_unfolds_to_all_that_is_known_of_it() -> None:
     assert len(said) == 3, "what does not fit beside the bar wraps there"
     assert said[-1].endswith("…")
     assert {line[: line.index("heartbeat")].strip() for line in said} <= {"", "runner", "no runner"}
-    for words in ("waited 5.0s   claimed 56.0s   ran 14m02s", "started 2026-11-18 11:21:04Z", "tried again", "web-3"):
+    for words in ("waited 5.0s   claimed 56.0s   ran 14m02s", "started 2026-11-18 11:21:04Z", "retried", "web-3"):
         assert words in text
     assert text.replace("\n     ", "").count("no runner heartbeat") >= 20
 

@@ -200,8 +200,8 @@ def test_a_change_of_type_or_leaving_out_is_a_change(change: str) -> None:
     ("text", "words"),
     [
         ('{"args": [],\n "kwargs": {"a" 1}}', "line 2, column"),
-        ("[]", 'it must be {"args"'),
-        ('{"args": [], "more": 1}', 'it must be {"args"'),
+        ("[]", 'expected {"args"'),
+        ('{"args": [], "more": 1}', 'expected {"args"'),
         ("[" * 100_000, "cannot be read"),
         ('{"kwargs": {"token": "***"}}', "kwargs.token is ***"),
         ('{"kwargs": {"TOKEN": "***"}}', "kwargs.TOKEN is ***"),

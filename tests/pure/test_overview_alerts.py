@@ -214,7 +214,7 @@ def test_a_cap_that_holds_a_queue_back_is_named_with_the_end() -> None:
     assert (alert.level, alert.what) == (Level.DEGRADED, "queue mail: 8 of 8 run (cap), 214 due, growing")
     late = replace(queue, oldest_due_at=ago(400))
     alert = only(a_glance(queues=(late,)))
-    assert (alert.level, alert.what) == (Level.DEGRADED, "queue mail: 8 of 8 run (cap), 214 due, no end in sight")
+    assert (alert.level, alert.what) == (Level.DEGRADED, "queue mail: 8 of 8 run (cap), 214 due, not draining")
     assert alert.evidence == "the oldest due task waits for 6m, over its 5m target"
     for harmless in (replace(queue, running=7), replace(queue, due=Count(3), oldest_due_at=ago(9))):
         assert alerts(a_glance(queues=(harmless,))) == ()
@@ -227,7 +227,7 @@ def test_the_cap_of_all_queues_is_named_for_all_that_wait() -> None:
     capped = tuple(replace(row, snapshot=replace(row.snapshot, cluster_wide_cap=16)) for row in (first, second))
     queues = (a_queue(due=20, running=6, oldest_due_at=ago(400)), a_queue("bulk", due=5, running=10))
     alert = only(a_glance(queues=queues, workers=capped))
-    assert alert.what == "16 of 16 run (cluster_wide_cap), 25 due, no end in sight"
+    assert alert.what == "16 of 16 run (cluster_wide_cap), 25 due, not draining"
     assert task_conditions(parse(alert.rows or "")).exact("queue") == ("mail", "bulk")
     assert alerts(a_glance(queues=queues, workers=(capped[0], second)))[0].what == "mail is over its 5m target"
 

@@ -118,7 +118,7 @@ def said(glance: Glance) -> str:
 
 
 def test_all_is_well_with_workers_their_load_and_what_is_due() -> None:
-    assert said(a_glance()) == "Healthy: 2 workers, 50% busy, nothing waits."
+    assert said(a_glance()) == "Healthy: 2 workers, 50% busy, no tasks waiting."
     queues = (a_queue(due=3), a_queue("bulk", due=600))
     glance = a_glance(queues=queues, rates={"mail": QueueRate(1, 9), "bulk": QueueRate(0, 1)})
     assert said(glance) == "Healthy: 2 workers, 50% busy, 603 waiting; bulk clear in 10m."
@@ -159,11 +159,11 @@ def test_where_the_line_is_short_less_is_said_and_nothing_is_cut_that_need_not_b
 
 def test_notes_alone_leave_all_well() -> None:
     glance = a_glance(workers=(a_worker(), a_worker("web-2", Liveness.LOST, 60, running=0)))
-    assert said(glance) == "Healthy: 1 worker, 50% busy, nothing waits."
+    assert said(glance) == "Healthy: 1 worker, 50% busy, no tasks waiting."
 
 
 def test_without_workers_and_work_nothing_is_said_to_be_well() -> None:
     found = judged(a_glance(workers=(), report=a_report(workers_alive=0, sweep=None)))
-    assert (found.lead, found.words) == ("", "No worker is alive; nothing waits.")
+    assert (found.lead, found.words) == ("", "No worker is alive; no tasks waiting.")
     first = judged(a_glance(workers=(), had_workers=False, queues=(a_queue(due=3),)))
     assert (first.lead, first.words) == ("", "No worker yet; 3 waiting.")

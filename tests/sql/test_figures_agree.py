@@ -301,7 +301,7 @@ def the_verdict_the_charts_and_the_table_say_the_same(seen: Read) -> None:
     busy = sum(min(seen.held.get(worker.id, 0), 8) for worker in glance.workers if worker.lives)
     assert charts["busy"].curves[0].now == (f"{busy / places:.0%}" if places else SIGNS.dash)
     calm = verdict(glance, ())
-    assert ("nothing waits" in calm.words) is (waits == 0)
+    assert ("no tasks waiting" in calm.words) is (waits == 0)
     if waits:
         assert re.search(r"(\d[\d, ]*) waiting", calm.words)[1].replace(" ", "").replace(",", "") == str(waits)  # type: ignore[index]
     if places:

@@ -302,7 +302,7 @@ async def test_a_slow_link_does_not_fall_behind_a_key_that_is_held_down(quiet: d
             console.type("\x1b[6~")
             console.pass_time(1 / 30)
         console.type("?")
-        console.until("Acting: each")
+        console.until("Actions (each")
         return console.received - before
 
     with PtyConsole(quiet, rate=SLOW) as console:

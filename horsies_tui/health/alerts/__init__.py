@@ -1,7 +1,7 @@
-"""The alerts of the overview; each module of this package has the rules that raise some.
+"""The alerts of the overview. Each module of this package has rules that raise alerts.
 
-`alerts` runs the `RULES` of every module here, found by its name alone. A finding of the recovery report becomes an
-alert by the words of its kind; see findings.py of this package.
+`alerts` runs the `RULES` of all modules in this folder. Findings of the recovery report become alerts in findings.py,
+with the words of their kind.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 MOST_ALIKE: Final = 4
-"""Up to this many alerts of one kind have a line each; more are merged into one."""
+"""Most alerts of one kind that are listed separately; more are merged into one."""
 USUAL_PLACE: Final = 9
 NO_WORKER: Final = "nobody"
 """The id of the alert that no worker is alive."""
 
 
 class Level(IntEnum):
-    """Sorted descending, the worst comes first."""
+    """The severity of an alert. The highest level is the worst."""
 
     NOTE = 1
     DEGRADED = 2
-    """The system handles it, or it is only slow."""
+    """The system handles the problem, or is only slow."""
     CRITICAL = 3
-    """It stays until an operator acts, or tasks are being lost."""
+    """The problem stays until an operator acts, or tasks are being lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`what` is short enough for the verdict, `evidence` gives the numbers.
+    """An alert. `what` is short enough for the verdict; `evidence` gives the numbers.
 
-    `rows` is the filter of the tasks that the alert is about, `workers` that of the workers if it is only about those.
-    If neither is set, the recovery screen has a line for each.
+    `rows` is the filter of the affected tasks, `workers` that of the affected workers if no tasks are affected. If
+    neither is set, the recovery screen has a line for each alert.
     """
 
     id: str
@@ -52,26 +52,26 @@ class Alert:
     evidence: str
     since: datetime | None = None
     lasts: str = ""
-    """How long it has lasted when it was computed, as in its evidence."""
+    """Duration of the problem when the alert was computed, as in its evidence."""
     in_verdict: str = ""
-    """The words of the verdict, if no other part says how long."""
+    """The text for the verdict with the duration, if `what` does not include it."""
     rows: str | None = None
     workers: str | None = None
     schedules: str | None = None
-    """The filter of the schedules screen, if it is about schedules."""
+    """Filter of the affected schedules, if the alert is about schedules."""
     workflow: str | None = None
-    """The id of the workflow, if the alert is about a single one."""
+    """Id of the workflow, if the alert is about a single one."""
     failing_since: datetime | None = None
-    """For failures: the start of `rows`. Kept while the alert lasts, so that no row drops out."""
+    """For failures, the start of the period of `rows`, which stays the same while the alert lasts."""
     place: int = USUAL_PLACE
-    """Among alerts of one level the lowest comes first: most of the others follow from it."""
+    """Rank among alerts of one level. The lowest comes first, because it often causes the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The data that the rules judge. `targets`: by queue, how many seconds a due task may wait.
+    """The data for the rules. `targets` has the seconds that a due task may wait, by queue.
 
-    `began`: by alert id, the start of each failure alert that was raised before: its rows are counted from then on.
+    `began` has the start of each failure alert that was raised before, by alert id; its rows are counted from there.
     """
 
     glance: Glance
@@ -87,7 +87,7 @@ Rule: TypeAlias = "Callable[[Scene], Iterator[Alert]]"
 def alerts(
     glance: Glance, targets: Mapping[str, float] = _NO_TARGETS, began: Mapping[str, datetime] = _NEVER
 ) -> tuple[Alert, ...]:
-    """All alerts, worst first."""
+    """Return all alerts, worst first."""
     scene = Scene(glance, targets, began)
     by_id: dict[str, Alert] = {}
     for rule in _rules():
@@ -102,8 +102,8 @@ def _raised(rule: Rule, scene: Scene) -> list[Alert]:
 
 
 def _damaged(name: str, words: str) -> list[Alert]:
-    """An alert in place of those of a rule that what it judges has made fail."""
-    return [Alert(f"damaged\t{name}", Level.DEGRADED, words, "it cannot be judged: ! says why", None, "")]
+    """Return the alert that replaces those of a rule that raised an exception."""
+    return [Alert(f"damaged\t{name}", Level.DEGRADED, words, "the check failed; see the errors (!)", None, "")]
 
 
 @cache
@@ -119,7 +119,7 @@ def merged(
     rows: Callable[[Iterable[str]], str] | None = None,
     workers: str | None = None,
 ) -> Iterator[Alert]:
-    """One alert in place of many about different subjects: the evidence of the first, and the rows of all."""
+    """Merge many alerts about different subjects into one, with the evidence of the first and the rows of all."""
     if len(found) <= MOST_ALIKE:
         yield from found
         return

@@ -1,4 +1,4 @@
-"""Alerts about failures: far more than usual, with one error code or in all."""
+"""Alerts about far more failures than usual, with one error code or in total."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from horsies.views import Failures
 
 SURGE: Final = 5.0
-"""A surge is this many times the usual number of failures."""
+"""Factor by which a surge exceeds the usual number of failures."""
 LEAST_FAILURES: Final = 10
 
 
@@ -41,7 +41,7 @@ def _failures(scene: Scene) -> Iterator[Alert]:
 
 
 def _since(scene: Scene, rule: str, kinds: Sequence[Failures]) -> datetime:
-    """The first failure of this surge."""
+    """Return the time of the first failure of this surge."""
     first = min((kind.since for kind in kinds if kind.since is not None), default=scene.glance.now - LATELY)
     return scene.began.get(rule, first)
 
@@ -57,7 +57,7 @@ def surges(lately: int, usual: float | None) -> bool:
 
 
 def _compared(lately: int, usual: float | None, retried: int) -> str:
-    before = "too many to say what is usual" if usual is None else f"usually {usual:.0f}"
+    before = "too many to compute the usual number" if usual is None else f"usually {usual:.0f}"
     again = f", {number(retried)} retried" if retried else ""
     return f"{number(lately)} in {lasting(LATELY.total_seconds())}, {before}{again}"
 

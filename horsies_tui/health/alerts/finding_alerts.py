@@ -1,4 +1,4 @@
-"""Alerts made of the recovery report: one for each finding, or one for many of a kind, by the words of the kind."""
+"""Alerts from the recovery report: one for each finding, or one for many findings of a kind."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _CAUSE_PLACE: Final = 1
 
 
 def _no_worker(scene: Scene) -> Iterator[Alert]:
-    """Alert before the report does, whose alert then replaces this one."""
+    """Alert that no worker is alive, until the report has a finding that replaces this alert."""
     glance = scene.glance
     due = sum(row.due.number for row in glance.queues if row.paused_at is None)
     if due and not glance.alive and not glance.awaits_first_worker:
         what = f"no worker is alive, {number(due)} due"
-        evidence = f"no sign of life from any for {lasting(GONE_AFTER_S)}"
+        evidence = f"no heartbeat for {lasting(GONE_AFTER_S)}"
         yield Alert(NO_WORKER, Level.CRITICAL, what, evidence, rows=NUMBERS["due"], place=_NO_WORKER_PLACE)
 
 
 def _findings(scene: Scene) -> Iterator[Alert]:
-    """Tasks that a lost worker left behind are reported once, with the worker."""
+    """Yield the alerts of the findings. Tasks of a lost worker are reported once, with the worker."""
     glance, report = scene.glance, scene.glance.report
     if report is None:
         return
@@ -75,7 +75,7 @@ def _one(key: str, finding: Finding, stale: int, report: Report, glance: Glance)
             stale=f", {number(stale)} stale" if stale else "",
         )
 
-    # An alert that is raised whatever the sweep does, does not say what that is.
+    # An alert that is raised independently of the sweep does not mention the sweep's action.
     will = kind.alert_severity is None and finding.prediction.in_seconds is not None
     return Alert(
         f"{key}	{finding.prediction.action}",
@@ -99,7 +99,7 @@ def _rows(finding: Finding) -> str | None:
 
 
 def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, glance: Glance) -> Alert:
-    """One alert for many findings of a kind; the evidence is that of the oldest."""
+    """Return one alert for many findings of a kind, with the evidence of the oldest."""
     oldest = min(findings, key=lambda row: (row.since is None, row.since))
     queues = [row.name for row in findings if row.target_kind == "queue"]
     unserved = None if glance.alive else kind.alert_without_workers
@@ -139,7 +139,7 @@ def _count(findings: Sequence[Finding]) -> str:
 
 
 def _lasts(finding: Finding, report: Report) -> str:
-    """Return how long the finding had lasted at the time of the report, as its evidence says."""
+    """Return the duration of the finding at the time of the report, as in its evidence."""
     return "" if finding.since is None else lasting((report.now - finding.since).total_seconds())
 
 

@@ -1,4 +1,4 @@
-"""Alerts about queues that a worker serves: they grow, a due task waits for too long, or a cap holds them back.
+"""Alerts about served queues that grow, whose due tasks wait too long, or that are limited by a cap.
 
 The recovery report covers queues that are paused or that no worker serves.
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from horsies_tui.health.rates import Outlook
 
 OLDEST_TARGET_S: Final = 300.0
-"""The longest time that a due task should wait, unless the config file sets another one."""
+"""Longest time that a due task should wait, unless the config file sets another."""
 HELD_BACK_S: Final = 30.0
-"""A due task waits for so long, or so many are due, before a full cap is an alert: a full queue alone is no trouble."""
+"""Wait of the oldest due task from which a full cap is an alert. A full queue alone is not a problem."""
 _MANY_DUE: Final = 20
 
 
@@ -43,7 +43,7 @@ def _waiting(scene: Scene) -> list[QueueRow]:
 
 
 def _uncapped(scene: Scene) -> list[QueueRow]:
-    """Return the waiting queues without those at a full cap, whose alert names that as the cause."""
+    """Return the waiting queues, except those at a full cap, which have an alert about the cap."""
     if _full_cluster_cap(scene.glance) is not None:
         return []
     return [row for row in _waiting(scene) if not _is_full(row)]
@@ -88,7 +88,7 @@ def _capped(rule: str, full: str, rows: Sequence[QueueRow], scene: Scene) -> Ale
 def _end(found: Outlook) -> str:
     if found.left is not None:
         return f"clear in {lasting(found.left.total_seconds())}"
-    return "growing" if found.course is Course.GROWS else "no end in sight"
+    return "growing" if found.course is Course.GROWS else "not draining"
 
 
 def _is_full(row: QueueRow) -> bool:
@@ -101,7 +101,7 @@ def _holds_back(rows: Sequence[QueueRow], scene: Scene) -> bool:
 
 
 def _full_cluster_cap(glance: Glance) -> int | None:
-    """The cap of all queues together, if as many run; of several in a deployment the highest counts."""
+    """Return the cluster-wide cap if it is full. If workers have different caps, the highest one counts."""
     caps = [row.snapshot.cluster_wide_cap for row in glance.alive if row.snapshot is not None]
     highest = None if None in caps else max((cap for cap in caps if cap is not None), default=None)
     return highest if highest is not None and sum(row.running for row in glance.queues) >= highest else None

@@ -1,4 +1,4 @@
-"""Alerts about workers: late or ended ones, their clocks, memory, settings, and the sweeps that they run."""
+"""Alerts about workers: late and ended workers, clocks, memory, settings, and overdue sweeps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 SWEEPS_MISSED: Final = 3
 MUCH_MEMORY: Final = 0.8
 NEARLY_ALL_MEMORY: Final = 0.9
-"""Shares of a machine's memory. Beyond the second one the kernel may kill a child at any allocation."""
+"""Share of a machine's memory from which the kernel may soon kill a process."""
 _ENDED_NOTED_S: Final = 600.0
-"""A worker that stopped or was lost without tasks is mentioned for this long."""
+"""How long a worker that stopped or was lost without tasks is mentioned."""
 
 
 def _late(scene: Scene) -> Iterator[Alert]:
@@ -40,15 +40,15 @@ def _late(scene: Scene) -> Iterator[Alert]:
 
 
 def _lost(scene: Scene) -> Iterator[Alert]:
-    return _ended(scene, Liveness.LOST, "no sign of life; it held no task")
+    return _ended(scene, Liveness.LOST, "no heartbeat; it had no tasks")
 
 
 def _stopped(scene: Scene) -> Iterator[Alert]:
-    return _ended(scene, Liveness.STOPPED, "its last snapshot said that it was stopping; it held no task")
+    return _ended(scene, Liveness.STOPPED, "shut down; it had no tasks")
 
 
 def _ended(scene: Scene, liveness: Liveness, evidence: str) -> Iterator[Alert]:
-    """Workers that held no task: a note, not an alarm. The recovery report covers those that held some."""
+    """Yield notes about ended workers without tasks. The recovery report covers those with tasks."""
     glance = scene.glance
     found = [
         _about(row, liveness, Level.NOTE, f"{glance.name(row.id)} {liveness} {lasting(row.silent_s)} ago", evidence)
@@ -80,11 +80,11 @@ def _clocks(scene: Scene) -> Iterator[Alert]:
     off_by = lasting(abs(worst.ahead_s))
     evidence = f"{scene.glance.name(worst.worker_id)} was {off_by} {way} the database when it started{more}"
     ids = (clock.worker_id for clock in off[:MOST_NAMED])
-    yield Alert("clocks", Level.DEGRADED, "clocks are apart", evidence, workers=f"id:{any_of(ids)}")
+    yield Alert("clocks", Level.DEGRADED, "clocks differ", evidence, workers=f"id:{any_of(ids)}")
 
 
 def _memory(scene: Scene) -> Iterator[Alert]:
-    """Judge what workers store of their own memory and the machine's; limits of containers are a finding."""
+    """Alert about hosts with little memory, by the workers' snapshots. A container's limit is a finding instead."""
     glance = scene.glance
     by_host: dict[str, list[WorkerRow]] = {}
     for row in glance.alive:
@@ -114,7 +114,7 @@ def _used_mb(row: WorkerRow) -> float:
 
 
 def _machine_mb(row: WorkerRow) -> float:
-    """The memory of its machine: the worker stores how many percent of it it uses itself, without its children."""
+    """Return the memory of a worker's machine, computed from the worker's own use in megabytes and per cent."""
     snapshot = row.snapshot
     if snapshot is None or not snapshot.memory_mb or not snapshot.memory_percent:
         return float("inf")
@@ -131,7 +131,7 @@ def _sweeps(scene: Scene) -> Iterator[Alert]:
         return
     late_s, every_s = (report.now - report.sweep.ran_at).total_seconds(), report.sweep.interval_ms / 1000
     if late_s > SWEEPS_MISSED * every_s:
-        lasts, what = lasting(late_s), "no worker sweeps: what is stuck stays stuck"
+        lasts, what = lasting(late_s), "no worker sweeps: stuck tasks are not recovered"
         evidence = f"last recovery sweep {lasts} ago, due every {lasting(every_s)}"
         yield Alert("sweep", Level.CRITICAL, what, evidence, report.sweep.ran_at, lasts)
 
