@@ -111,7 +111,7 @@ async def test_a_recording_is_replayed_on_every_screen_and_refuses_every_verb(
         for key in (tab.key for tab in TABS):
             await pilot.press(key)
             await until(pilot, lambda: "Reading…" not in text(pilot) and "looking at" not in text(pilot))
-            assert "nothing to show" not in text(pilot)
+            assert "Nothing to show" not in text(pilot)
         await pilot.press("2", "home")
         for action in ACTIONS:
             if action.writes and action.id.startswith("verbs."):
