@@ -174,9 +174,11 @@ def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:
 
 
 def _action_within(detail: TaskDetail, begin: datetime, end: datetime, verbs: tuple[str, ...]) -> AuditRow | None:
-    """Return the newest operator action that changed the task in this period."""
+    """Return the newest operator action that changed the task in this period. To undo an acknowledgement changes no task."""
+    acknowledged = {row.id for row in detail.audit if row.verb == "acknowledge"}
     for row in detail.audit:
-        if row.outcome == "applied" and row.verb in verbs and begin <= row.acted_at <= end:
+        applied = row.outcome == "applied" and row.verb in verbs and row.undoes not in acknowledged
+        if applied and begin <= row.acted_at <= end:
             return row
     return None
 

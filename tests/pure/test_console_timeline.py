@@ -136,6 +136,15 @@ def test_a_requeue_by_hand_is_a_lane_of_its_own_however_soon() -> None:
     assert "requeued after 16m40s by ops@bastion" in text[1]
 
 
+def test_the_undo_of_an_acknowledgement_is_no_requeue() -> None:
+    audit = (action(1_920, "undo", id=9, undoes=8), action(1_910, "acknowledge", id=8), action(1_903, "requeue", id=7))
+    row = replace(_requeued(at(1_903)), claimed_at=at(1_930), started_at=at(1_931))
+    detail = replace(running(), attempts=(attempt(1, 61, 903),), audit=audit, executions=(), row=row)
+    _, between, _ = lanes(detail, at(2_000))
+    assert between.action is not None
+    assert between.action.id == 7
+
+
 def _requeued(moment: datetime) -> TaskRow:
     return replace(running().row, next_retry_at=None, enqueued_at=moment)
 
