@@ -18,6 +18,7 @@ Textual may change these names in any minor release, so `pyproject.toml` admits 
 - `Stylesheet._parse_rules` and `_variables`: Textual parses a style sheet again for each new widget that inherits it
   over another number of classes, and parses each of them again once there are more than 64.
 - `Input._pause_blink` and that of `TextArea`: a picture is taken while the cursor is visible.
+- `App._click_chain_last_time`: a click on another screen counts as the second one of a double click.
 - `App._driver` also writes sequences that no widget draws: a clipboard through tmux, the terminal's title.
 """
 
