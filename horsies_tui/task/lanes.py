@@ -174,7 +174,7 @@ def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:
 
 
 def _action_within(detail: TaskDetail, begin: datetime, end: datetime, verbs: tuple[str, ...]) -> AuditRow | None:
-    """Return the newest operator action that changed the task in this period. Undoing an acknowledgement changes none."""
+    """Return the newest action that changed the task in this period. Undoing an acknowledgement changes none."""
     acknowledged = {row.id for row in detail.audit if row.verb == "acknowledge"}
     for row in detail.audit:
         applied = row.outcome == "applied" and row.verb in verbs and row.undoes not in acknowledged
