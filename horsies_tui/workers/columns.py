@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BAR: Final = 8
 _NEARLY_FULL: Final = 90
-"""Per cent of a machine's memory."""
+"""Per cent of a machine's memory from which it is nearly full."""
 
 
 def _state(row: WorkerRow, look: Look) -> Cell:
@@ -32,7 +32,7 @@ def _bar(row: WorkerRow, look: Look) -> Cell:
 
 
 def bar(share: float, look: Look) -> str:
-    """A bar with at least one full place if anything is busy, and at least one free place if not everything is."""
+    """Return a bar with at least one full column if anything is busy, and one free column if not everything is."""
     full = min(round(share * _BAR), _BAR)
     if 0 < share < 1:
         full = min(max(full, 1), _BAR - 1)
@@ -162,4 +162,4 @@ HELD_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
     ),
     kind="task",
 )
-"""The tasks that one worker holds; without a column for the worker."""
+"""The columns of one worker's tasks, without that of the worker."""

@@ -1,4 +1,4 @@
-"""The orders of the worker list, and the sums of each host."""
+"""The sort orders of the worker list, and the totals of each host."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def _name(row: WorkerRow) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=4096)
 def _natural(text: str) -> tuple[tuple[bool, int, str], ...]:
-    """Numbers within a text are compared as numbers: web-2 comes before web-10."""
+    """Return a sort key that compares numbers within a text as numbers, so that web-2 comes before web-10."""
     return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _PARTS.split(text))
 
 
 def _trouble(row: WorkerRow) -> int:
-    """A worker that has stopped and needs no action comes last."""
+    """Return the rank of a worker, last if it has stopped and needs no action."""
     if not row.lives and not row.in_flight and (row.loss is None or not row.loss.is_open):
         return len(TROUBLE)
     return TROUBLE.index(row.liveness)
 
 
 def _largest_first(row: WorkerRow, number: float | None) -> float:
-    """Largest first; workers without a value, and those that are not alive, last."""
+    """Return a sort key for the largest value first; workers without a value or not alive come last."""
     return float("inf") if number is None or not row.lives else -number
 
 
@@ -88,7 +88,7 @@ def in_order(rows: Iterable[WorkerRow], sort: WorkerSort) -> tuple[WorkerRow, ..
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """The workers of one host. `id` is its name; empty for workers that stored no snapshot."""
+    """The workers of one host. `id` is the host's name, empty for workers that stored no snapshot."""
 
     id: str
     workers: tuple[WorkerRow, ...]
@@ -102,7 +102,7 @@ class HostRow:
 
     @property
     def busy(self) -> int:
-        """Processes that run a task."""
+        """Return the number of processes that run a task."""
         return sum(row.busy or 0 for row in self.living)
 
     @property
@@ -111,7 +111,7 @@ class HostRow:
 
     @property
     def left_behind(self) -> int:
-        """Tasks held by workers that are not alive."""
+        """Return the number of tasks of workers that are not alive."""
         return sum(row.in_flight for row in self.workers if not row.lives)
 
     @property
@@ -120,17 +120,17 @@ class HostRow:
 
     @property
     def cpu(self) -> float:
-        """The sum over its workers, in per cent of a core."""
+        """Return the sum of its workers' CPU use, in per cent of a core."""
         return sum(row.snapshot.cpu_percent or 0.0 for row in self.living if row.snapshot is not None)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The versions of workers that are alive, the newest last."""
+        """Return the versions of its workers that are alive, the newest last."""
         return tuple(sorted({row.snapshot.version or "?" for row in self.living if row.snapshot is not None}))
 
 
 def by_host(rows: Iterable[WorkerRow]) -> tuple[HostRow, ...]:
-    """The hosts in the order of their first workers."""
+    """Return the hosts in the order of their first workers."""
     found: dict[str, list[WorkerRow]] = {}
     for row in rows:
         found.setdefault(host(row), []).append(row)

@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
 
 _BESIDE_FROM: Final = 100
-"""From this width on the charts stand beside the text, otherwise below it."""
+"""Least width at which the charts are shown to the right of the text, instead of below it."""
 _LABEL: Final = 10
 _VALUE: Final = 7
 _FEW: Final = 3
-"""Lines of charts below the text."""
+"""Number of lines for charts below the text."""
 _CHART_WIDTH: Final = 34
-"""The least width of a chart beside others."""
+"""The least width of charts that are side by side."""
 _WIDE: Final = 160
 _TALL: Final = 7
-"""From this height of each on, charts stand below each other, as wide as there is room: a curve is read along it."""
+"""Least height of a chart at which charts are shown below each other, in full width for long curves."""
 _GAP: Final = 2
 _MARGIN: Final = 1
 _LATELY: Final = 2
-"""The current value is taken from the last two points, because the newest one has only just begun."""
+"""Number of points for the current value, because the newest one is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPoints:
-    """`points` None: not read yet."""
+    """The history of a worker; `points` is None before it is read."""
 
     row: WorkerRow
     points: Sequence[WorkerPoint] | None
@@ -75,14 +75,14 @@ class WorkerStory(LineView):
         self._shown: WorkerPoints | None = None
         self._drawn: dict[int, tuple[object, list[Line]]] = {}
         self._read_at: datetime | None = None
-        """The beginning of the bucket that is read; None: the newest values."""
+        """Start of the bucket at the time cursor; None for the newest values."""
 
     def show(self, shown: WorkerPoints | None) -> None:
         self._shown = shown
         self._redraw()
 
     def read(self, step: int) -> None:
-        """Read the values of a later bucket (negative: an earlier one); after the last come the newest values again."""
+        """Move the time cursor by `step` buckets, and after the last bucket back to the newest values."""
         points = self._shown.points if self._shown is not None else None
         if not points:
             return
@@ -92,7 +92,7 @@ class WorkerStory(LineView):
         self._redraw()
 
     def _reading(self, points: Sequence[WorkerPoint]) -> ChartReading | None:
-        """Return the values read at the cursor instead of the newest ones, while its time is in the window."""
+        """Return the values at the time cursor; None if it is not set or its time has left the window."""
         if self._read_at is None or self._shown is None:
             return None
         number = next((at for at, point in enumerate(points) if point.start == self._read_at), None)
@@ -139,7 +139,7 @@ class WorkerStory(LineView):
         room = max(width - _LABEL, 1)
         for fact in known:
             label = fact.label
-            # A worker's texts came from its host: control characters are removed.
+            # The texts were written by the worker's host, so control characters are removed.
             for text in textwrap.wrap(clean(self._glyphs.text(fact.text)), room, break_on_hyphens=False):
                 classes = (fact.tone,) if fact.tone else ()
                 said = Piece(fit(self._glyphs.text(label), _LABEL, self._glyphs), _LABEL, (Tone.MUTED,))
@@ -174,7 +174,7 @@ class WorkerStory(LineView):
         return self._chart(0, every[0], width, first, reading) + lines[1:]
 
     def _chart(self, number: int, chart: Chart, width: int, height: int, reading: ChartReading | None) -> list[Line]:
-        """Drawn only if its data changed."""
+        """Return the lines of a chart, which is redrawn only if its data have changed."""
         key = (chart.title, chart.curves, chart.span, width, height, reading)
         before = self._drawn.get(number)
         if before is None or before[0] != key:
@@ -243,7 +243,7 @@ def _of(points: Sequence[WorkerPoint], value: Callable[[WorkerPoint], float | No
 
 
 def _busy(point: WorkerPoint) -> int | None:
-    """Busy processes: one that runs many async tasks counts once."""
+    """Return the number of busy processes. One that runs many async tasks counts once."""
     return point.running if point.running is None or point.processes is None else min(point.running, point.processes)
 
 
@@ -252,7 +252,7 @@ def _whole(point: WorkerPoint) -> float | None:
 
 
 def _now(values: Sequence[float | None], write: Callable[[float], str]) -> str:
-    """The current value as text; empty if there was no snapshot lately."""
+    """Return the current value as text; empty without a recent snapshot."""
     lately = [value for value in values[-_LATELY:] if value is not None]
     return write(lately[-1]) if lately else ""
 

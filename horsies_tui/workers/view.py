@@ -57,7 +57,7 @@ _SORTS: Final = tuple(Item(sort, SORT_WORDS[sort], *_SORT_HELP[sort]) for sort i
 
 
 class WorkersView(WorkerList):
-    """Translates keys and messages into requests, and determines the targets of a verb."""
+    """The screen. Handles keys and messages, and determines the targets of verbs."""
 
     TITLE = "Workers"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.WORKERS, Scope.VERBS)]
@@ -77,7 +77,7 @@ class WorkersView(WorkerList):
     }
 
     def intent(self, verb: str) -> Intent | None:
-        """Drain, resume and recover act on workers; other verbs on the tasks that the worker holds."""
+        """Return the intent of a verb: drain, resume and recover for workers, other verbs for the worker's tasks."""
         record = VERBS.get(("worker", verb))
         if isinstance(record, WorkerVerb):
             ids = [row.id for row in self._chosen(record)]
@@ -104,7 +104,7 @@ class WorkersView(WorkerList):
         return self._held.neighbour(step)
 
     def leave(self) -> bool:
-        """`esc` undoes one step at a time: the marks, the open worker, the tasks, the hosts, the filter."""
+        """Undo one step on `esc`: the marks, the open worker, the tasks, the hosts, the filter."""
         if any(table.marks for table in self._lists):
             self._clear_marks()
         elif self._opened is not None:
@@ -125,7 +125,7 @@ class WorkersView(WorkerList):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """An open worker has no list keys; tasks have their own verbs."""
+        """Disable the keys of the list while a worker is open, and the workers' verbs among its tasks."""
         if action in ("filter", "sort", "group", "columns", "everyone", "other_part") and self._opened is not None:
             return False
         if action == "verb" and parameters[0] in _FOR_TASKS:
@@ -171,7 +171,7 @@ class WorkersView(WorkerList):
             self.take_focus()
 
     def action_tasks(self) -> None:
-        """Show all tasks that it holds or has held."""
+        """Show all present and past tasks of the worker."""
         row = self._looked_at
         if row is not None:
             self.console.show_tasks(TaskFilter((Term("worker", (Glob.literal(row.id),)),)).text)
@@ -215,7 +215,7 @@ class WorkersView(WorkerList):
     # Consequences of keys and messages.
 
     def _chosen(self, verb: WorkerVerb) -> list[WorkerRow]:
-        """The open worker, the marked ones, or the one under the cursor; for hosts, those that the verb applies to."""
+        """Return the open worker, the marked ones, or that under the cursor; of hosts, those that the verb fits."""
         if self._opened is not None:
             return [self._opened]
         if not self._grouped:

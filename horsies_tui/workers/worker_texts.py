@@ -54,7 +54,7 @@ def tone(row: WorkerRow) -> Tone:
 
 
 def _tone(liveness: Liveness, *, matters: bool) -> Tone:
-    """A worker that stopped without tasks needs no action: each deployment leaves as many as there are workers."""
+    """Return the tone of a worker. One that stopped without tasks is not a problem, as after each deployment."""
     match liveness:
         case Liveness.ALIVE:
             return Tone.GOOD
@@ -73,7 +73,7 @@ def host(row: WorkerRow) -> str:
 
 
 def megabytes(amount: float | None) -> str:
-    """`412M`, `1.4G`: five places; None is empty."""
+    """Format megabytes as `412M` or `1.4G`, in five columns; None is empty."""
     if amount is None:
         return ""
     if amount < 1000:
@@ -83,13 +83,13 @@ def megabytes(amount: float | None) -> str:
 
 
 def seen(row: WorkerRow, now: datetime) -> str:
-    """Time since the last sign. Up to the usual time one word: otherwise each row would be sent every second."""
+    """Return the time since the last sign of life, or `now` up to the usual time, so that rows do not tick."""
     silent = row.silent(now)
     return "now" if silent.total_seconds() <= LATE_AFTER_S else ticking(silent)
 
 
 def note(row: WorkerRow, now: datetime) -> str:
-    """Return what the operator should know about the worker; otherwise the queues that it serves."""
+    """Return the problem of the worker; without one, the queues that it serves."""
     held = counted(row.in_flight, "task")
     match row.liveness:
         case Liveness.LOST if row.in_flight:
@@ -114,7 +114,7 @@ def note(row: WorkerRow, now: datetime) -> str:
 
 
 def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
-    """Return how its liveness is known, by the database's clock."""
+    """Return the evidence of its liveness, by the database's clock."""
     silent, by = row.silent(now), _SIGNS[row.seen_by]
     at = moment_text(row.seen_at, now, zone)
     match row.liveness:
@@ -138,12 +138,12 @@ def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
 
 
 def _snapshots_are_late(row: WorkerRow, now: datetime) -> bool:
-    """A busy worker claims after each snapshot: if its last sign was a claim, that says nothing about its snapshots."""
+    """Return whether snapshots are missing. A busy worker claims after each one, so the last sign may be a claim."""
     return row.snapshot is not None and (now - row.snapshot.at).total_seconds() > LATE_AFTER_S
 
 
 def order(row: WorkerRow, now: datetime) -> str:
-    """Return why it claims nothing; empty if it claims."""
+    """Return the reason why it does not claim; empty if it claims."""
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
@@ -169,7 +169,7 @@ def in_flight(row: WorkerRow) -> str:
 
 
 def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) -> list[Fact]:
-    """All facts about one worker, the evidence first; for a lost one also what can be done."""
+    """Return all facts about one worker, the evidence first; for a lost worker also the possible actions."""
     found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
     if text := order(row, now):
         found.append(Fact("drain", text, Tone.INTERRUPTED))
@@ -215,7 +215,7 @@ def _death(loss: Loss, zone: tzinfo | None) -> str:
 
 
 def _settings(snapshot: Snapshot) -> str:
-    """The thresholds of its sweeps: an alert leads here if they differ between workers."""
+    """Return the thresholds of its sweeps, which an alert refers to if they differ between workers."""
     words = {
         "runs are stale after {}": "running_stale_threshold_ms",
         "claims after {}": "claimed_stale_threshold_ms",
@@ -228,7 +228,7 @@ def _settings(snapshot: Snapshot) -> str:
 
 
 def _queues(row: WorkerRow) -> Iterator[str]:
-    """The queues in the order in which it claims from them, each with its limit."""
+    """Yield the queues in the order of claiming, each with its limit."""
     snapshot = row.snapshot
     if snapshot is None:
         return
@@ -238,7 +238,7 @@ def _queues(row: WorkerRow) -> Iterator[str]:
 
 
 def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
-    """The number of workers, and the numbers by problem, the worst first: `2 lost, holding 13 tasks`, `10 alive`."""
+    """Return the numbers of workers by problem, the worst first: `2 lost, holding 13 tasks`, `10 alive`."""
     many = counted(len(rows), "worker")
     chips = [Chip(f"{many} on {counted(len(hosts(rows)), 'host')}", many, Tone.STRONG)]
     for liveness in TROUBLE:
@@ -260,7 +260,7 @@ def hosts(rows: Iterable[WorkerRow]) -> frozenset[str]:
 
 
 def capacity(rows: Iterable[WorkerRow]) -> str:
-    """`71 tasks on 96 processes`, of workers that are alive."""
+    """Return the text `71 tasks on 96 processes` about workers that are alive."""
     living = [row for row in rows if row.lives]
     processes = sum(row.snapshot.processes for row in living if row.snapshot is not None)
     running = sum(row.running for row in living)
@@ -268,6 +268,6 @@ def capacity(rows: Iterable[WorkerRow]) -> str:
 
 
 def memory(rows: Iterable[WorkerRow]) -> float:
-    """Megabytes of all workers that are alive."""
+    """Return the memory of all workers that are alive, in megabytes."""
     snapshot = (row.snapshot for row in rows if row.lives)
     return sum(one.whole_memory_mb or 0.0 for one in snapshot if one is not None)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _PROGRESS_EVERY_S: Final = 2.0
 _BEATS_EVERY_S: Final = 5.0
-"""Heartbeats send no notification, so the node is read this often."""
+"""Interval between two reads of the node, because heartbeats send no notification."""
 _MOST_NODES, _MOST_NODES_BRIEF = 5_000, 300
-"""5,000 nodes are 60 ms of the database's time, too much for a step down a list."""
+"""Most nodes that are read, also in brief. Reading 5,000 nodes takes 60 ms, too long for each step in a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class NodeDetail:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSnapshot:
-    """One workflow. All None and no error: it does not exist, or (`loading`) has not been read yet."""
+    """One workflow. Without a workflow and an error, it does not exist, or has not been read yet if `loading`."""
 
     text: str = ""
     story: WorkflowStory | None = None
     ambiguous: Ambiguous | None = None
     node: NodeDetail | None = None
-    """None until it is read."""
+    """The node under the cursor; None until it is read."""
     times: Mapping[str, TimedStory] | None = None
-    """For the timeline: this workflow and the unfolded ones in it, by id. None until they are read."""
+    """Times of this workflow and its unfolded sub-workflows, by id, for the timeline; None until they are read."""
     settings: RecoveryConfig | None = None
     loading: bool = True
     error: str | None = None
@@ -65,7 +65,7 @@ class WorkflowSnapshot:
 
 
 class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
-    """Publishes a snapshot on each change."""
+    """The feed. It publishes a snapshot on each change."""
 
     NAME = "workflow"
 
@@ -77,7 +77,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         brief: bool = False,
         rhythm: Rhythm = USUAL,
     ) -> None:
-        """`brief`: only whole ids are requested, and of a large workflow the first nodes are enough."""
+        """Create a feed. If `brief`, only complete ids are requested, and only the first nodes are read."""
         super().__init__(link, publish, WorkflowSnapshot())
         self._brief = brief
         self._index: int | None = None
@@ -93,7 +93,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
             wanted=lambda: bool(self._text) and self.snapshot.story is not None and self._index is not None,
         )
         self._timed: frozenset[str] | None = None
-        """The sub-workflows that are unfolded in the timeline; None: no timeline is shown."""
+        """The sub-workflows that are unfolded in the timeline; None if no timeline is shown."""
         self._timed_last: tuple[str, frozenset[str]] | None = None
         self._times = FeedRead(
             "times",
@@ -116,7 +116,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         )
 
     def ask(self, text: str) -> None:
-        """Read this workflow from now on: an id, or its beginning or end."""
+        """Read the workflow with this id, or with this beginning or end of its id."""
         self._text, self._index, self._read_index = text, None, None
         self._timed = None if self._timed is None else frozenset()
         self._supersede()
@@ -124,7 +124,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         self._publish(text=text, story=None, ambiguous=None, node=None, times=None, loading=True)
 
     def choose(self, index: int) -> None:
-        """Read this node; it is under the cursor."""
+        """Read the node under the cursor."""
         if index != self._index:
             self._index = index
             self._supersede()
@@ -132,7 +132,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
             self._wake.set()
 
     def read_times(self, unfolded: frozenset[str] | None) -> None:
-        """Read the runs of all nodes, also of these sub-workflows; None: no longer."""
+        """Read the runs of all nodes, and of these sub-workflows, for the timeline; None stops it."""
         self._timed = unfolded
         self._times.pace.renew()
         self._wake.set()
@@ -141,7 +141,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         now, story = self.snapshot, self.snapshot.story
         if not self._text:
             return
-        # Asked for by a part of its id, it is recorded under the whole one, by which a list opens it.
+        # A workflow requested by a part of its id is recorded under its complete id, because lists open it by that.
         known = story.row.id if story is not None and now.text == self._text and self._link.playback is None else ""
         fields = ("story", "ambiguous", "settings")
         yield SnapshotPart("story", fields, (known or self._text,), not now.loading, "this workflow")
@@ -153,7 +153,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
             yield SnapshotPart("times", ("times",), wanted, read and now.times is not None, "this timeline")
 
     def _may_be_timed(self, channel: str, payload: str) -> bool:
-        """The tasks of unfolded sub-workflows are not known by their ids."""
+        """Return whether a notification may concern the timeline. Ids of sub-workflows' tasks are not known."""
         return self._is_about(channel, payload) or (bool(self._timed) and channel == "task_done")
 
     def _requested_times(self) -> tuple[str, frozenset[str]]:
@@ -165,14 +165,14 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         return {"times": times}
 
     def _is_about(self, channel: str, payload: str) -> bool:
-        """Includes sub-workflows: their progress is shown on their nodes."""
+        """Return whether a notification concerns this workflow or its sub-workflows, whose progress is shown."""
         story = self.snapshot.story
         if story is None:
             return False
         if channel == "horsies_workflow_status":
             return payload == story.row.id or any(node.sub_workflow_id == payload for node in story.nodes)
         if channel in ("task_done", "horsies_task_status"):
-            # The id of a task just sent for a node is not known yet, and those of a sub-workflow's tasks never are.
+            # The ids of tasks just sent for a node, and of sub-workflows' tasks, are not known here.
             waits = any(node.task_id is None and node.status not in ("COMPLETED", "SKIPPED") for node in story.nodes)
             return waits or any(node.task_id == payload for node in story.nodes)
         return False
@@ -210,7 +210,7 @@ class WorkflowFeed(StoryFeed[WorkflowSnapshot]):
         return {"node": self._same_node(detail)}
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:
-        """The known object if only the time of the read differs, and likewise each node, to avoid drawing it again."""
+        """Return the known object if only the time of the read differs, and likewise for nodes, to avoid redrawing."""
         known = self.snapshot.story
         if known is None or known.row.id != story.row.id:
             return story

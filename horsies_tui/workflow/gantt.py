@@ -1,4 +1,4 @@
-"""A workflow on a time axis: what each node waited for, when it ran, and the chain of nodes that took the time."""
+"""A workflow on a time axis: the waits and runs of each node, and the critical path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_DEPTH: Final = 8
 
 
 class Part(Enum):
-    """A node's activity in a stretch of time; where two share a place, the later of these is drawn."""
+    """A node's activity in a period. If two share a column, the one that is later in this list is drawn."""
 
     WAITS = auto()
     BACKOFF = auto()
@@ -45,7 +45,7 @@ class TimedStory:
 
 @dataclass(frozen=True, slots=True)
 class GanttRow:
-    """A node. `depth` counts the sub-workflows around it; `unfolded` is None if it has none itself."""
+    """A node. `depth` counts the enclosing sub-workflows; `unfolded` is None for nodes that are not sub-workflows."""
 
     workflow_id: str
     node: NodeView
@@ -61,7 +61,7 @@ class GanttRow:
 
     @property
     def ran(self) -> timedelta:
-        """The sum of its runs."""
+        """Return the total duration of its runs."""
         return sum((bar.end - bar.begin for bar in self.bars if bar.part is Part.RUNS), timedelta())
 
 
@@ -103,7 +103,7 @@ def _rows(
 
 
 def _ready_at(node: NodeView, nodes: Mapping[int, NodeView], begin: datetime) -> datetime | None:
-    """Return when the last of its dependencies ended; None until all have."""
+    """Return the time at which its last dependency ended; None until all have ended."""
     ends = [nodes[need].completed_at for need in node.dependencies if need in nodes]
     known = [end for end in ends if end is not None]
     return None if len(known) < len(ends) else max(known, default=begin)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 CURSOR: Final = "gantt--cursor"
 _NAMES: Final = 0.35
-"""The greatest share of the width for the names."""
+"""Largest share of the width for the names."""
 _TIME: Final = 10
-"""For the sum of the runs and their number."""
+"""Width of the column with the total duration and the number of runs."""
 _SHARE: Final = 0.55
 _LEAST_ROWS: Final = 5
 _PAGE: Final = 10
@@ -44,7 +44,7 @@ _KEYS: Final = (*("open", "up", "down", "left", "right", "page_up", "page_down",
 
 
 class GanttView(LineView, can_focus=True):
-    """Is shown in place of the graph while the screen has the class `-timeline`."""
+    """The timeline, shown instead of the graph while the screen has the class `-timeline`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(*(f"graph.{name}" for name in _KEYS))]
     COMPONENT_CLASSES: ClassVar[set[str]] = {CURSOR, *TONES}
@@ -63,7 +63,7 @@ class GanttView(LineView, can_focus=True):
 
     @dataclass
     class Opened(Message):
-        """Enter, or a double click, on this node; or its sub-workflow is to be unfolded, or folded."""
+        """A node was opened by enter or a double click, or its sub-workflow is to be folded or unfolded."""
 
         row: GanttRow
 
@@ -80,12 +80,12 @@ class GanttView(LineView, can_focus=True):
 
     @property
     def row(self) -> GanttRow | None:
-        """The node under the cursor."""
+        """Return the node under the cursor."""
         rows = self._rows
         return next((row for row in rows if row.key == self._cursor), rows[0] if rows else None)
 
     def put(self, gantt: Gantt | None, zone: tzinfo | None, height: int) -> None:
-        """Show this, as high as needed within its share of the height; None: it is still being read."""
+        """Show the timeline, as high as needed within its share of the height; None while it is being read."""
         self._gantt, self._zone = gantt, zone
         set_height(self, min(len(self._rows) + 2, max(int(height * _SHARE), _LEAST_ROWS)))
         self._redraw()

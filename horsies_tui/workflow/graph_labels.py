@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from horsies_tui.look.lines import Spans
 
 _SIGN: Final = 2
-"""The sign of the state and a blank."""
+"""Width of the sign of the state with a blank."""
 _LEAST_NAME: Final = 16
-"""A name is cut down to this before the duration is left out."""
+"""Length to which a name is cut before the duration is left out."""
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED"})
 
 
@@ -47,7 +47,7 @@ def vertices(nodes: Sequence[NodeView]) -> list[Vertex]:
 
 
 def wants(nodes: Sequence[NodeView]) -> dict[int, Wants]:
-    """The widths that labels ask for, from values that never change, so that the graph keeps its layout."""
+    """Return the widths of the labels, computed from values that never change, so that the layout stays the same."""
     return {
         node.index: Wants(
             _SIGN + cell_len(node.label),
@@ -67,7 +67,7 @@ class Labels:
     recovery: RecoveryConfig
 
     def label(self, index: int, width: int) -> Spans:
-        """`✓ open_books 0.2s`, as much of it as fits."""
+        """Return the label `✓ open_books 0.2s`, as much of it as fits."""
         node = self.nodes[index]
         state = state_of(node)
         sign = Span(self.glyphs.state(state), state_tone(state))
@@ -82,7 +82,7 @@ class Labels:
         return (sign, Span(f" {cut_middle(name, room, self.glyphs)}", tone), more)
 
     def fact(self, index: int, width: int) -> Spans:
-        """The line below a label: the node's problem."""
+        """Return the line below a label with the node's problem."""
         return cut_spans((Span("  "), *self._facts(self.nodes[index])), width, self.glyphs)
 
     def is_trouble(self, index: int) -> bool:
@@ -90,7 +90,7 @@ class Labels:
         return self.nodes[index].status in ("FAILED", "RUNNING", "ENQUEUED", "READY")
 
     def why_skipped(self, node: NodeView) -> str:
-        """`import_us failed`."""
+        """Return the reason why a node was skipped, like `import_us failed`."""
         ended = [self.nodes[need] for need in node.dependencies if need in self.nodes]
         bad = next((each for each in ended if each.status in ("FAILED", "SKIPPED")), None)
         return "" if bad is None else f"{bad.label} {bad.status.lower()}"
