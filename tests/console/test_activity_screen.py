@@ -63,14 +63,14 @@ async def test_operations_stand_beside_what_happened_by_itself_newest_first(
 ) -> None:
     await failed(connection, "f1", "f2", "f3", ago_s=120)
     await send(connection, "t1", queue_name="'mail'")
-    await did(connection, "queue", "pause", "mail", reason="the provider moves house")
+    await did(connection, "queue", "pause", "mail", reason="the provider is migrating")
     await did(connection, "task", "requeue", "f1", "f2", reason="it answers again")
     async with console(database, (160, 40), **ACTIVITY) as screen:
         text = await screen.sees("2 operations by 1 person", "requeue", "pause", "failed")
         rows = [line for line in text.splitlines()[5:12] if "Z " in line]
         assert ["requeue" in rows[0], "pause" in rows[1], "✗ failed" in rows[2]] == [True] * 3
         assert all(word in rows[0] for word in ("ops@bastion", "2 tasks", "2 applied", "it answers again"))
-        assert all(word in rows[1] for word in ("queue mail", "applied", "the provider moves house"))
+        assert all(word in rows[1] for word in ("queue mail", "applied", "the provider is migrating"))
         assert all(word in rows[2] for word in ("–", "task demo.add", "TIMEOUT"))
         role = await connection.fetchval("SELECT current_user")
         await screen.sees(f"ops@bastion, in the database as {role}", "horsies tasks requeue f1 f2 --reason")

@@ -170,7 +170,7 @@ async def test_a_time_of_day_in_a_filter_is_in_the_zone_of_the_screen_for_verbs_
             await screen.command(f'requeue --filter "{times}"')
             await screen.previews("Requeue 1 task", "sent-then", meant)
             await screen.command(f'tasks fail --filter "{times}"')
-            await screen.previews("Fail 1 task", "it is FAILED already", meant)
+            await screen.previews("Fail 1 task", "it is already FAILED", meant)
             await screen.command(f"tasks {times}")
             await screen.sees(f"/ {meant}", "1 match", "sent-then")
             # The other zone is for what is typed from now on.

@@ -243,7 +243,7 @@ INCIDENTS: Final[dict[str, tuple[Begins, str, str]]] = {
     "a worker is dead": (
         dead_worker,
         "web-3:88 is lost {5}",
-        r"no runner beat for 1\dm.*web-3:88 wrote its last snapshot",
+        r"no heartbeat of its run for 1\dm.*web-3:88 wrote its last snapshot",
     ),
     "a child hangs": (hung_child, "shop.report runs long {5}", r"runs 1\dm\d+s, usually 1m10s.*web-1:1 child 71"),
     "a task without history hangs": (hang_without_history, "", r"runs 7m on web-1:1 child 71; 1 other in its child"),

@@ -91,15 +91,13 @@ async def test_a_worker_is_told_to_drain_and_goes_on_again(
     async with workers(database) as screen:
         await screen.sees("♥ 1 alive")
         await screen.press("D")
-        await screen.sees(
-            "Drain 1 worker", "claims nothing more", "no other worker claims from queue default", "ctrl+y"
-        )
+        await screen.sees("Drain 1 worker", "claims nothing more", "no other worker serves queue default", "ctrl+y")
         await screen.press(*"deploy", "ctrl+y")
         await screen.sees("↓ 1 draining", 'told to drain 0s ago by ops@bastion: "deploy"')
         assert await connection.fetchval("SELECT draining_since IS NOT NULL FROM horsies_worker_orders")
         await send(connection, "t-1")
         await screen.press("U")
-        await screen.sees("Resume 1 worker", "claims again at once", "ctrl+y")
+        await screen.sees("Resume 1 worker", "claims again immediately", "ctrl+y")
         await screen.press("ctrl+y")
         await screen.sees("♥ 1 alive", "1 running, 0 claimed")
         assert {row[:3] for row in await trail(connection)} == {
@@ -115,9 +113,9 @@ async def test_a_living_worker_is_not_recovered_and_the_sheet_says_why(
     async with workers(database) as screen:
         await screen.sees("♥ alive")
         await screen.press("W")
-        await screen.sees("Recover", "will be refused", "it lives: last sign of life")
+        await screen.sees("Recover", "will be refused", "it is alive: last sign of life")
         await screen.press("escape")
-        await screen.loses("it lives")
+        await screen.loses("it is alive")
     assert await statuses(connection) == [("RUNNING", None, 1)]
 
 

@@ -176,7 +176,7 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
     await stuck(connection)
     said = await horsies("recovery", "ls", "--why")
     assert said.code == 0
-    assert "no worker lives that could sweep: horsies recovery run sweeps once" in said.out
+    assert "no worker is alive to sweep: horsies recovery run sweeps once" in said.out
     assert "interrupted" in said.out
     assert "nothing; needs your decision" in said.out
     assert "  horsies tasks requeue cut\n" in said.out

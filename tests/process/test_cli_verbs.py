@@ -53,7 +53,7 @@ async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Conne
     said = await horsies("tasks", "requeue", "f1", "f2", "p", "--dry-run")
     assert said.code == 3
     assert "would requeue 2 tasks in " in said.out
-    assert "it is PENDING already; retry-now makes it due" in said.out
+    assert "it is already PENDING; retry-now makes it due" in said.out
     assert "runs once more" in said.out
     assert "without --dry-run: horsies tasks requeue f1 f2 p" in said.out
     assert said.err == ""
@@ -284,7 +284,7 @@ async def test_many_rows_are_told_by_kind_and_refusals_by_reason(connection: asy
     await insert(connection, *(f"p{number}" for number in range(12)))
     preview = await horsies("tasks", "requeue", "--filter", "*", "--dry-run")
     assert "30  demo.add  FAILED BROKE" in preview.out
-    assert "12 × it is PENDING already" in preview.out
+    assert "12 × it is already PENDING" in preview.out
     assert "and 7 more" in preview.out
     assert len(preview.out.splitlines()) < 10
     outcome = await horsies("tasks", "requeue", "--filter", "*", "--yes")

@@ -341,4 +341,4 @@ async def test_a_node_is_skipped_or_completed_by_hand(connection: asyncpg.Connec
     missing = await horsies("workflows", "skip", "w", "nosuch", "--yes")
     assert (missing.code, "its nodes: load, check" in missing.words) == (1, True)
     broken = await horsies("workflows", "complete", "w", "load", "--value", "{rows", "--yes")
-    assert (broken.code, "it must be JSON" in broken.err) == (1, True)
+    assert (broken.code, "give JSON, such as" in broken.err) == (1, True)

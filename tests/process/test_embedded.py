@@ -522,7 +522,7 @@ def test_root_is_told_whose_directory_is_closed(place: EmbeddedPlace) -> None:
     if os.geteuid() != 0:
         acquire(place).release()
         return
-    with pytest.raises(EmbeddedError, match=f"may not enter {place.root} of user root"):
+    with pytest.raises(EmbeddedError, match=f"cannot enter {place.root} of user root"):
         acquire(place)
 
 

@@ -66,7 +66,7 @@ def a_finding(kind: FindingKind = STALE_RUN, name: str = "shop.import", count: i
     )
     usual: dict[str, Any] = {
         "prediction": prediction, "target_kind": "task", "ids": tuple(f"{name}-{n}" for n in range(count)),
-        "at_least": False, "since": ago(372), "evidence": "no runner beat for 6m12s, threshold 5m00s",
+        "at_least": False, "since": ago(372), "evidence": "no heartbeat of its run for 6m12s, threshold 5m00s",
         "remedies": (), "why": (), "queue_name": "mail", "worker_id": "web-3",
     }  # fmt: skip
     return Finding(kind=kind, name=name, count=count, **{**usual, **fields})

@@ -57,7 +57,7 @@ def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
 def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() -> None:
     alert = only(a_glance(a_finding(count=2)))
     assert (alert.level, alert.what) == (Level.DEGRADED, "2 shop.import stale on web-3")
-    assert alert.evidence == "no runner beat for 6m, threshold 5m; will fail as WORKER_CRASHED"
+    assert alert.evidence == "no heartbeat of its run for 6m, threshold 5m; will fail as WORKER_CRASHED"
     assert alert.rows == "id:shop.import-0,shop.import-1"
 
 
@@ -366,10 +366,10 @@ def test_numbers_that_are_only_known_at_least_say_so() -> None:
 def test_since_and_evidence_of_an_alert_say_the_same_length_of_time(silent_s: float) -> None:
     """Whenever the report was made: its evidence and the duration beside it are of that moment."""
     words = span(silent_s)
-    finding = a_finding(since=ago(silent_s), evidence=f"no runner beat for {words}, threshold 5m00s")
+    finding = a_finding(since=ago(silent_s), evidence=f"no heartbeat of its run for {words}, threshold 5m00s")
     glance = replace(a_glance(finding), now=NOON + timedelta(seconds=4))
     alert = only(glance)
-    assert alert.evidence.startswith(f"no runner beat for {alert.lasts}, threshold 5m")
+    assert alert.evidence.startswith(f"no heartbeat of its run for {alert.lasts}, threshold 5m")
     assert not re.search(r"\dm\d\ds", alert.evidence + alert.lasts)
 
 

@@ -78,12 +78,12 @@ async def test_a_stale_run_says_since_when_by_what_threshold_and_when_the_sweep_
     finding = await the_only(connection, STALE_RUN)
     assert (finding.target_kind, finding.name, finding.ids, finding.count) == ("task", "demo.add", ("r-1",), 1)
     assert finding.what == "stale run demo.add"
-    assert finding.evidence == "no runner beat for 6m12s, threshold 5m00s"
+    assert finding.evidence == "no heartbeat of its run for 6m12s, threshold 5m00s"
     assert finding.prediction.action == "fail as WORKER_CRASHED"
     assert finding.prediction.in_seconds == pytest.approx(18, abs=2)
     assert finding.prediction.severity is Severity.HANDLED
     assert verbs(finding) == [("requeue", "task"), ("fail", "task")]
-    assert "It is not tried again: no retry policy." in finding.why
+    assert "It is not retried: no retry policy." in finding.why
 
 
 async def test_a_stale_run_that_may_be_tried_again_will_be_retried(connection: asyncpg.Connection) -> None:
@@ -123,7 +123,7 @@ async def test_stale_claims_of_one_name_are_one_line(connection: asyncpg.Connect
     await claimed(connection, *(f"c-{n:02}" for n in range(12)), seconds=124)
     finding = await the_only(connection, STALE_CLAIM)
     assert (finding.count, len(finding.ids), finding.at_least) == (12, 12, False)
-    assert finding.evidence == "no claimer beat for 2m04s, threshold 2m00s"
+    assert finding.evidence == "no heartbeat of its claim for 2m04s, threshold 2m00s"
     assert finding.prediction.action == "requeue"
     assert finding.prediction.in_seconds == pytest.approx(18, abs=2)
     assert verbs(finding) == [("release", "task"), ("cancel", "task")]
@@ -144,9 +144,9 @@ async def test_a_claim_whose_lease_ran_out_is_claimed_again_by_a_worker_that_kno
     await worker(connection, names=NAMES)
     await claimed(connection, "c-1", seconds=100, claim_expires_at=ago(40))
     finding = await the_only(connection, LEASE_RAN_OUT)
-    assert finding.evidence == "its lease ran out 40s ago"
+    assert finding.evidence == "its lease expired 40s ago"
     assert (finding.prediction.action, finding.prediction.severity) == (
-        "claim it again with the next free place",
+        "claim it again when a worker has room",
         Severity.HANDLED,
     )
 
@@ -421,7 +421,7 @@ async def test_without_a_living_worker_nothing_will_happen_by_itself(connection:
     assert report.sweep is not None
     assert report.sweep.next_in_s is None
     assert {finding.prediction.in_seconds for finding in report.findings} == {None}
-    assert {finding.prediction.action for finding in report.findings} == {"nothing: no worker lives that could sweep"}
+    assert {finding.prediction.action for finding in report.findings} == {"nothing: no worker is alive to sweep"}
     assert {finding.prediction.severity for finding in report.findings} == {Severity.NEEDS_ACTION}
 
 

@@ -56,8 +56,8 @@ async def test_each_remedy_of_an_overdue_schedule_applies_and_a_pause_ends_the_f
     await scheduler(connection, "b")
     await overdue(connection, 5 * MINUTE_S)
     finding = await the_only(connection, SCHEDULE_OVERDUE)
-    assert "served by no scheduler that runs" in finding.evidence
-    assert "a pause ends this finding" in finding.why[-1]
+    assert "served by no running scheduler" in finding.evidence
+    assert "pause it to end this finding" in finding.why[-1]
     assert [remedy.verb for remedy in finding.remedies] == ["run-now", "pause"]
     for remedy in finding.remedies:
         found = await preview(connection, VERBS[remedy.target_kind, remedy.verb], Selection.of_ids(remedy.ids))
@@ -94,7 +94,7 @@ async def test_a_scheduler_that_fell_silent_is_found_with_its_host_and_what_it_l
     await connection.execute("UPDATE horsies_schedulers SET seen_at = now() - interval '14 s'")
     finding = await the_only(connection, SCHEDULER_LOST)
     assert (finding.name, finding.count, finding.ids) == ("web-1:7", 3, ("a", "b", "c"))
-    assert finding.evidence == "no sign of life from pid 7 on web-1 for 14s; no other has 3 of its schedules"
+    assert finding.evidence == "no sign of life from pid 7 on web-1 for 14s; no other scheduler has 3 of its schedules"
     assert finding.prediction.severity is Severity.NEEDS_ACTION
     await connection.execute("UPDATE horsies_schedules SET paused_at = now() WHERE schedule_name = 'c'")
     await scheduler(connection, "a")

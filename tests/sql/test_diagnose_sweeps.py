@@ -61,9 +61,9 @@ async def test_a_rule_that_a_worker_has_on_and_no_sweep_applies_needs_an_operato
     finding = await the_only(connection, RULE_NOT_APPLIED)
     assert (finding.name, finding.evidence) == (
         "runs silent for 5m00s",
-        "wanted by 1 living worker every 30s, swept never",
+        "enabled by 1 living worker every 30s, swept never",
     )
-    assert "stays RUNNING" in finding.prediction.action
+    assert "stay RUNNING" in finding.prediction.action
     await swept_rule(connection, sweep_name(RUNS, 300_000), 5 * MINUTE_S)
     assert "swept last 5m00s ago" in (await the_only(connection, RULE_NOT_APPLIED)).evidence
     await connection.execute("UPDATE horsies_sweep_state SET ran_at = now()")

@@ -56,7 +56,7 @@ async def test_staleness_is_judged_by_times_without_a_zone(upstream: asyncpg.Con
         await beat(upstream, task_id, seconds)
     (finding,) = of_kind(await diagnose(upstream), STALE_RUN)
     assert finding.ids == ("silent",)
-    assert finding.evidence == "no runner beat for 6m00s, threshold 5m00s"
+    assert finding.evidence == "no heartbeat of its run for 6m00s, threshold 5m00s"
     assert (finding.prediction.action, finding.prediction.in_seconds) == ("fail as WORKER_CRASHED", None)
 
 

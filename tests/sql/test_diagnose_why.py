@@ -115,7 +115,7 @@ async def test_its_workflow_was_paused_by_an_error_and_no_worker_would_run_it_an
     await ends(connection, "w1", 0, status="FAILED")
     paused, nobody = await reasons(connection, await task_of(connection, "w1", 1))
     assert (paused.kind, nobody.kind) == (ReasonKind.WORKFLOW_PAUSED, ReasonKind.NO_WORKER)
-    assert paused.text.startswith("its workflow demo is PAUSED, for a node of it has failed: ")
+    assert paused.text.startswith("its workflow demo is PAUSED, because one of its nodes has failed: ")
 
 
 async def test_no_worker_serves_its_queue(connection: asyncpg.Connection) -> None:
@@ -134,7 +134,7 @@ async def test_all_workers_of_its_queue_drain(connection: asyncpg.Connection) ->
     reason = await the_reason(connection, "t-1")
     assert (reason.kind, reason.text) == (
         ReasonKind.ALL_DRAINING,
-        "all that serve queue default are draining: 1 worker",
+        "all workers of queue default are draining: 1 worker",
     )
 
 
@@ -184,7 +184,7 @@ async def test_others_stand_before_it(connection: asyncpg.Connection) -> None:
     await insert(connection, "of-another", priority="1", queue_name="'mail'", enqueued_at=ago(900))
     reason = await the_reason(connection, "t-1")
     assert (reason.kind, reason.used, reason.at_least) == (ReasonKind.BEHIND, 2, False)
-    assert reason.text == "2 tasks of queue default stand before it"
+    assert reason.text == "2 tasks ahead of it in queue default"
 
 
 async def test_very_many_before_it_are_counted_up_to_a_bound(connection: asyncpg.Connection) -> None:
@@ -196,7 +196,7 @@ async def test_very_many_before_it_are_counted_up_to_a_bound(connection: asyncpg
     await insert(connection, "t-1")
     reason = await the_reason(connection, "t-1")
     assert (reason.used, reason.at_least) == (10_000, True)
-    assert reason.text == "at least 10,000 tasks of queue default stand before it"
+    assert reason.text == "at least 10,000 tasks ahead of it in queue default"
 
 
 async def test_nothing_keeps_it(connection: asyncpg.Connection) -> None:
@@ -205,7 +205,7 @@ async def test_nothing_keeps_it(connection: asyncpg.Connection) -> None:
     await insert(connection, "t-1")
     reason = await the_reason(connection, "t-1")
     assert reason.kind is ReasonKind.NEXT
-    assert reason.text == "it is the next of its queue, for the first free place of 2 workers"
+    assert reason.text == "it is the next of its queue, for the first of 2 workers with room"
 
 
 async def test_all_that_keeps_it_is_told(connection: asyncpg.Connection) -> None:

@@ -139,7 +139,7 @@ async def test_a_task_whose_row_is_gone(connection: asyncpg.Connection) -> None:
     await connection.execute("DELETE FROM horsies_tasks")
     finding = await the_only(connection, KINDS["task row gone"])
     assert finding.prediction.action == "fail the node"
-    assert "is gone" in finding.evidence
+    assert "was deleted" in finding.evidence
 
 
 async def test_a_workflow_that_an_error_has_paused_waits_for_a_decision(connection: asyncpg.Connection) -> None:
@@ -165,7 +165,7 @@ async def test_a_paused_workflow_whose_failed_node_was_completed_by_hand_waits_f
     await completed_by_hand(connection, "w1", 0)
     finding = await the_only(connection, PAUSED_BY_ERROR)
     assert (finding.prediction.severity, finding.ids, finding.count) == (Severity.NEEDS_ACTION, ("w1",), 1)
-    assert finding.evidence == "n0 was completed by hand, and nothing in it is failed any more"
+    assert finding.evidence == "n0 was completed by hand, and no node is failed any more"
     assert finding.prediction.action == "nothing; needs your decision"
     assert [remedy.verb for remedy in finding.remedies] == ["resume", "cancel"]
     await resume(connection, "w1")
@@ -181,7 +181,7 @@ async def test_a_failed_node_beside_the_one_that_was_completed_by_hand_can_be_re
     await ends(connection, "w1", 0, 1, status="FAILED")
     await completed_by_hand(connection, "w1", 1)
     finding = await the_only(connection, PAUSED_BY_ERROR)
-    assert finding.evidence == "n1 was completed by hand, and others are still failed"
+    assert finding.evidence == "n1 was completed by hand, and other nodes are still failed"
     assert [remedy.verb for remedy in finding.remedies] == ["retry", "resume", "cancel"]
     await completed_by_hand(connection, "w1", 0)
     finding = await the_only(connection, PAUSED_BY_ERROR)

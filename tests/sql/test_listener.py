@@ -256,7 +256,7 @@ async def test_a_wait_gives_up_when_the_database_stays_away(
     proxied: tuple[BlackholeProxy, PostgresBroker], connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy, broker = proxied
-    monkeypatch.setattr(waiting, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(waiting, "_TIMEOUT_S", 0.1)
     await insert(connection, "t")
     wait = asyncio.create_task(broker.get_result_async("t"))
     await until_listening(connection)
@@ -304,7 +304,7 @@ async def test_a_send_over_a_silent_connection_may_be_repeated_and_the_next_one_
     proxied: tuple[BlackholeProxy, PostgresBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy, broker = proxied
-    monkeypatch.setattr(link, "_LONGEST_STATEMENT_S", 0.2)
+    monkeypatch.setattr(link, "_MAX_STATEMENT_S", 0.2)
     two = [broker.enqueue_async("demo.add", task_id=f"t{number}", enqueue_sha="a") for number in range(2)]
     assert await asyncio.gather(*two) == [Ok("t0"), Ok("t1")]
     proxy.swallow()

@@ -142,11 +142,11 @@ async def test_a_held_table_is_named_with_its_holder_and_the_way_out(
         await upgrade(watcher, lock_timeout=0.05)
     error, pid = caught.value, holder.get_server_pid()
     assert error.message == (
-        "the migration of schema public from version 0 gave up and changed nothing:"
-        " another session holds a table that it needs for itself"
+        "the migration of schema public from version 0 was aborted and changed nothing:"
+        " another session has locked a table that it needs exclusively"
     )
     (note,) = error.notes
-    held = rf"horsies_workflow_tasks is held by pid {pid} \(a long report, idle in transaction for \d+ s\)"
+    held = rf"horsies_workflow_tasks is locked by pid {pid} \(a long report, idle in transaction for \d+ s\)"
     assert re.fullmatch(held, note)
     assert error.help_text == (
         f"let it finish, or end it with SELECT pg_terminate_backend({pid}), then run `horsies db upgrade` again"
@@ -164,7 +164,7 @@ async def test_a_deadlock_with_another_session_is_explained_like_a_locked_table(
     attempt = asyncio.create_task(upgrade(upgrading))
     await until(watcher, WAITING, await database_name(watcher), is_=1)
     assert await holder.fetchval("SELECT count(*) FROM horsies_tasks") == 10
-    with pytest.raises(SchemaError, match="another session holds a table") as caught:
+    with pytest.raises(SchemaError, match="another session has locked a table") as caught:
         await attempt
     assert isinstance(caught.value.__cause__, asyncpg.DeadlockDetectedError)
     await upgrading.close()

@@ -111,7 +111,7 @@ async def test_a_role_without_rights_learns_the_pid_at_least(
             await viewer.close()
     assert found.pid == psql.get_server_pid()
     assert f"blocked by pid {found.pid}" in found.cause
-    assert found.cause.endswith("doing what this role may not see")
+    assert found.cause.endswith("with a statement that this role may not see")
 
 
 async def test_the_read_that_it_explains_needs_the_table(connection: asyncpg.Connection, database: str, psql) -> None:

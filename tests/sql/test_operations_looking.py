@@ -77,7 +77,7 @@ async def test_no_answer_says_how_long_the_worker_has_been_silent(connection: as
 @pytest.mark.parametrize("status", ["PENDING", "CLAIMED", "COMPLETED"])
 async def test_only_a_running_task_is_asked_for(connection: asyncpg.Connection, status: str) -> None:
     await enqueue(connection, "t", status=f"'{status}'")
-    with pytest.raises(OperationError, match=f"task t is {status}: only a task that runs can be looked at"):
+    with pytest.raises(OperationError, match=f"task t is {status}: only a running task has a stack or output to show"):
         await look_at(connection, OPS, "t", "stack")
     assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 0
     with pytest.raises(OperationError, match="no task has the id nope"):

@@ -100,13 +100,13 @@ async def test_emptied_arguments_are_null_as_those_of_a_send_without_any(connect
         ("{}", None, "args: must be a JSON array"),
         (None, "[]", "kwargs: must be a JSON object"),
         ("[NaN]", None, "NaN is not JSON"),
-        (None, '{"a":{"b":["\\ud800"]}}', r"kwargs.a.b\[0\]: holds a lone surrogate"),
+        (None, '{"a":{"b":["\\ud800"]}}', r"kwargs.a.b\[0\]: contains a lone surrogate"),
         (None, '{"\\udfff":1}', "lone surrogate"),
         ("[" + "9" * 4250 + "]", None, r"args\[0\]: has more than 4,214 digits"),
         ("[" * 200 + "]" * 200, None, "nested too deeply"),
         ("[" * 100_000 + "]" * 100_000, None, "args: not valid JSON"),
-        ('[{"__datetime__":true,"value":"tomorrow"}]', None, r"args\[0\]: is no moment"),
-        ('[{"__date__":true}]', None, r"args\[0\]: is no moment"),
+        ('[{"__datetime__":true,"value":"tomorrow"}]', None, r"args\[0\]: is not a date or time"),
+        ('[{"__date__":true}]', None, r"args\[0\]: is not a date or time"),
         ('[{"__pydantic_model__":true,"module":"m"}]', None, r"args\[0\]: is tagged as an object"),
     ],
 )  # fmt: skip
@@ -153,7 +153,7 @@ def test_moments_pass() -> None:
 
 async def test_edited_arguments_fit_one_task_only(connection: asyncpg.Connection) -> None:
     await failed(connection, "a", "b")
-    with pytest.raises(OperationError, match="fit one task"):
+    with pytest.raises(OperationError, match="apply to exactly one task"):
         await look(connection, V.RERUN, "a", "b", args="[]")
 
 
@@ -170,7 +170,7 @@ async def test_of_two_operators_who_rerun_the_same_rows_one_does(connection: asy
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE rerun_of IS NOT NULL") == len(names)
     assert sum(len(outcome.applied) for outcome in outcomes) == len(names)
     refused = {row.detail for outcome in outcomes for row in outcome.refused}
-    assert refused <= {f"an operator has acted on it meanwhile: rerun by {who}" for who in ("ann@a", "bob@b")}
+    assert refused <= {f"an operator has acted on it since the preview: rerun by {who}" for who in ("ann@a", "bob@b")}
     assert refused
 
 

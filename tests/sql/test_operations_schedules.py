@@ -108,7 +108,7 @@ async def test_a_resumed_schedule_goes_on_with_its_next_slot_and_sends_none_that
     slot = await overdue(connection, 35)
     seen = await look(connection, "resume", "a")
     assert seen.consequences == (
-        f"a: next run {slot + 40 * SECOND:%Y-%m-%d %H:%M:%SZ}; 4 slots passed and will not be sent",
+        f"a: next run {slot + 40 * SECOND:%Y-%m-%d %H:%M:%SZ}; 4 slots missed, which will not be sent",
     )
     assert [row.applied for row in (await apply(connection, seen, OPS, None)).rows] == [True]
     assert tuple(await orders(connection)) == (None,) * 5
@@ -122,7 +122,7 @@ async def test_a_schedule_that_is_resumed_before_its_next_slot_keeps_it(connecti
     before = (await state(connection))["next_run_at"]
     await act(connection, "pause", "a")
     (told,) = (await look(connection, "resume", "a")).consequences
-    assert told.endswith("; no slot has passed")
+    assert told.endswith("; no slot was missed")
     await act(connection, "resume", "a")
     assert (await state(connection))["next_run_at"] == before
 
@@ -298,14 +298,14 @@ async def test_run_now_says_whether_a_worker_takes_it_and_is_refused_once_the_sc
 ) -> None:
     await plan(connection, scheduled(every("a")))
     (told,) = (await look(connection, "run-now", "a")).consequences
-    assert "sends report to queue default now, where no living worker takes it: it waits for one" in told
+    assert "sends report to queue default now, which no living worker serves: it waits for one" in told
     assert "`horsies tasks cancel ID`" in told
     await snapshot(connection, "web-1", queues=("default",))
     seen = await look(connection, "run-now", "a")
     assert "no living worker" not in seen.consequences[0]
     await plan(connection, scheduled(every("a", args=(8,))))
     (row,) = (await apply(connection, seen, OPS, None)).rows
-    assert (row.applied, row.detail) == (False, "its definition has changed meanwhile")
+    assert (row.applied, row.detail) == (False, "its definition has changed since the preview")
     assert await sent(connection) == []
 
 
@@ -333,7 +333,7 @@ async def test_a_name_that_no_scheduler_has_registered_is_refused_with_the_likel
     found = await look(connection, verb, "nihgtly", "theirs")
     assert [refusal.reason for refusal in found.refused] == [
         "no scheduler has registered a schedule of that name; did you mean nightly?",
-        "only a scheduler of another library has planned it: nothing else is known of it",
+        "only a scheduler of another library has planned it, so its definition is not known",
     ]
 
 
@@ -347,9 +347,9 @@ async def test_an_order_that_stands_already_is_refused_with_the_present_state(co
     ]
     assert refused[0].startswith("it is paused since")
     assert refused[0].endswith('by ops@bastion "moving house"')
-    assert refused[1].endswith("and sends nothing as it is")
+    assert refused[1].endswith("and sends nothing anyway")
     assert refused[2] == "it is not paused"
-    assert refused[3].startswith("it skips the slot of")
+    assert refused[3].startswith("it already skips the slot of")
 
 
 @pytest.mark.parametrize("change", [{"pattern": {"type": "lunar"}}, {"timezone": "Mars/Olympus"}])
@@ -361,7 +361,7 @@ async def test_what_a_later_release_has_planned_can_be_paused_but_is_resumed_by_
     await act(connection, "pause", "a")
     await overdue(connection, 60)
     (refusal,) = (await look(connection, "resume", "a")).refused
-    assert "is not known here" in refusal.reason
+    assert "cannot read its pattern or zone" in refusal.reason
     assert (await orders(connection))["paused_at"] is not None
 
 

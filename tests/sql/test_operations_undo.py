@@ -109,7 +109,7 @@ async def test_a_preview_of_an_undo_says_what_the_undo_then_does(connection: asy
     assert [target.id for target in seen.eligible] == [row.target.id for row in undone.applied] == ["back"]
     assert {refusal.target.id: refusal.reason.split(" now")[0] for refusal in seen.refused} == {
         "claimed": "it is CLAIMED on worker-a",
-        "gone": "it is gone: its row was deleted",
+        "gone": "its row was deleted",
     }
 
 
@@ -147,7 +147,8 @@ async def test_a_requeue_that_is_claimed_runs_or_has_run_stays(connection: async
 async def test_a_run_that_was_taken_away_does_not_come_back(connection: asyncpg.Connection, verb: TaskVerb) -> None:
     await running(connection, "t")
     outcome = await done(connection, verb, "t")
-    assert await refusals(connection, outcome.operation_id) == ["its run was taken away, and that attempt is history"]
+    reason = "its run was taken from its worker, and that attempt has ended"
+    assert await refusals(connection, outcome.operation_id) == [reason]
 
 
 @pytest.mark.parametrize("verb", [V.REQUEUE, V.RELEASE])
@@ -167,7 +168,7 @@ async def test_a_rerun_and_an_expiry_name_the_other_way_out(connection: asyncpg.
     await enqueue(connection, "late", good_until="now() - interval '1 s'")
     expired = await done(connection, V.EXPIRE, "late")
     assert await refusals(connection, expired.operation_id) == [
-        "its good_until has passed: requeue it to run it all the same"
+        "its good_until has passed: requeue it to run it anyway"
     ]
 
 
@@ -175,7 +176,7 @@ async def test_an_undo_cannot_be_undone_nor_be_done_twice(connection: asyncpg.Co
     await enqueue(connection, "t")
     outcome = await done(connection, V.CANCEL, "t")
     undone = await undo(connection, outcome.operation_id, OPS, None)
-    assert await refusals(connection, undone.operation_id) == ["there is no way back from undo"]
+    assert await refusals(connection, undone.operation_id) == ["undo cannot be undone"]
     await done(connection, V.CANCEL, "t")
     since = "an operator has acted on it since: cancel by ops@bastion"
     assert await refusals(connection, outcome.operation_id) == [since]
@@ -230,7 +231,7 @@ async def test_a_pruned_row_is_refused_as_gone(connection: asyncpg.Connection) -
     await enqueue(connection, "t")
     outcome = await done(connection, V.CANCEL, "t")
     await connection.execute("DELETE FROM horsies_tasks")
-    assert await refusals(connection, outcome.operation_id) == ["it is gone: its row was deleted"]
+    assert await refusals(connection, outcome.operation_id) == ["its row was deleted"]
 
 
 async def test_rows_that_the_operation_refused_are_not_part_of_its_undo(connection: asyncpg.Connection) -> None:
@@ -242,7 +243,7 @@ async def test_rows_that_the_operation_refused_are_not_part_of_its_undo(connecti
 
 
 async def test_an_unknown_operation_is_an_error_that_says_where_to_look(connection: asyncpg.Connection) -> None:
-    with pytest.raises(OperationError, match="has changed anything"):
+    with pytest.raises(OperationError, match="has changed nothing"):
         await undo(connection, uuid4(), OPS, None)
 
 

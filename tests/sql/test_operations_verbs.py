@@ -92,7 +92,7 @@ async def test_an_id_without_a_row_and_a_foreign_status_are_refused(connection: 
     seen = await look(connection, V.FAIL, "gone", "odd")
     assert {refusal.target.id: refusal.reason for refusal in seen.refused} == {
         "gone": "no task has this id",
-        "odd": "its status 'ON_HOLD' is none that horsies writes",
+        "odd": "horsies does not know its status 'ON_HOLD'",
     }
 
 
@@ -230,7 +230,7 @@ async def test_what_was_interrupted_can_be_accepted_as_failed_and_that_taken_bac
     await interrupted(connection, "t")
     before, history = await task(connection, "t"), await attempts(connection, "t")
     seen = await look(connection, V.FAIL, "t")
-    assert seen.consequences[0] == "1 interrupted: accepted as failed, nothing of them runs again"
+    assert seen.consequences[0] == "1 interrupted: accepted as failed, they do not run again"
     outcome = await done(connection, V.FAIL, "t", reason="not needed any more")
     row = await task(connection, "t")
     words = "failed by hand by ops@bastion: not needed any more"
@@ -254,7 +254,7 @@ async def test_an_interrupted_task_is_accepted_as_failed_once(connection: asyncp
     await done(connection, V.FAIL, "t")
     (second,) = (await apply(connection, seen, OPS, None)).refused
     assert second.detail == "it is FAILED now, try 1"
-    assert [refusal.reason for refusal in (await look(connection, V.FAIL, "t")).refused] == ["it is FAILED already"]
+    assert [refusal.reason for refusal in (await look(connection, V.FAIL, "t")).refused] == ["it is already FAILED"]
     assert "result" not in (await audit(connection))[-1]["before_state"]
 
 
@@ -294,7 +294,7 @@ async def test_a_requeue_drops_a_deadline_that_has_passed_and_keeps_one_ahead(co
     await in_state(connection, "EXPIRED", "late")
     await failed(connection, "early", good_until="now() + interval '1 h'")
     seen = await look(connection, V.REQUEUE, "late", "early")
-    assert "1 past the deadline: it is dropped, or no worker would start them" in seen.consequences
+    assert "1 past the deadline, which is removed so that workers start them" in seen.consequences
     await done(connection, V.REQUEUE, "late", "early")
     assert (await task(connection, "late"))["good_until"] is None
     assert (await task(connection, "early"))["good_until"] is not None
@@ -325,7 +325,7 @@ async def test_a_preview_changes_nothing_and_tells_states_and_consequences(conne
     assert [target.label for target in seen.eligible] == ["demo.add"] * 3
     text = "\n".join(seen.consequences)
     assert "1 RUNNING: taken from the worker" in text
-    assert "1 COMPLETED: what has succeeded runs again" in text
+    assert "1 COMPLETED: they run again" in text
     assert "runs once more" in text
     assert seen.command == "horsies tasks requeue r c f"
     assert abs(seen.taken_at - await connection.fetchval("SELECT now()")) < timedelta(minutes=1)
@@ -338,7 +338,7 @@ async def test_an_outcome_that_waits_to_be_stored_is_told_before_it_is_thrown_aw
     await running(connection, "r")
     await connection.execute("UPDATE horsies_tasks SET finalizing_at = now()")
     assert any(
-        "wait for the outcome to be stored" in line for line in (await look(connection, V.FAIL, "r")).consequences
+        "not stored yet, will be discarded" in line for line in (await look(connection, V.FAIL, "r")).consequences
     )
 
 

@@ -115,16 +115,16 @@ def test_a_time_ahead_is_read_or_refused_with_the_reason(text: str, due: datetim
 @pytest.mark.parametrize(
     ("verb", "options", "words"),
     [
-        (V.REPRIORITISE, {}, "no priority is given"),
+        (V.REPRIORITISE, {}, "--priority is missing"),
         (V.REPRIORITISE, {"priority": "0"}, "'0' is not a priority"),
         (V.REPRIORITISE, {"priority": "101"}, "'101' is not a priority"),
         (V.REPRIORITISE, {"priority": "-1"}, "'-1' is not a priority"),
         (V.REPRIORITISE, {"priority": "1.5"}, "is not a priority"),
-        (V.MOVE, {"queue": "  "}, "no queue is given"),
+        (V.MOVE, {"queue": "  "}, "--queue is missing"),
         (V.MOVE, {"queue": "q" * 53}, "cannot be the name"),
         (V.MOVE, {"queue": "a\x1b[2Jb"}, "cannot be the name"),
         (V.RESCHEDULE, {}, "no time is given"),
-        (V.RESCHEDULE, {"at": "03:00", "now": True}, "several times are given"),
+        (V.RESCHEDULE, {"at": "03:00", "now": True}, "more than one time is given"),
         (V.RESCHEDULE, {"delay": "soon"}, "'soon' is not a duration"),
         (V.RESCHEDULE, {"at": "2020-01-01"}, "2020-01-01 has passed"),
     ],
@@ -228,7 +228,7 @@ async def test_of_two_operators_who_saw_the_same_row_one_is_told_of_the_other(
     before = await everything(connection)
     outcome = await apply(connection, stale, OPS, None)
     assert [row.detail for row in outcome.refused] == [
-        "an operator has acted on it meanwhile: reprioritise by ops@bastion"
+        "an operator has acted on it since the preview: reprioritise by ops@bastion"
     ]
     assert await everything(connection) == before
 
@@ -299,7 +299,7 @@ async def test_the_preview_of_a_move_says_who_serves_the_queue(connection: async
     bulk = await said("bulk")
     assert "3 tasks demo.add: no living worker of the queue bulk knows that name, none starts" in bulk
     assert "at most 3 tasks of the queue bulk run at once" in bulk
-    assert "1 past the deadline: no worker will start them" in bulk
+    assert "1 past the deadline: workers do not start them" in bulk
     assert "the queue mail is paused since" in await said("mail")
 
 

@@ -120,7 +120,7 @@ async def test_a_drain_says_which_queues_have_no_worker_left(connection: asyncpg
     await snapshot(connection, "web-3", queues=("mail",), silent_s=600)
     both = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     assert [line for line in both.consequences if "no other" in line] == [
-        "no other worker claims from queue mail: what waits there stays"
+        "no other worker serves queue mail: its tasks stay there"
     ]
 
 
@@ -133,8 +133,8 @@ async def test_what_cannot_be_drained_is_refused_with_the_reason(connection: asy
     found = await preview(connection, VERBS["worker", "drain"], named)
     assert [target.id for target in found.eligible] == ["web-1-aa"]  # by its end and by its id, and only once
     told = reasons(found)
-    assert told["web-1"] == "2 workers fit: web-1-aa, web-1-bb"
-    assert told["nobody"] == "no worker is known by that id"
+    assert told["web-1"] == "2 workers match: web-1-aa, web-1-bb"
+    assert told["nobody"] == "no worker has that id"
     assert told["gone"] == "it is lost: no sign of life for 6m12s"
     assert told["web-1-bb"].startswith("it is draining since")
 
@@ -193,7 +193,7 @@ async def test_a_worker_with_any_sign_of_life_is_not_recovered(connection: async
         await claim_tokens(connection, "dead")
     found = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["dead"]))
     assert found.eligible == ()
-    assert reasons(found)["dead"].startswith("it lives: last sign of life")
+    assert reasons(found)["dead"].startswith("it is alive: last sign of life")
 
 
 async def test_a_worker_that_comes_back_after_the_preview_keeps_what_it_has(connection: asyncpg.Connection) -> None:
@@ -203,7 +203,7 @@ async def test_a_worker_that_comes_back_after_the_preview_keeps_what_it_has(conn
     before = await statuses(connection)
     outcome = await apply(connection, found, OPS, None)
     assert [row.applied for row in outcome.rows] == [False]
-    assert outcome.rows[0].detail.startswith("it lives")
+    assert outcome.rows[0].detail.startswith("it is alive")
     assert await statuses(connection) == before
     (row,) = await audit(connection)
     assert (row["target_kind"], row["outcome"], row["detail"]) == ("worker", "refused", outcome.rows[0].detail)
@@ -216,7 +216,7 @@ async def test_a_worker_without_a_snapshot_is_known_by_what_it_holds(connection:
     assert [target.state for target in found.eligible] == ["lost: no sign of life for 45s"]
     assert (await apply(connection, found, OPS, None)).rows[0].detail == "1 failed as WORKER_CRASHED"
     again = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["upstream-1"]))
-    assert reasons(again) == {"upstream-1": "no worker is known by that id"}
+    assert reasons(again) == {"upstream-1": "no worker has that id"}
 
 
 async def test_an_outcome_that_is_about_to_be_stored_is_left_to_the_sweep(connection: asyncpg.Connection) -> None:
@@ -247,7 +247,7 @@ async def test_one_that_was_silent_as_none_could_beat_is_not_recovered(
     found = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["dead"]))
     assert bool(found.refused) is spared
     if spared:
-        assert "the database took no heartbeats meanwhile" in reasons(found)["dead"]
+        assert "the database accepted no heartbeats meanwhile" in reasons(found)["dead"]
 
 
 async def test_a_zombie_of_a_recovered_worker_changes_nothing(connection: asyncpg.Connection) -> None:
@@ -320,5 +320,5 @@ async def test_a_recovery_has_no_way_back(connection: asyncpg.Connection) -> Non
     recovered = await act(connection, VERBS["worker", "recover"], "dead")
     before = await statuses(connection)
     outcome = await undo(connection, recovered.operation_id, OPS, None)
-    assert {row.detail for row in outcome.rows} == {"there is no way back from recover"}
+    assert {row.detail for row in outcome.rows} == {"recover cannot be undone"}
     assert (len(outcome.rows), await statuses(connection)) == (4, before)

@@ -108,7 +108,7 @@ async def test_a_closed_pool_opens_nothing(make: Callable[..., Pool], connection
     await pool.close()
     assert in_use.is_closed()
     assert idle.is_closed()
-    with pytest.raises(DatabaseUnavailable, match="closed meanwhile") as refused:
+    with pytest.raises(DatabaseUnavailable, match="have been closed") as refused:
         await pool.acquire()
     assert not is_transient(refused.value)
     await until(connection, f"NOT EXISTS (SELECT {PRODUCERS})")

@@ -74,7 +74,7 @@ async def test_what_no_living_worker_owns_is_spared_with_a_word_or_taken_at_once
         assert await broker.mark_stale_tasks_as_failed(stale_threshold_ms=300_000) == 0
         assert await broker.requeue_stale_claimed(stale_threshold_ms=120_000) == 0
     runs, claims = (record.getMessage() for record in caplog.records)
-    until = r"until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ: .* call it again then, or with spare=False"
+    until = r"until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ: .* repeat the call then, or pass spare=False"
     assert re.match(f"mark_stale_tasks_as_failed spared 2 RUNNING without a heartbeat for 300 s {until}", runs)
     assert re.match(f"requeue_stale_claimed spared 1 CLAIMED without a heartbeat for 120 s {until}", claims)
     caplog.clear()

@@ -195,7 +195,7 @@ async def test_run_now_says_who_starts_a_workflow_and_that_none_does_now(connect
     await plan(connection, {"a": one})
     verb = VERBS["schedule", "run-now"]
     (told,) = (await preview(connection, verb, Selection.of_ids(["a"]))).consequences
-    assert told.startswith("a: a scheduler starts nightly once one runs that has it, within a day: none does now")
+    assert told.startswith("a: a scheduler starts nightly when one with this schedule runs, within a day: none runs")
     await connection.execute(
         "INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version)"
         " VALUES ('s', 'h', 1, '{a}', '1')"

@@ -256,7 +256,7 @@ async def test_a_current_one_in_a_read_only_session_is_not_one_that_workers_can_
     assert (state.kind, state.pending) == (SchemaKind.READ_ONLY, ())
     assert state.detail == (
         f"schema public has version {LATEST}, but {READ_ONLY};"
-        " connect to the primary (target_session_attrs=read-write), or for writing"
+        " connect to the primary (target_session_attrs=read-write), or allow writes in this session"
     )
     with pytest.raises(SchemaError, match=READ_ONLY):
         await require_current(connection)

@@ -64,7 +64,7 @@ async def test_a_blocking_connection_to_another_database_is_refused(
         await asyncio.to_thread(work)
     assert len(results) == 3
     for result in results:
-        assert "connection= is to the database 'postgres', and the application's is " in result.unwrap_err().message
+        assert "connection= is to the database 'postgres', but the application's is " in result.unwrap_err().message
         assert not result.unwrap_err().retryable
 
     def work_here() -> None:

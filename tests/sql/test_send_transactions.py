@@ -361,4 +361,4 @@ async def test_other_drivers_of_sqlalchemy_are_refused(app: Horsies) -> None:
 async def test_an_awaited_session_does_not_fit_the_blocking_form(app: Horsies, database: str) -> None:
     async with by_async_sqlalchemy("asyncpg", "session")(database) as (mine, _):
         error = app.tasks["add"].with_options(connection=mine).send(1).unwrap_err()
-    assert "a connection of sqlalchemy that is awaited fits the async form only" in error.message
+    assert "an async connection of sqlalchemy works only with the async form" in error.message

@@ -287,7 +287,7 @@ async def test_a_retry_that_finds_nothing_names_the_child_that_is_paused(connect
     await planted(connection, WITH_CHILD)
     await planted_below(connection, plan(node(0), on_error="pause"), "w1", 0)
     await ends(connection, "child", 0, status="FAILED")
-    with pytest.raises(CannotReopenError, match="its child demo child is PAUSED: retry or resume that one"):
+    with pytest.raises(CannotReopenError, match="its child demo child is PAUSED: retry or resume the child"):
         await retry_from_failed(connection, "w1")
 
 

@@ -186,7 +186,7 @@ async def test_a_child_is_not_started_while_its_family_is_locked(
 async def test_an_operator_is_told_who_has_locked_the_workflow(
     connection: asyncpg.Connection, foreign: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advancing, "_PATIENCE", "200ms")
+    monkeypatch.setattr(advancing, "_LOCK_TIMEOUT", "200ms")
     flow = await grow(connection, node(0))
     async with foreign.transaction():
         await foreign.fetch(ROOT, flow)

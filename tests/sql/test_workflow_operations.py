@@ -78,10 +78,10 @@ async def refusals(conn: asyncpg.Connection, *ids: str) -> dict[str, str]:
 async def test_each_verb_says_why_a_running_workflow_is_not_for_it(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     assert await refusals(connection, "w1") == {
-        "reconcile": "nothing in it is inconsistent",
+        "reconcile": "it is consistent",
         "resume": "it is RUNNING, not PAUSED",
         "retry": "none of its nodes has failed",
-        "rerun": "it is RUNNING: only what has ended is run again as a new one",
+        "rerun": "it is RUNNING: only an ended workflow can be started again",
     }
 
 
@@ -90,10 +90,10 @@ async def test_each_verb_says_why_a_cancelled_workflow_is_not_for_it(connection:
     await runs(connection, "w1", 0)
     await cancel(connection, "w1")
     assert await refusals(connection, "w1") == {
-        "reconcile": "it is CANCELLED: only what is RUNNING can be inconsistent",
+        "reconcile": "it is CANCELLED: only a RUNNING workflow can be repaired",
         "pause": "it is CANCELLED, not RUNNING",
         "resume": "it is CANCELLED, not PAUSED",
-        "cancel": "it is CANCELLED already",
+        "cancel": "it is already CANCELLED",
         "retry": "its workflow demo is CANCELLED",
     }
 
@@ -146,7 +146,7 @@ async def test_a_repair_that_another_operator_has_made_meanwhile_is_refused(conn
     looked = await look(connection, V.RECONCILE, "w1")
     await ends(connection, "w1", 0)
     outcome = await apply(connection, looked, OPS, None)
-    assert [row.detail for row in outcome.refused] == ["nothing in it is inconsistent any more"]
+    assert [row.detail for row in outcome.refused] == ["it is consistent now"]
 
 
 async def test_pause_and_resume_leave_their_trace_and_can_be_undone(connection: asyncpg.Connection) -> None:
@@ -186,7 +186,7 @@ async def test_there_is_a_plain_no_for_what_has_no_way_back(connection: asyncpg.
     await runs(connection, "w1", 0)
     cancelled = await act(connection, V.CANCEL, "w1")
     assert not cancelled.can_be_undone
-    no = "what was cancelled has ended: rerun starts it again"
+    no = "its nodes have ended: rerun starts it again"
     looked = await look_back(connection, cancelled.operation_id)
     assert [refusal.reason for refusal in looked.refused] == [no]
     undone = await undo(connection, cancelled.operation_id, OPS, None)
@@ -202,8 +202,8 @@ async def test_cancel_says_what_becomes_of_nodes_children_and_the_parent(connect
     await runs(connection, "low", 0)
     looked = await look(connection, V.CANCEL, "child")
     assert looked.consequences == (
-        "middle: 2 running nodes fail with TASK_CANCELLED, their workers are told to stop, and what user code has done"
-        " is not undone; 3 waiting nodes are skipped",
+        "middle: 2 running nodes fail with TASK_CANCELLED, their workers are notified to stop them, and side"
+        " effects of user code remain; 3 waiting nodes are skipped",
         "middle: 1 child workflow below is cancelled as well",
         "middle: its parent demo continues with this node as failed",
     )
@@ -217,8 +217,8 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
     await ends(connection, "w1", 2, status="FAILED")
     looked = await look(connection, V.RETRY, "w1")
     assert looked.consequences == (
-        "demo: run again, with a fresh task, all retries and no deadline that has passed: n2",
-        "demo: skipped before, wait for them now: n3",
+        "demo: run again, with a new task, all retries and without a past deadline: n2",
+        "demo: skipped before, now wait for them: n3",
     )
     outcome = await apply(connection, looked, OPS, None)
     assert outcome.applied[0].detail == "RUNNING, 1 node again"
@@ -241,7 +241,7 @@ async def test_what_completed_with_a_failed_input_keeps_its_result_and_a_retry_s
     await ends(connection, "w1", 1)
     kept = (await node_row(connection, "w1", 1))["result"]
     looked = await look(connection, V.RETRY, "w1")
-    assert looked.consequences[1:] == ("demo: skipped before, wait for them now: n2", KEPT)
+    assert looked.consequences[1:] == ("demo: skipped before, now wait for them: n2", KEPT)
     await apply(connection, looked, OPS, None)
     await ends(connection, "w1", 0, 2)
     assert await states(connection) == "COMPLETED: COMPLETED COMPLETED COMPLETED"
@@ -258,7 +258,7 @@ async def test_what_completed_with_a_failed_input_is_not_told_to_go_on_with_a_va
     assert looked.consequences == (
         "n2: may continue with this value",
         KEPT,
-        "demo is FAILED and RUNNING again, with what was skipped after this node",
+        "demo is FAILED and will be RUNNING again, with the nodes skipped after this one",
     )
 
 
@@ -285,7 +285,7 @@ async def test_a_retry_below_a_parent_that_does_not_have_its_node_says_which_row
     (refused,) = (await apply(connection, looked, OPS, None)).refused
     reason = (
         "its workflow demo (child) is damaged: its parent_task_index is 9, and its parent parent (w1) has no such node;"
-        " mend the row in SQL"
+        " correct the row in SQL"
     )
     assert refused.detail == reason
     looked = await look(connection, V.RETRY, "child")
@@ -302,7 +302,7 @@ async def test_a_retry_in_a_child_does_not_take_back_what_its_parents_node_was_g
     await act_on_node(connection, V.COMPLETE, 0, value="7")
     assert await states(connection) == "RUNNING: COMPLETED ENQUEUED"
     looked = await look(connection, V.RETRY, "child")
-    assert [one.reason for one in looked.refused] == ["n0 of its parent was decided by hand: it is COMPLETED"]
+    assert [one.reason for one in looked.refused] == ["an operator has set n0 of its parent to COMPLETED"]
     assert await states(connection, "child") == "FAILED: FAILED"
 
 
@@ -359,7 +359,7 @@ async def test_two_operators_who_rerun_at_once_make_one_copy(connection: asyncpg
     await ends(connection, "w1", 0)
     looks = [await look(connection, V.RERUN, "w1") for _ in range(2)]
     outcomes = [await apply(connection, looked, OPS, None) for looked in looks]
-    assert [row.detail for row in outcomes[1].refused] == ["an operator has acted on it meanwhile"]
+    assert [row.detail for row in outcomes[1].refused] == ["an operator has acted on it since the preview"]
     assert await connection.fetchval("SELECT count(*) FROM horsies_workflows") == 2
 
 
@@ -368,7 +368,7 @@ async def test_a_skipped_node_is_audited_as_a_node(connection: asyncpg.Connectio
     looked = await look_at_node(connection, V.SKIP, 0)
     assert looked.consequences == (
         "n0: its task is cancelled before it starts",
-        "n1: judged by their joins, as after a dependency that was skipped",
+        "n1: follow their joins, as after a skipped dependency",
     )
     assert looked.command == "horsies workflows skip w1 n0"
     outcome = await apply(connection, looked, OPS, None)
@@ -403,10 +403,10 @@ async def test_what_may_be_decided_of_a_node_depends_on_its_state(connection: as
     await ends(connection, "w1", 1, status="FAILED")
     skip = [(await look_at_node(connection, V.SKIP, index)).refused[0].reason for index in range(4)]
     assert skip == [
-        "it is COMPLETED already",
-        "it is FAILED already; retry runs it again, complete gives it a value",
-        "it is SKIPPED already",
-        "no node of it has this index",
+        "it is already COMPLETED",
+        "it is already FAILED; retry runs it again, complete gives it a value",
+        "it is already SKIPPED",
+        "it has no node with this index",
     ]
     complete = [await look_at_node(connection, V.COMPLETE, index, value="1") for index in range(3)]
     assert [bool(looked.eligible) for looked in complete] == [False, True, True]
@@ -418,8 +418,8 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
     looked = await look_at_node(connection, V.COMPLETE, 0, value='{ "n": 1 }')
     assert looked.consequences == (
         "n1: may continue with this value",
-        "demo is FAILED and RUNNING again, with what was skipped after this node",
-        "the type that its task returns is not known here, so the value is stored as it is written; "
+        "demo is FAILED and will be RUNNING again, with the nodes skipped after this one",
+        "the return type of its task is not known here, so the value is stored as written; "
         "`horsies workflows complete --module APP` checks and converts it",
     )
     assert looked.command == "horsies workflows complete w1 n0 --value '{\"n\":1}'"
@@ -439,7 +439,7 @@ async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(con
     fitting = {"value": "1", "types": Types()}
     for verb, index, options, detail in ((V.COMPLETE, 0, fitting, "COMPLETED"), (V.SKIP, 1, {}, "SKIPPED")):
         looked = await look_at_node(connection, verb, index, **options)
-        assert looked.consequences[-1] == "demo stays PAUSED: nothing continues before it is resumed"
+        assert looked.consequences[-1] == "demo stays PAUSED: its nodes continue after a resume"
         outcome = await apply(connection, looked, OPS, None)
         assert outcome.rows[0].detail == f"{detail}; its workflow stays PAUSED until it is resumed"
     assert await states(connection) == "PAUSED: COMPLETED SKIPPED PENDING"
@@ -471,8 +471,8 @@ async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(conn
     ("verb", "selection", "value", "words"),
     [
         (V.SKIP, Selection.of_ids(["w1"]), None, "skip takes a node"),
-        (V.COMPLETE, Selection.of_node("w1", 0), None, "complete needs the value"),
-        (V.SKIP, Selection.of_node("w1", 0), "1", "skip takes no value"),
+        (V.COMPLETE, Selection.of_node("w1", 0), None, "complete needs a value"),
+        (V.SKIP, Selection.of_node("w1", 0), "1", "skip has no option 'value'"),
     ],
 )
 async def test_a_verb_with_the_wrong_selection_is_refused_whole(
@@ -495,7 +495,7 @@ async def test_one_workflow_that_cannot_be_changed_leaves_the_others_done(connec
     outcome = await apply(connection, looked, OPS, None)
     assert [row.target.id for row in outcome.applied] == ["w3"]
     assert {row.target.id: row.detail for row in outcome.refused} == {
-        "w1": "the database refuses: RaiseError: poison",
+        "w1": "the database rejects it: RaiseError: poison",
         "w2": "it is PAUSED now",
     }
 

@@ -170,7 +170,7 @@ async def test_a_child_whose_row_is_gone_fails_the_node_and_the_text_says_so(con
     assert (await repaired(connection))[0] == "n0 RUNNING → FAILED"
     row = await node_row(connection, "w1", 0)
     assert error_code(row) == "SUBWORKFLOW_FAILED"
-    assert "the row of its child workflow is gone" in row["result"]
+    assert "the row of its child workflow was deleted" in row["result"]
 
 
 @pytest.mark.parametrize(

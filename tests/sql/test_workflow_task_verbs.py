@@ -117,7 +117,7 @@ async def test_a_former_task_of_a_node_is_requeued_with_a_warning_and_changes_no
     former = await task_of(connection, "w1", 0)
     await retry_from_failed(connection, "w1")
     looked = await preview(connection, VERBS["task", "requeue"], Selection.of_ids([former]))
-    assert "1 of workflows that have gone on without them: no node waits for their outcome" in looked.consequences
+    assert "1 of workflows that have continued without them: no node waits for their outcome" in looked.consequences
     before = await states(connection)
     assert (await apply(connection, looked, OPS, None)).applied
     assert await states(connection) == before

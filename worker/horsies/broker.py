@@ -52,8 +52,8 @@ T = TypeVar("T")
 _log = logging.getLogger("horsies.broker")
 
 _RESEND_PAUSES_S = (0.2, 0.4, 0.8)
-_CLOSE_PATIENCE_S = 10.0
-_LONGEST_SWEEP_S = 120.0
+_CLOSE_TIMEOUT_S = 10.0
+_MAX_SWEEP_S = 120.0
 
 
 class Operation(NamedTuple, Generic[T]):
@@ -244,9 +244,9 @@ class PostgresBroker:
 
     def close(self) -> BrokerResult[None]:
         """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
-        if self._thread.close(_CLOSE_PATIENCE_S):
+        if self._thread.close(_CLOSE_TIMEOUT_S):
             return Ok(None)
-        message = f"the connections to {self.config.url.label} have not closed in {_CLOSE_PATIENCE_S:.0f} s"
+        message = f"the connections to {self.config.url.label} have not closed in {_CLOSE_TIMEOUT_S:.0f} s"
         return Err(BrokerOperationError(BrokerErrorCode.CLOSE_FAILED, message, retryable=False))
 
     async def close_async(self) -> BrokerResult[None]:
@@ -314,7 +314,7 @@ class PostgresBroker:
         return value_or_raise(_count_of(done))
 
     async def _clean_up(self, sweep: Callable[[asyncpg.Connection], Awaitable[T]]) -> BrokerResult[T]:
-        act: Callable[[Link], Awaitable[T]] = lambda link: link.use(sweep, limit_s=_LONGEST_SWEEP_S)  # noqa: E731
+        act: Callable[[Link], Awaitable[T]] = lambda link: link.use(sweep, limit_s=_MAX_SWEEP_S)  # noqa: E731
         return await self.perform_async(Operation(BrokerErrorCode.CLEANUP_FAILED, act))
 
     # From here on, everything runs on the thread's loop.

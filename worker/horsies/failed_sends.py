@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("horsies")
 
-_WAY_OUT = "check is_err(result), or use send_or_raise()"
+_REMEDY = "check is_err(result), or use send_or_raise()"
 
 
 def answer(result: Result[T, FailedT], config: AppConfig | None) -> Result[T, FailedT]:
@@ -125,4 +125,4 @@ def _place() -> str:
 def _log_unread(words: str) -> None:
     # While the interpreter ends, the parts of logging may be gone already.
     if not sys.is_finalizing():
-        _log.warning("the result of a failed send was dropped unread; %s: %s", _WAY_OUT, words)
+        _log.warning("the result of a failed send was dropped unread; %s: %s", _REMEDY, words)

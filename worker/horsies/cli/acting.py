@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection, Database
 
-_MOST_BY_Y: Final = 20
+_MAX_ROWS_CONFIRMED_BY_Y: Final = 20
 _CANCELLED_WITHIN_S: Final = 2.0
 _RELEASED_WITHIN_S: Final = 2.0
 """A hold that is not released ends by itself."""
@@ -112,7 +112,7 @@ def confirm(asked: Asked, count: int) -> None:
     context = asked.choice.context
     if context is not None and context.production:
         wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to continue:"
-    elif count > _MOST_BY_Y:
+    elif count > _MAX_ROWS_CONFIRMED_BY_Y:
         wanted, prompt = str(count), f"Type {number(count)} to continue:"
     else:
         wanted, prompt = "y", "Type y to continue:"

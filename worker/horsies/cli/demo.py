@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies.demo.tally import DemoTally
 
 _HEADLESS_S: Final = 20.0
-_MOST_RECALLED: Final = 12
+_MAX_RECALLED: Final = 12
 _APP: Final = "horsies.demo.shop:app"
 
 
@@ -134,7 +134,7 @@ def _shown(line: DemoEvent) -> str:
 
 def _recap(demo: Demo) -> Sequence[str]:
     """The cause of each row that was on the screen."""
-    lines = demo.lines[-_MOST_RECALLED:]
+    lines = demo.lines[-_MAX_RECALLED:]
     return ["what happened in the shop:", *(f"  {_shown(line)}" for line in lines), ""] if lines else []
 
 

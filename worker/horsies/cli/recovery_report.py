@@ -131,7 +131,7 @@ def _headline(report: Report) -> str:
 
 def _next_sweep(report: Report) -> str:
     if not report.workers_alive:
-        return "no worker lives that could sweep: horsies recovery run sweeps once"
+        return "no worker is alive to sweep: horsies recovery run sweeps once"
     if report.sweep is None or report.sweep.next_in_s is None:
         return "no sweep has been recorded"
     if report.sweep.next_in_s == 0:

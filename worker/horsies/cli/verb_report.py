@@ -28,8 +28,8 @@ INTERRUPTED: Final = 130
 STOPPING: Final = "stopping after the rows at hand; ctrl+c again aborts"
 BROKEN_OFF: Final = "broken off: `horsies audit ls` shows what was done until then"
 
-_MOST_LISTED: Final = 20
-_MOST_KINDS: Final = 10
+_MAX_LISTED: Final = 20
+_MAX_KINDS: Final = 10
 _NOT_THERE: Final = frozenset({"missing", "unknown"})
 
 
@@ -131,7 +131,7 @@ def outcome_lines(preview: Preview, outcome: OperationOutcome, screen: Screen, *
     lines = [screen.paint(", ".join(parts), "bold")]
     if outcome.stopped:
         lines.append(f"  stopped: {clean(outcome.stopped)}")
-    if len(applied) <= _MOST_LISTED:
+    if len(applied) <= _MAX_LISTED:
         mark = TableCell(screen.glyph("✓", "+"), "green")
         cells = [(mark, _id(row.target, screen), row.target.label, _detail(row, outcome.verb.name)) for row in applied]
         columns = (
@@ -146,7 +146,7 @@ def outcome_lines(preview: Preview, outcome: OperationOutcome, screen: Screen, *
     lines += _refusals(refused, screen, "refused:")
     if way_back := undo_command(outcome):
         lines.append(f"  undo, as far as nothing has happened since: {way_back}")
-    if outcome.in_doubt or len(applied) > _MOST_LISTED:
+    if outcome.in_doubt or len(applied) > _MAX_LISTED:
         lines.append(f"  each row: horsies audit ls --operation {outcome.operation_id}")
     return lines
 
@@ -157,16 +157,16 @@ def _things(targets: Sequence[Target]) -> str:
 
 def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
     """One by one if there are few, else by kind."""
-    if len(targets) <= _MOST_LISTED:
+    if len(targets) <= _MAX_LISTED:
         # For a worker or a queue the name is the id.
         few = [(_id(target, screen), target.label, target.state) for target in targets]
         columns = (TableColumn("ID", rank=1), TableColumn("NAME", least=10), TableColumn("STATE", least=12))
         return [f"  {line}" for line in table(columns, few, screen.inside)[1:]]
     kinds = Counter((target.label, target.state) for target in targets)
-    cells = [(number(count), *kind) for kind, count in kinds.most_common(_MOST_KINDS)]
+    cells = [(number(count), *kind) for kind, count in kinds.most_common(_MAX_KINDS)]
     columns = (TableColumn("", right=True), TableColumn("", least=10), TableColumn("", least=12))
     lines = [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
-    more = len(kinds) - _MOST_KINDS
+    more = len(kinds) - _MAX_KINDS
     return [*lines, f"  and {counted(more, 'more kind')}"] if more > 0 else lines
 
 
@@ -186,11 +186,11 @@ def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: st
         by_reason.setdefault(reason, []).append(target)
     lines = [heading] if by_reason else []
     most_first = sorted(by_reason.items(), key=lambda item: -len(item[1]))
-    for reason, targets in most_first[:_MOST_LISTED]:
+    for reason, targets in most_first[:_MAX_LISTED]:
         shown = ", ".join(_id(target, screen) or clean(target.id) for target in targets[:5])
         more = f" and {number(len(targets) - 5)} more" if len(targets) > 5 else ""
         count = f"{number(len(targets))} {screen.glyph('×', 'x')} " if len(targets) > 1 else ""
         mark = screen.paint(screen.glyph("✗", "x"), "red")
         lines.append(f"  {mark} {count}{clean(reason)}  {screen.paint(f'{shown}{more}', 'dim')}")
-    left = len(most_first) - _MOST_LISTED
+    left = len(most_first) - _MAX_LISTED
     return [*lines, f"  and for {counted(left, 'more reason')}: --json lists all"] if left > 0 else lines

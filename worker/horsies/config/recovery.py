@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _HOUR_MS = 3_600_000
-_MOST_REPORTED = 10_000_000
+_MAX_REPORTED = 10_000_000
 """Of hours or ms; upstream allows less than half of it, and PostgreSQL's calendar ends some hours further back."""
 
 
@@ -96,7 +96,7 @@ class RecoveryConfig(CheckedModel):
             return False
         keeps_everything = value is None and name.endswith("_retention_hours")
         if is_whole(value):
-            return is_whole(known.default) and 0 <= value <= _MOST_REPORTED
+            return is_whole(known.default) and 0 <= value <= _MAX_REPORTED
         return type(value) is type(known.default) or keeps_everything
 
     @property

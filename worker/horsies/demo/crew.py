@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _APP: Final = "horsies.demo.shop:app"
 _AGAIN_AFTER_S: Final = 2.0
 _GRACE_S: Final = 1.5
-_PATIENCE_S: Final = 15.0
+_TIMEOUT_S: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ async def _end(member: Member, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         member.process.send_signal(number)
         try:
-            await asyncio.wait_for(member.process.wait(), _PATIENCE_S)
+            await asyncio.wait_for(member.process.wait(), _TIMEOUT_S)
         except TimeoutError:
             member.process.kill()
             await member.process.wait()

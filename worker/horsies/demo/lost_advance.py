@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S: Final = 0.1
 _BEGINS_WITHIN_S: Final = 3.0
 _FAILS_WITHIN_S: Final = 12.0
-_MOST_ORDERS: Final = 10
+_MAX_ORDERS: Final = 10
 
 
 async def order_charged_by(database: Database, customers: Customers, pid: int) -> str | None:
     """An order whose card is being charged by the worker with this pid; other orders are left to any worker."""
-    for _ in range(_MOST_ORDERS):
+    for _ in range(_MAX_ORDERS):
         workflow_id = await customers.order_by_web(STOLEN)
         if workflow_id is None:
             return None

@@ -37,7 +37,7 @@ _STATES: Final = {
     "PRUNED": ("∅", "_", "dim"),
 }
 _WHOLE: Final = 12
-_MOST_DAMAGED: Final = 10
+_MAX_DAMAGED: Final = 10
 _NAMES: Final = ("id", "operation_id", "label", "name", "attempt")
 """Of these a row has one that says which it is."""
 _END: Final = 8
@@ -87,12 +87,12 @@ def damage_lines(rows: Iterable[object], screen: Screen) -> list[str]:
     """A line for each damaged row of a list, the first few, and how many others there are."""
     found = [(row, damage) for row in rows if (damage := damaged_fields(row))]
     lines: list[str] = []
-    for row, damage in found[:_MOST_DAMAGED]:
+    for row, damage in found[:_MAX_DAMAGED]:
         name = next(getattr(row, key) for key in _NAMES if hasattr(row, key))
         # A text may hold arguments that are masked elsewhere; `--json` of the row has it.
         parts = ", ".join(f"{field} is {plain_stored(stored) or 'not of its type'}" for field, stored in damage.items())
         lines.append(clean(f"damaged: {name}: {parts}"))
-    more = len(found) - _MOST_DAMAGED
+    more = len(found) - _MAX_DAMAGED
     lines += [f"damaged: {number(more)} more"] if more > 0 else []
     return [screen.paint(line, "red") for line in lines]
 

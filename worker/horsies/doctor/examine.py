@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # No statement of the doctor may hold up others: none waits for a lock, none runs for long, none writes.
 _LIMITS: Final = (("statement_timeout", "5s"), ("lock_timeout", "100ms"))
 _SETTINGS: Final = (*READER_SETTINGS, *_LIMITS, ("default_transaction_read_only", "on"))
-_LONGEST_CHECK_S: Final = 20.0
+_MAX_CHECK_S: Final = 20.0
 _USABLE: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY, SchemaKind.DAMAGED})
 _NOT_THERE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
 _TOO_SLOW: Final = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, TimeoutError)
@@ -93,7 +93,7 @@ async def _lines(check: Check, context: CheckContext) -> list[CheckLine]:
     if check.needs_tables and context.schema.kind not in _USABLE:
         return [CheckLine(CheckVerdict.UNKNOWN, context.schema.problem, context.schema.way_out or None)]
     try:
-        async with asyncio.timeout(_LONGEST_CHECK_S):
+        async with asyncio.timeout(_MAX_CHECK_S):
             return [*await check.examine(context)]
     except asyncpg.InsufficientPrivilegeError as error:
         role, schema = quoted(context.role), quoted(context.schema.schema)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-_MOST_SHOWN: Final = 200
+_MAX_SHOWN: Final = 200
 LARGEST_NUMBER: Final = 1e15
 """Beyond it a sum or a percentage may leave the range of a float, and no count or size is so large."""
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -93,7 +93,7 @@ class DamagedText(str, Damaged):
     @classmethod
     def of(cls, text: str, stored: str) -> DamagedText:
         damaged = cls(text)
-        damaged.stored = stored[:_MOST_SHOWN]
+        damaged.stored = stored[:_MAX_SHOWN]
         return damaged
 
 
@@ -146,7 +146,7 @@ def _items(stored: Iterable[Any] | None, is_right: Callable[[Any], bool]) -> tup
     if len(kept) == len(found):
         return kept
     damaged = DamagedList(kept)
-    damaged.stored = str(found)[:_MOST_SHOWN]
+    damaged.stored = str(found)[:_MAX_SHOWN]
     return damaged
 
 
@@ -165,7 +165,7 @@ def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: Tr
     else:
         kept = {}
     damaged = DamagedMap(kept)
-    damaged.stored = stored[:_MOST_SHOWN]
+    damaged.stored = stored[:_MAX_SHOWN]
     return damaged
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NOT_THE_USERS: Final = ("horsies.", "pydantic.", "importlib.")
 _NEVERTHELESS: Final = ("horsies.demo.",)
 _INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_MOST_LINES_ABOVE_A_DEF: Final = 100
+_MAX_LINES_ABOVE_DEF: Final = 100
 
 
 def calling_place() -> SourceLocation | None:
@@ -48,7 +48,7 @@ def signature_place(fn: Callable[..., object]) -> SourceLocation | None:
     start = SourceLocation.of_function(fn)
     if start is None or not start.source.lstrip().startswith("@"):
         return start
-    for line in range(start.line, start.line + _MOST_LINES_ABOVE_A_DEF):
+    for line in range(start.line, start.line + _MAX_LINES_ABOVE_DEF):
         if linecache.getline(start.file, line).lstrip().startswith(("def ", "async def ")):
             return SourceLocation(start.file, line)
     return start

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # bound only ends the search for times that never occur.
 LONGEST_PAUSE = timedelta(days=400)
 ONE_DAY = timedelta(days=1)
-_LONGEST_CHANGE = timedelta(hours=3)  # of clocks that go back
+_MAX_CHANGE = timedelta(hours=3)  # of clocks that go back
 
 
 class Weekday(StrEnum):
@@ -85,7 +85,7 @@ class Cron:
         elapsed = any(field.startswith("*") for field in self.expression.split()[:2])
         # From before a change of the clocks: local times that lie behind may come a second time. Else from now on: to
         # walk through three hours of minutes takes 1 ms.
-        near = [(instant + way * _LONGEST_CHANGE).astimezone(zone) for way in (-1, 1)]
+        near = [(instant + way * _MAX_CHANGE).astimezone(zone) for way in (-1, 1)]
         local = instant.astimezone(zone) if near[0].utcoffset() == near[1].utcoffset() else near[0]
         repeated: list[datetime] = []  # the second instants of local times that occur twice, ascending
         for mark in CronSim(self.expression, local.replace(tzinfo=None)):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "trace"
 LINKS: Final = "links"
-_MOST_LINKS: Final = 32
+_MAX_LINKS: Final = 32
 _SIGN: Final = f'"{KEY}":'
 
 Trace: TypeAlias = "Mapping[str, Any]"
@@ -97,7 +97,7 @@ def following(task_options: str | None, *traceparents: str | None) -> str | None
     trace, runs = trace_of(task_options), [run for run in traceparents if run is not None]
     if not runs:
         return task_options
-    return with_trace(task_options, {**trace, LINKS: list(dict.fromkeys(runs))[-_MOST_LINKS:]})
+    return with_trace(task_options, {**trace, LINKS: list(dict.fromkeys(runs))[-_MAX_LINKS:]})
 
 
 def links_of(trace: Trace) -> Sequence[str]:

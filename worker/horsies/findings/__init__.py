@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from horsies.findings.cluster import Cluster
 
 MOST_IDS: Final = 500
-"""The most ids that are read of a kind and name; the others are only counted."""
+"""Maximum number of ids read per kind and name; further ones are only counted."""
 RUNS_AGAIN: Final = "Requeueing runs user code again from the start: it may repeat what the first run already did."
 
 
 class Severity(IntEnum):
-    """Worst first when sorted descending."""
+    """Severities; sorted descending, the worst comes first."""
 
     NOTE = 1  # intended, or only late
     HANDLED = 2  # the sweep, or a worker, handles it
-    NEEDS_ACTION = 3  # stays as it is until an operator acts
+    NEEDS_ACTION = 3  # does not change until an operator acts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +37,31 @@ class FindingKind:
     """A kind of finding: its name in the report and in JSON, and how the console and the command line show it.
 
     In `alert`, `alerts` and `alert_without_workers` these are replaced: {count}, {tasks} (1 task, 12 tasks), {kind};
-    where one alert stands for many findings also {findings}, their number; else {name}, {on} (its worker), {lasting}
+    if one alert covers many findings also {findings}, their number; else {name}, {on} (its worker), {lasting}
     (in the verdict alone), {stale} (tasks of the same worker in further findings).
     """
 
     name: str
     place: int
-    """Among findings of equal severity the lowest comes first; no two kinds have the same."""
+    """Position among findings of equal severity, lowest first; unique for each kind."""
     state: str | None = None
-    """The state of its tasks, whose sign is shown before it; None: a warning sign."""
+    """The state of its tasks, whose symbol is shown before it; None for a warning symbol."""
     tasks: str | None = None
-    """The filter of its tasks, without name, queue and worker; None: it is about workflows."""
+    """The filter of its tasks, without name, queue and worker; None if it is about workflows."""
     by_id: bool = False
-    """Its tasks are shown by their ids: others have the same state."""
+    """True if its tasks are shown by their ids, because other tasks have the same state."""
     workers: str | None = None
     """The filter of the workers that many findings of this kind are about."""
     swept: str | None = None
-    """By which name `horsies recovery run --dry-run --json` counts it; None: a sweep changes none of its rows."""
+    """Its name in `horsies recovery run --dry-run --json`; None if a sweep changes none of its rows."""
     alert: str = "{count} {name} {kind}{on}"
     alerts: str = "{count} {kind}, in {findings} findings"
     alert_without_workers: str | None = None
     """One alert in place of all findings of this kind while no worker is alive."""
     alert_severity: Severity | None = None
-    """If it differs from that of the finding."""
+    """The severity of the alert, if it differs from the finding's."""
     stands_for_its_tasks: bool = False
-    """Its alert replaces those about tasks of the same worker."""
+    """True if its alert replaces the alerts about tasks of the same worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class PredictedAction:
 
     action: str
     severity: Severity
-    in_seconds: float | None = None  # None: nothing will happen, or the time is unknown
+    in_seconds: float | None = None  # None if nothing will happen, or the time is unknown
     reason: str = ""
 
 
 NEEDS_DECISION: Final = PredictedAction("nothing; needs your decision", Severity.NEEDS_ACTION)
-NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could sweep", Severity.NEEDS_ACTION)
+NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker is alive to sweep", Severity.NEEDS_ACTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Finding:
     kind: FindingKind
     target_kind: TargetKind | Literal["database"]
     name: str  # of the task or workflow, the worker's id, the queue, or the doctor's check
-    ids: tuple[str, ...]  # as many as were read
+    ids: tuple[str, ...]  # the ids that were read
     count: int
-    since: datetime | None  # of the oldest one
+    since: datetime | None  # time of the oldest row
     evidence: str
     prediction: PredictedAction
     remedies: tuple[Remedy, ...]
@@ -127,7 +127,7 @@ def about_tasks(
     why: Iterable[str],
     at_least: bool,
 ) -> Finding:
-    """A finding about the tasks of one name and queue, from a row that counts them."""
+    """Return a finding about the tasks of one name and queue, from a row that counts them."""
     return Finding(
         kind=kind,
         target_kind="task",
@@ -145,9 +145,9 @@ def about_tasks(
 
 
 def by_key(found: Iterable[Finding]) -> dict[str, Finding]:
-    """Findings by what they are about, so that each keeps its key from report to report.
+    """Return the findings by a key that is the same in each report.
 
-    Several may be about the same name: two damaged workflows, or rows that differ only in their prediction.
+    Several findings may have the same name: two damaged workflows, or rows that differ only in their prediction.
     """
     keyed: dict[str, Finding] = {}
     for finding in found:

@@ -1,4 +1,4 @@
-"""The sessions whose locks hold up ours: found without reading a table of ours, which may be what is locked."""
+"""The sessions whose locks block ours, found without reading our tables, which may be locked."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-_MOST: Final = 5
-_LONGEST_QUERY: Final = 80
-# A statement may contain arguments of a task or a password; its words are enough to know it again.
+_MAX_ROWS: Final = 5
+_MAX_QUERY: Final = 80
+# A statement may contain arguments of a task or a password; its keywords are enough to recognise it.
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*(?:'|$)|\$(\w*)\$.*?(?:\$\1\$|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A session that holds a lock for which others wait, and waits for none itself. In the statement's column order."""
+    """A session whose lock blocks others and that waits for no lock, in the statement's column order."""
 
     pid: int
-    """0: a prepared transaction."""
+    """The process id; 0 for a prepared transaction."""
     application: str | None
     role: str | None
     host: str | None
@@ -37,15 +37,15 @@ class Blocker:
     query: str | None
     """Its last statement; None without the right to see it."""
     open_since: datetime | None
-    """When its transaction began."""
+    """Start of its transaction."""
     blocks_since: datetime | None
-    """When the first of the sessions behind it began to wait."""
+    """Time at which the first blocked session began to wait."""
     blocked: int
-    """How many sessions wait, directly or behind others."""
+    """Number of sessions that wait, directly or behind others."""
     table: str | None
-    """A table of ours for which one of them waits."""
+    """One of our tables for which a session waits."""
     started_at: datetime | None
-    """When the session began; with the pid it identifies the session."""
+    """Start of the session; with the pid it identifies the session."""
     now: datetime
 
     @property
@@ -67,14 +67,14 @@ class Blocker:
     @property
     def cause(self) -> str:
         """`blocked by pid 4711 psql ops@bastion, idle in transaction after LOCK TABLE horsies_tasks`."""
-        doing = self.state or ("" if not self.pid else "doing what this role may not see")
+        doing = self.state or ("" if not self.pid else "with a statement that this role may not see")
         linked = "running" if self.state == "active" else f"{doing} after"
         doing = f"{linked} {self.statement}" if self.statement else doing
         return f"blocked by {self.who}{doing and ', '}{doing}"
 
     @property
     def sentence(self) -> str:
-        """The whole finding in one line: how many wait for how long, and for whom."""
+        """The finding in one line: how many sessions wait, for how long, and for whom."""
         waits = "" if self.blocks_since is None else f" for {span((self.now - self.blocks_since).total_seconds())}"
         on = f" on {self.table}" if self.table else ""
         opened = "" if self.open_since is None else f"; open for {span((self.now - self.open_since).total_seconds())}"
@@ -82,19 +82,19 @@ class Blocker:
 
     @property
     def remedy(self) -> str:
-        """The command that ends it."""
+        """The command that ends the session."""
         if not self.pid:
             return "SELECT gid FROM pg_prepared_xacts, then ROLLBACK PREPARED or COMMIT PREPARED"
         return f"horsies sessions {self.way_out} {self.pid}"
 
     @property
     def way_out(self) -> str:
-        """The verb that ends its lock: a statement that runs is cancelled, a forgotten transaction needs more."""
+        """The verb that releases its lock: a running statement is cancelled, an idle session terminated."""
         return "cancel" if self.state == "active" else "terminate"
 
 
 class BlockedError(HorsiesError):
-    """A statement was given up because it waited for a lock of another session."""
+    """The error for a statement that timed out because it waited for a lock of another session."""
 
     def __init__(self, found: Sequence[Blocker]) -> None:
         super().__init__(
@@ -105,19 +105,19 @@ class BlockedError(HorsiesError):
 
 
 async def blockers(conn: asyncpg.Connection, *, readers_only: bool = True) -> tuple[Blocker, ...]:
-    """The sessions that hold up others, those with the most behind them first; empty if no lock is the cause.
+    """Read the sessions that block others, those that block most first; empty if no lock is the cause.
 
-    `readers_only`: those that keep our tables from being read, and not those for whose rows a worker waits.
+    `readers_only`: sessions that prevent reads of our tables, but not those for whose rows a worker waits.
     """
-    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "blockers"), _MOST, readers_only))
+    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "blockers"), _MAX_ROWS, readers_only))
 
 
 async def lock_holders(conn: asyncpg.Connection) -> tuple[Blocker, ...]:
-    """The sessions that have locked a table of ours against readers or writers, whether or not one waits."""
-    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "lock_holders"), _MOST))
+    """Read the sessions that have locked one of our tables against readers or writers, even if no session waits."""
+    return tuple(Blocker(*row) for row in await conn.fetch(statement(__name__, "lock_holders"), _MAX_ROWS))
 
 
 def summary_of_statement(query: str | None) -> str:
-    """The words of a statement on one line, without the values in it."""
+    """Return the words of a statement on one line, without its values."""
     words = " ".join(clean(mask(_LITERAL.sub("'…'", query or ""))).split())
-    return words if len(words) <= _LONGEST_QUERY else f"{words[: _LONGEST_QUERY - 1]}…"
+    return words if len(words) <= _MAX_QUERY else f"{words[: _MAX_QUERY - 1]}…"

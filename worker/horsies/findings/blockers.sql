@@ -1,9 +1,9 @@
 -- name: blockers
--- findings/blockers.py; reads only, and no table of ours, so that it answers while those are locked ($1 how many, $2
--- whether only what holds up readers counts)
--- A reader waits for a lock of a whole table and for no other one: a worker that waits for a row says nothing of a read
--- that is slow. Otherwise a session waits for us if it waits for one of our tables, or is one of ours.
--- pg_blocking_pids names those it waits for, who may wait themselves: the ones that wait for nobody are the cause.
+-- findings/blockers.py; reads only, and none of our tables, so that it answers while those are locked ($1 how many, $2
+-- whether only blockers of readers count)
+-- A reader waits only for locks of whole tables: a worker that waits for a row does not explain a slow read. Otherwise
+-- all sessions count that wait for one of our tables, and our own sessions.
+-- pg_blocking_pids names the sessions it waits for, which may wait as well: those that wait for none are the cause.
 -- 0 stands for a prepared transaction, whose session may have ended long ago.
 WITH RECURSIVE ours AS MATERIALIZED (
     SELECT table_.oid FROM pg_catalog.pg_class table_
@@ -42,7 +42,7 @@ SELECT cause.pid, session.application_name AS application, session.usename::text
 
 -- name: lock_holders
 -- doctor/checks/transactions.py; reads only, and no table of ours ($1 how many). Sessions that hold a lock on one of our
--- tables with which nobody can read it, or nobody can write it
+-- tables that prevents all reads or all writes
 SELECT lock.pid, session.application_name AS application, session.usename::text AS role,
        COALESCE(session.client_hostname, host(session.client_addr)) AS host, session.state,
        NULLIF(session.query, '<insufficient privilege>') AS query, session.xact_start AS open_since,

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-# Six snapshots. A worker that beats or claims is alive as well; see `diagnose_holders`.
+# Six snapshot intervals. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
 _OWN_TABLES = ("queue_state", "worker_orders", "worker_losses", "sweep_state", "pulse", "schedules")
 MISSED = 5
-"""Intervals after which a rule counts as not applied."""
+"""Number of intervals without a sweep after which a rule counts as not applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class SweepState:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Silent rows that do not count as dead yet: no worker could beat in the gap, or none was running."""
+    """The gap because of which silent rows do not count as dead yet: no worker could beat, or none was running."""
 
     runs_until: datetime | None
     claims_until: datetime | None
-    gap_began: datetime | None  # None: it is the time before the first worker
-    gap_ended: datetime | None  # None: no worker pulses now
+    gap_began: datetime | None  # None for the time before the first worker
+    gap_ended: datetime | None  # None while no worker pulses
 
     @property
     def until(self) -> datetime:
-        """The time from which both are checked for silence again."""
+        """The time from which claims and runs are checked for silence again."""
         return max(filter(None, (self.runs_until, self.claims_until)))
 
     def words(self) -> str:
@@ -73,7 +73,7 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """Live workers with the same settings. `names` is None if they report none, as those of upstream."""
+    """Live workers with the same settings. `names` is None if they report none, like upstream's workers."""
 
     queues: frozenset[str]
     caps: Mapping[str, int]
@@ -118,11 +118,11 @@ class Cluster:
     settings_differ: bool
     sweeps: tuple[SweepState, ...]
     tables: frozenset[str]
-    """Those of our own tables that the database has: upstream creates none of them."""
+    """Our own tables that exist in the database; upstream creates none of them."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
     had_workers: bool = True
-    """A worker has been here, if none is alive."""
+    """True if no worker is alive but one has used this database."""
 
     @property
     def sweep(self) -> SweepState | None:
@@ -141,7 +141,7 @@ class Cluster:
         return sorted({queue for group in self.consumers if group.claiming for queue in group.queues})
 
     def known(self) -> dict[str, frozenset[str]]:
-        """The names that may run in each served queue, if all of its workers report theirs."""
+        """The registered names of each served queue, if all of its workers report them."""
         known: dict[str, frozenset[str]] = {}
         for queue in self.served():
             names = [group.names for group in self.serving(queue) if group.claiming]
@@ -150,7 +150,7 @@ class Cluster:
         return known
 
     def may_run(self, name: str, queue: str) -> bool:
-        """Return whether a worker claims tasks of this name, as far as they report."""
+        """Return whether a worker claims tasks of this name, according to the workers' reports."""
         names = self.known().get(queue)
         return queue in self.served() and queue not in self.paused and (names is None or name in names)
 
@@ -168,7 +168,7 @@ def _next(sweep: SweepState, after: float) -> float:
 
 
 async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Cluster:
-    """Four to eight short reads. To be called in a transaction: it sets the time zone, and all reads share `now`."""
+    """Read the cluster with four to eight short reads, in a transaction, which fixes the time zone and `now`."""
     here = await conn.fetchrow(statement(__name__, "diagnose_tables"))
     draining = await conn.fetch(statement(__name__, "diagnose_draining")) if here["worker_orders"] else []
     paused = await conn.fetch(statement(__name__, "diagnose_paused")) if here["queue_state"] else []
@@ -217,7 +217,7 @@ def _differ(stored: Iterable[str | None]) -> bool:
 
 
 def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None], Rule]:
-    """The rules of live workers. Those of upstream, which report no names of tasks, record no sweeps."""
+    """Return the rules of live workers. Upstream's workers, which report no task names, record no sweeps."""
     rules: dict[tuple[str, int | None], Rule] = {}
     for row in consumers:
         settings = RecoveryConfig.reported(row["recovery_config"]) or RecoveryConfig()
@@ -236,7 +236,7 @@ def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None
 
 
 def _unswept(rules: Iterable[Rule], sweeps: Iterable[SweepState], now: datetime) -> Iterable[Rule]:
-    """Rules that a worker of this release has had on for some intervals without a sweep."""
+    """Return rules that workers of this release have enabled for several intervals without a sweep."""
     ran = {(one.rule, one.threshold_ms): one.ran_at for one in sweeps}
     for rule in rules:
         late = timedelta(milliseconds=MISSED * rule.interval_ms)

@@ -6,7 +6,7 @@ SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
        to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
        to_regclass('horsies_sweep_state') IS NOT NULL AS sweep_state,
-       -- Made together with horsies_schedulers and horsies_schedule_runs.
+       -- Created together with horsies_schedulers and horsies_schedule_runs.
        COALESCE(has_table_privilege(to_regclass('horsies_schedules'), 'SELECT'), false) AS schedules,
        COALESCE(has_table_privilege(to_regclass('horsies_pulse'), 'SELECT'), false) AS pulse
 
@@ -20,7 +20,7 @@ SELECT queue_name, paused_at, paused_by, reason FROM horsies_queue_state WHERE p
 
 -- name: diagnose_sweep
 -- findings/cluster.py; reads only ($1 rules)
--- A duty is named by its rule, and by the threshold where it has one; see sweep_state.py.
+-- A sweep is named by its rule, and by its threshold if it has one; see sweep_state.py.
 SELECT split_part(sweep, ' ', 1) AS rule, 
        CASE WHEN split_part(sweep, ' ', 2) ~ '^[0-9]{1,9}$' THEN split_part(sweep, ' ', 2)::integer END AS threshold_ms, ran_at,
        worker_id, interval_ms
@@ -49,7 +49,7 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
          WHERE said.names IS NOT NULL
          ORDER BY said.worker_id, said.snapshot_at DESC
          LIMIT 1) reported ON true
-       -- The last snapshot of a worker that was stopped has 0.
+       -- The last snapshot of a stopped worker has 0.
  WHERE newest.processes > 0
  GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names
 

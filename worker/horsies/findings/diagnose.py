@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything by the database's clock at `now`; worst finding first."""
+    """The report by the database's clock at `now`, worst finding first."""
 
     now: datetime
     settings: RecoveryConfig
-    settings_from: str | None  # the worker that reported its settings; None: these are the defaults, or were given
+    settings_from: str | None  # the worker that reported its settings; None for defaults or given settings
     settings_differ: bool  # live workers have different ones: the next sweep may use other thresholds
     sweep: SweepState | None  # None: none has run, or upstream's workers sweep, which record nothing
     workers_alive: int
@@ -40,7 +40,7 @@ class Report:
         return sum(finding.prediction.severity is severity for finding in self.findings)
 
     def with_more(self, found: Iterable[Finding]) -> Report:
-        """The report with further findings in their places."""
+        """Return the report with these findings added, in order."""
         findings = sorted((*self.findings, *found), key=lambda finding: _worst_first(finding, self.now))
         return replace(self, findings=tuple(findings))
 

@@ -1,4 +1,4 @@
-"""The reasons why a task does not run: one that is PENDING, or waits as a claim in its worker."""
+"""The reasons why a task does not run that is PENDING, or claimed and waiting in its worker."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from horsies.findings.cluster import Cluster
 
-_MOST_COUNTED = 10_000
+_MAX_COUNTED = 10_000
 _CLAIM_WAITS_S = 5.0
-"""A claim usually starts within milliseconds."""
+"""Seconds after which a claim counts as waiting; it usually starts within milliseconds."""
 
 
 class ReasonKind(StrEnum):
@@ -37,7 +37,7 @@ class ReasonKind(StrEnum):
     CAP_REACHED = "cap reached"
     BEHIND = "behind others"
     OCCUPIED = "worker occupied"
-    NEXT = "next"  # no other reason: it waits for the next free place
+    NEXT = "next"  # no other reason: it waits until a worker has room
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Reason:
     kind: ReasonKind
     text: str
     until: datetime | None = None  # if the time is known
-    used: int | None = None  # for CAP_REACHED: the places in use; for BEHIND: how many tasks stand before it
+    used: int | None = None  # for CAP_REACHED the used capacity; for BEHIND the number of tasks ahead of it
     limit: int | None = None
     at_least: bool = False  # `used` is a lower bound
 
@@ -75,7 +75,7 @@ class _Waiting:
     retry_count: int
     max_retries: int
     workflow_id: str | None
-    """Only if that is PAUSED, so that the task waits."""
+    """The workflow, only if it is PAUSED so that the task waits."""
     workflow_name: str | None
     workflow_failed: bool | None
 
@@ -101,7 +101,7 @@ async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
 
 
 async def _claim(conn: asyncpg.Connection, task: _Waiting, now: datetime) -> list[Reason]:
-    """Return what runs on the worker that has claimed it, once it has waited there for some seconds."""
+    """Return the run that it waits for in the worker that has claimed it, after some seconds."""
     rows = await conn.fetch(statement(__name__, "diagnose_claim"), task.task_id, _CLAIM_WAITS_S)
     return [
         Reason(
@@ -130,7 +130,7 @@ def _time(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
 def _workflow(task: _Waiting) -> Iterable[Reason]:
     """No worker claims a task of a PAUSED workflow, even if it has room."""
     if task.workflow_id is not None:
-        failed = ", for a node of it has failed" if task.workflow_failed else ""
+        failed = ", because one of its nodes has failed" if task.workflow_failed else ""
         way_out = f"`horsies workflows resume {task.workflow_id}` continues it"
         text = f"its workflow {task.workflow_name} is PAUSED{failed}: {way_out}"
         yield Reason(ReasonKind.WORKFLOW_PAUSED, text)
@@ -149,7 +149,7 @@ def _queue(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
         yield Reason(ReasonKind.NO_WORKER, f"no living worker serves queue {queue} ({alive})")
     elif not any(group.claiming for group in serving):
         draining = counted(sum(group.draining for group in serving), "worker")
-        yield Reason(ReasonKind.ALL_DRAINING, f"all that serve queue {queue} are draining: {draining}")
+        yield Reason(ReasonKind.ALL_DRAINING, f"all workers of queue {queue} are draining: {draining}")
 
 
 def _name(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
@@ -190,18 +190,18 @@ async def _ahead(conn: asyncpg.Connection, task: _Waiting) -> list[Reason]:
         task.priority,
         task.enqueued_at,
         task.task_id,
-        _MOST_COUNTED,
+        _MAX_COUNTED,
     )
     if not count:
         return []
-    more = count >= _MOST_COUNTED
+    more = count >= _MAX_COUNTED
     some = f"at least {counted(count, 'task')}" if more else counted(count, "task")
-    text = f"{some} of queue {task.queue_name} {'stands' if count == 1 else 'stand'} before it"
+    text = f"{some} ahead of it in queue {task.queue_name}"
     return [Reason(ReasonKind.BEHIND, text, used=count, at_least=more)]
 
 
 def _next(task: _Waiting, cluster: Cluster) -> Reason:
     workers = sum(group.claiming for group in cluster.serving(task.queue_name))
     return Reason(
-        ReasonKind.NEXT, f"it is the next of its queue, for the first free place of {counted(workers, 'worker')}"
+        ReasonKind.NEXT, f"it is the next of its queue, for the first of {counted(workers, 'worker')} with room"
     )

@@ -2,8 +2,8 @@
 
 Every transaction that changes workflows or nodes, or enqueues a node's task, locks the root workflows of the families
 concerned before any other row, and then writes workflows, nodes and tasks in this order. A transaction that holds a
-lock on a task's row never waits for a workflow's row: it commits, and the advance follows in a transaction of its own.
-An advance reads the present state of the rows and relies on no message, so it can be repeated, run late or run in
+lock on a task's row never waits for a workflow's row: it commits, and the advance follows in a second transaction.
+An advance reads the current rows and relies on no message, so it can be repeated, run late or run in
 several workers at once with the same result.
 """
 
@@ -24,7 +24,7 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-_PATIENCE = "5s"
+_LOCK_TIMEOUT = "5s"
 
 
 class FamilyLockedError(asyncpg.LockNotAvailableError):  # type: ignore[misc]
@@ -44,8 +44,7 @@ class Advanced:
     finished: tuple[tuple[str, WorkflowStatus], ...] = ()
     ready_children: tuple[str, ...] = ()
     locked: tuple[tuple[str, str], ...] = ()
-    """Tasks that were skipped because another session holds the lock of their family, each with the root of the
-    family."""
+    """Tasks skipped because another session holds the lock of their family, each with the root of the family."""
 
 
 class Started(NamedTuple):
@@ -87,7 +86,7 @@ async def lock_families(conn: asyncpg.Connection, workflow_ids: Collection[str])
         return tuple(families)
     try:
         async with conn.transaction():
-            await conn.execute(statement(__name__, "advance_patience"), _PATIENCE)
+            await conn.execute(statement(__name__, "advance_patience"), _LOCK_TIMEOUT)
             rows = await conn.fetch(statement(__name__, "advance_lock"), list(workflow_ids))
     except asyncpg.LockNotAvailableError:
         raise FamilyLockedError(await _holder(conn, list(families))) from None
@@ -110,7 +109,7 @@ async def _holder(conn: asyncpg.Connection, roots: list[str]) -> str:
     name = holder["application_name"] or "no application_name"
     return (
         f"another session has locked its workflow: pid {holder['pid']} ({name}, role {holder['role']},"
-        f" {holder['state']}), whose transaction is {holder['since_s']} s old"
+        f" {holder['state']}), in a transaction of {holder['since_s']} s"
     )
 
 
@@ -137,7 +136,7 @@ async def advance(
 async def _try_tasks(
     conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str]
 ) -> tuple[list[str], tuple[tuple[str, str], ...]]:
-    """The tasks of families whose lock this transaction holds now, and the other tasks with their roots."""
+    """Return the tasks of families that this transaction has locked, and the other tasks with their roots."""
     rows = await conn.fetch(statement(__name__, "advance_try_tasks"), list(task_ids), list(leave))
     ours = [task_id for task_id, _, is_ours in rows if is_ours]
     return ours, tuple([(task_id, root) for task_id, root, is_ours in rows if not is_ours])
@@ -160,7 +159,7 @@ async def update_workflows(conn: asyncpg.Connection, workflow_ids: Collection[st
 
 
 async def nodes_started(conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str] = ()) -> Started:
-    """ENQUEUED to RUNNING for the nodes of tasks that run, in a transaction of its own; locks as in advance()."""
+    """Set the nodes of running tasks from ENQUEUED to RUNNING, in a separate transaction; locks as in advance()."""
     async with transaction(conn):
         ids, locked = await _try_tasks(conn, task_ids, leave)
         return Started(len(await conn.fetch(statement(__name__, "advance_started"), ids)) if ids else 0, locked)
@@ -195,10 +194,10 @@ async def end_node(
 
 
 async def _follow(conn: asyncpg.Connection, ended: Sequence[_EndedNode], whole: Collection[str]) -> Advanced:
-    """All that follows from the ends of these nodes, and from the present state of the workflows in `whole`.
+    """Apply all consequences of the ends of these nodes, and of the current state of the workflows in `whole`.
 
     Each round goes one level up: from nodes to the nodes that depend on them, to the workflow's end, to the parent's
-    node. Only in the first one all nodes and children of `whole` are read.
+    node. Only the first round reads all nodes and children of `whole`.
     """
     changes = _Changes()
     touched, unread = set(whole), list(whole)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.node_tasks import ReadyNode
 
-# A definition that contains itself without end grows by a hundred levels a second until the disk is full.
+# A definition that contains itself grows by a hundred levels a second until the disk is full.
 MOST_LEVELS = 100
 
 
 class TooDeepError(Exception):
-    """A child below this many others is taken for a definition that contains itself without end."""
+    """The error for a child below MOST_LEVELS others: its definition probably contains itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,21 @@ class ReadyChild:
     name: str
     definition_key: str
     kwargs_json: str
-    """The arguments as a task of this node would get them, with the results of its dependencies."""
+    """The arguments that a task of this node would get, with the results of its dependencies."""
     task_options: str | None = None
-    """Only with the trace of its workflow, if there is one."""
+    """The task options; they contain only the trace of the workflow, if it has one."""
 
 
 async def ready_children(
     conn: asyncpg.Connection, workflow_ids: Collection[str] | None, limit: int
 ) -> list[tuple[str, int]]:
-    """Workflow and index of nodes that wait for their child, in RUNNING workflows; None for all workflows."""
+    """Return workflow and index of nodes that wait for their child, in these RUNNING workflows (None: in all)."""
     asked = None if workflow_ids is None else list(workflow_ids)
     return [(row[0], row[1]) for row in await conn.fetch(statement(__name__, "child_waiting"), asked, limit)]
 
 
 async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> ReadyChild | None:
-    """The data to build this child; None if the node no longer waits. A node that cannot be read is FAILED here."""
+    """Return the data to build this child; None if the node no longer waits. An unreadable node becomes FAILED."""
     nodes = await ready_nodes(conn, [(workflow_id, index)])
     if not nodes:
         return None
@@ -67,7 +67,7 @@ async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> 
 
 
 async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, plan: WorkflowPlan) -> str | None:
-    """Start the child of this node with its root tasks, in one transaction. None if another worker was first.
+    """Start the child of this node with its root tasks, in one transaction. Return None if another worker has done so.
 
     A worker that builds it later finds the node no longer READY; one that dies before the commit leaves it READY.
     Raises TooDeepError below MOST_LEVELS, and FamilyLockedError, without waiting, if another session has locked the
@@ -91,7 +91,7 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
 async def fail_child(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str) -> Advanced:
     """End the node as FAILED, in one transaction, because its child cannot be built here.
 
-    Changes nothing if another worker, which has the definition, has built the child meanwhile.
+    Changes nothing if another worker that has the definition has built the child in the meantime.
     """
     return await _end(conn, NodeEnd(workflow_id, index, WorkflowTaskStatus.FAILED, result_json))
 

@@ -33,7 +33,7 @@ class Verdict(Enum):
 
 
 def in_order(tokens: Iterable[Token]) -> list[Token]:
-    """Tokens ordered by task: every batch locks its rows in this order, so that no two batches deadlock."""
+    """Return the tokens ordered by task: every batch locks its rows in this order, so that no two batches deadlock."""
     return sorted(tokens, key=attrgetter("task_id"))
 
 
@@ -57,7 +57,7 @@ class LockHolder:
 
 
 async def locked_rows(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> dict[Token, LockHolder]:
-    """Those of these executions whose rows are locked at this moment, each with the session that holds the lock."""
+    """Return which of these executions have locked rows now, each with the session that holds the lock."""
     asked = in_order(tokens)
     if not asked:
         return {}

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 LARGEST_CLAIM = 256  # in one statement
 
 RowPlace: TypeAlias = tuple[int, int]
-"""Where the table has a version of a row: its ctid."""
+"""The ctid of a row version: its position in the table."""
 
 _queue_order = attrgetter("priority", "due_at", "token.task_id")
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
-    """A claimed task with what its worker needs to run it.
+    """A claimed task, with all that its worker needs to run it.
 
     `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `number`: its
     position in the request's `following`, from 1 on. `after` is set on the first task of a claim that had to search:
@@ -67,9 +67,9 @@ class ClaimRequest:
     """A request to claim from one queue, at most 256 tasks at once. Without `task_names`, any task.
 
     For each of `idle_pids`, processes of this host that wait for work, one task is RUNNING at once, unless it is large.
-    `following` is what is left of the `after` of an earlier claim; it is claimed first, so pass it only while that
-    order is still valid. An empty one says that the first tasks of the queue are known to be unable to run, so that the
-    claim searches at once.
+    `following` is the unclaimed part of `after` of an earlier claim; it is claimed first, so pass it only while that
+    order is still valid. Pass an empty list if the first tasks of the queue are known to be unable to run: the claim
+    then searches at once.
     """
 
     queue: str
@@ -98,7 +98,7 @@ def claim_rows(*, follows: bool) -> str:
 
 
 def request_parameters(request: ClaimRequest) -> tuple[object, ...]:
-    """The parameters of `claim` after the worker id."""
+    """Return the parameters of `claim` after the worker id."""
     return (
         request.queue,
         request.limit,
@@ -111,9 +111,9 @@ def request_parameters(request: ClaimRequest) -> tuple[object, ...]:
 
 
 async def release_expired(conn: asyncpg.Connection, queues: Collection[str]) -> int:
-    """Release claims of these queues whose lease has expired, at most 500, its own included; returns their number.
+    """Release up to 500 expired claims of these queues, this worker's included; return their number.
 
-    From then on their tokens are stale, and the next claim takes the tasks in the order of the queue.
+    Their tokens are stale afterwards, and the next claim takes the tasks in the order of the queue.
     """
     released: int = await conn.fetchval(statement(__name__, "release_expired"), list(queues))
     return released
@@ -145,7 +145,7 @@ async def claim_capped(
 
 
 async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str | None, str | None] | None:
-    """`args` and `kwargs` of a task that was claimed as large; None if the token is stale."""
+    """Return `args` and `kwargs` of a task that was claimed as large; None if the token is stale."""
     row = await conn.fetchrow(statement(__name__, "large_arguments"), token.task_id, token.worker_id, token.claimed_at)
     return None if row is None else (row["args"], row["kwargs"])
 
@@ -162,7 +162,7 @@ async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[T
 async def unaccounted(
     conn: asyncpg.Connection, worker_id: str, known: Collection[Token]
 ) -> list[tuple[ClaimedTask, bool]]:
-    """The tasks that take_back would release, without arguments, and whether each is still CLAIMED. Reads only."""
+    """Read which tasks take_back would release, without arguments, and whether each is still CLAIMED."""
     tokens = in_order(known)
     rows = await conn.fetch(statement(__name__, "unaccounted"), worker_id, ids(tokens), claim_times(tokens))
     return [
@@ -226,7 +226,8 @@ def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
 async def next_due(conn: asyncpg.Connection, queues: Collection[str]) -> tuple[float | None, float | None]:
     """Seconds until the next PENDING task of these queues that is not due yet is, and until a retry of any queue is.
 
-    None if there is none. The second one is for rows of other writers, which may be due later than they are enqueued.
+        A value is None if there is no such task. Retries are read separately because rows of other writers may be due
+    later than their enqueued_at.
     """
     due_in, retry_in = await conn.fetchrow(statement(__name__, "next_due"), list(queues))
     return due_in, retry_in

@@ -6,7 +6,7 @@
 WITH head AS MATERIALIZED (
     /* rows */
 ), search AS MATERIALIZED (
-    -- Not if the queue has no more rows than were read: asking the function costs a claim of one task 0.05 ms.
+    -- Skipped if the queue has no more rows than were read: a call of the function costs a claim of one task 0.05 ms.
     SELECT (SELECT count(*) FROM head) < LEAST($3, 256)
        AND ($8::tid[] IS NOT NULL
             OR EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = $2
@@ -53,9 +53,9 @@ UPDATE horsies_tasks task
        finalizing_at = NULL, finalizing_by_worker_id = NULL,
        updated_at = statement_timestamp()
   FROM placed
-       -- By its ctid: found by its id, or collected in arrays, each task would take 10 µs more of the 280 µs of its
-       -- turn. A row that another session has changed since this statement began is locked in its new version, which
-       -- the update does not see: the next claim takes it.
+       -- By ctid: found by id, or collected in arrays, each task would take 10 µs more than its 280 µs. If another
+       -- session has changed a row since this statement began, the new version is locked, which the update does not
+       -- see: the next claim takes it.
  WHERE task.ctid = placed.found_at
 RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
           task.queue_name, task.priority,
@@ -88,7 +88,7 @@ SELECT task.ctid AS found_at, NULL::bigint AS number,
 
 -- name: following_rows
 -- fragment of both, in place of `first_rows`: the rows of `following` that may run, as horsies_claimable finds them
--- By their places and without the function: a turn of one task takes 35 µs of the server less than by their ids.
+-- By ctid and without the function: one task takes 35 µs less of the server's time than by id.
 SELECT task.ctid AS found_at, first.number,
        COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
   FROM unnest($8::tid[]) WITH ORDINALITY AS first (place, number)
@@ -179,7 +179,7 @@ WITH lost AS MATERIALIZED (
        AND (id, claimed_at) NOT IN (SELECT id, claimed_at FROM unnest($2::text[], $3::timestamptz[])
                                         AS known (id, claimed_at))
      ORDER BY id
-       -- It waits for a row that is being changed: that may be the very statement whose reply was lost.
+       -- It waits for a row that is being changed, perhaps by the statement whose reply was lost.
        FOR NO KEY UPDATE
 ), returned AS (
     UPDATE horsies_tasks task

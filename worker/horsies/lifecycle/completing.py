@@ -34,7 +34,7 @@ class NodeEnd(NamedTuple):
 
 
 async def complete(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowStatus]:
-    """COMPLETED or FAILED for those workflows that are RUNNING without an open node; under the families' locks."""
+    """End those of these workflows that are RUNNING without an open node; under the families' locks."""
     over = await conn.fetch(statement(__name__, "advance_over"), list(workflow_ids)) if workflow_ids else []
     if not over:
         return {}
@@ -66,7 +66,7 @@ async def complete(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> d
 async def parents_ends(
     conn: asyncpg.Connection, children: Collection[str], parents: Collection[str] = ()
 ) -> list[NodeEnd]:
-    """The ends of the nodes that ran these workflows, or a child of `parents`, where the nodes have not ended yet."""
+    """Return how nodes end that ran these workflows, or a child of `parents`, unless the nodes have ended already."""
     if not children and not parents:
         return []
     rows = await conn.fetch(statement(__name__, "advance_parents"), list(children), list(parents))

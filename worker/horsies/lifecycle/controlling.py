@@ -48,9 +48,9 @@ class Stopped:
 
 
 async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
-    """RUNNING to PAUSED, with all RUNNING workflows below it. Running tasks continue to their end; no new ones start.
+    """Pause a RUNNING workflow and all RUNNING workflows below it. Running tasks finish; no new ones start.
 
-    Tasks in the queue stay linked to their nodes and wait there: if unlinked, they would run again after a resume.
+    Queued tasks stay linked to their nodes and wait there: if unlinked, they would run again after a resume.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -58,7 +58,7 @@ async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
 
 async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
-    """PAUSED to RUNNING, with all PAUSED workflows below it; the nodes that became ready during the pause go on."""
+    """Resume a PAUSED workflow and all PAUSED workflows below it; nodes that became ready in the meantime continue."""
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         resumed = [row[0] for row in await conn.fetch(statement(__name__, "control_resume"), workflow_id)]
@@ -73,9 +73,9 @@ async def _continue(conn: asyncpg.Connection, changed: Collection[str], resumed:
 
 
 async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
-    """Run each failed node again, with a new task; nodes that were skipped because of it wait for it, parents too.
+    """Run each failed node again with a new task; nodes skipped because of it wait for it again, also in parents.
 
-    A PAUSED workflow is resumed. Raises CannotReopenError if nothing has failed or the workflow cannot go on.
+    A PAUSED workflow is resumed. Raises CannotReopenError if nothing has failed or the workflow cannot continue.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -120,7 +120,7 @@ async def cancel_below(conn: asyncpg.Connection, workflow_id: str, words: str) -
 
 
 async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words: str) -> Stopped:
-    """PENDING, CLAIMED and RUNNING to CANCELLED; a worker that runs one is notified that it has lost the task."""
+    """Set open tasks to CANCELLED; a worker that runs one is notified that it has lost the task."""
     if not task_ids:
         return Stopped()
     ending = statement(__name__, "control_end_tasks")
@@ -129,7 +129,7 @@ async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words:
 
 
 async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, words: str) -> bool:
-    """Skip a node that has not ended, and cancel its task or child. False if it already has an outcome."""
+    """Skip a node that has not ended, and cancel its task or child. Return False if it already has an outcome."""
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         node = await _node(conn, workflow_id, index)
@@ -164,7 +164,7 @@ async def _node(conn: asyncpg.Connection, workflow_id: str, index: int) -> NodeR
 
 
 async def _stop(conn: asyncpg.Connection, node: NodeRow, words: str) -> bool:
-    """Stop the node's task. False if it has ended already, so that the node is about to get that outcome."""
+    """Stop the node's task. Return False if it has ended: the node will get that outcome."""
     if node.sub_workflow_id is not None:
         await cancel_below(conn, node.sub_workflow_id, words)
     if node.task_id is None or node.task_status is None:

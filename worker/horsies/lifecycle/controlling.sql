@@ -84,7 +84,7 @@ UPDATE horsies_workflow_tasks node
 -- controlling.cancel, skip_node, complete_node; PENDING, CLAIMED or RUNNING; under the family's lock
 -- ($1 tasks, $2 result, $3 words)
 WITH locked AS MATERIALIZED (
-    -- If this waits for a worker that is storing an outcome, it finds the task ended and leaves it.
+    -- If a worker is storing the outcome, this waits, finds the task ended, and does not change it.
     SELECT id, status FROM horsies_tasks
      WHERE id = ANY ($1::text[]) AND status IN /* open_tasks */
      ORDER BY id FOR NO KEY UPDATE

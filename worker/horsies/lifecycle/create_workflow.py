@@ -32,13 +32,13 @@ class ParentNode:
 
 @dataclass(frozen=True, slots=True)
 class CreatedWorkflow:
-    """The result of a creation. `other_name`: a workflow of another name has this id, and nothing was changed."""
+    """The result of a creation. With `other_name`, a workflow of that name has this id, and nothing was changed."""
 
     workflow_id: str
     existing: bool = False
     other_name: str | None = None
     difference: str | None = None
-    """How an existing one of the same name differs, where that was asked."""
+    """The difference to an existing workflow of the same name, if the caller asked for it."""
 
 
 async def create_workflow(
@@ -49,7 +49,7 @@ async def create_workflow(
     sent_at: datetime | None = None,
     parent: ParentNode | None = None,
 ) -> CreatedWorkflow:
-    """Create in the caller's transaction; with a `parent`, under its family's lock. An existing id changes nothing.
+    """Create the workflow in the caller's transaction; with a `parent`, under its family's lock. Keeps an existing id.
 
     A concurrent insert of the same id waits here until the first transaction has committed.
     """

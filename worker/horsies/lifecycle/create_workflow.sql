@@ -68,7 +68,7 @@ SELECT task_index, task_options, CASE sub_definition_key WHEN '__horsies_map__' 
  ORDER BY task_index
 
 -- name: copy_workflow_row
--- create_workflow.py; a copy as a root of its own ($1 the original, $2 the copy)
+-- create_workflow.py; a copy as a root workflow ($1 the original, $2 the copy)
 INSERT INTO horsies_workflows (id, name, status, on_error, output_task_index, success_policy, definition_key, depth,
                                root_workflow_id, sent_at, created_at, started_at, updated_at)
 SELECT $2, name, 'RUNNING', on_error, output_task_index, success_policy, definition_key, 0,

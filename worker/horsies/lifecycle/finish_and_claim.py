@@ -31,7 +31,7 @@ def is_end(outcome: Outcome) -> bool:
 async def finish_and_claim(
     conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], request: ClaimRequest
 ) -> tuple[dict[Token, Finished], list[ClaimedTask]]:
-    """finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
+    """Run finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
         both(follows=bool(request.following), searches=request.following == []),

@@ -44,14 +44,14 @@ class Outcome:
     error_code: str | None = None
     error_message: str | None = None
     failed_reason: str | None = None
-    """Of the worker, for the attempt; the task itself has the error's message without it."""
+    """The worker's reason, stored for the attempt; the task itself stores only the error's message."""
     retry_delay_s: float | None = None
     output: str | None = None
-    """The last lines that it has written, if it failed."""
+    """The last lines of output of a failed run."""
     span: str | None = None
     """The traceparent of the run, if it was traced."""
     task_options: str | None = None
-    """For a retry, if they change: it links to the run before it."""
+    """New task options for a retry, which link it to the previous run; None to keep them."""
 
     def traced(self, span: str | None, task_options: str | None) -> Outcome:
         """Return the outcome with the span of the run; `task_options` are those of the row."""
@@ -77,7 +77,7 @@ _FAILED = Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
 
 
 async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome]) -> dict[Token, Finished]:
-    """One answer for each outcome. A RETRY without retries left, or due only after good_until, is stored as FAILED."""
+    """Store the outcomes; return one answer for each. A RETRY with no retries left, or due after good_until, fails."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     finished = {outcome.token: _STALE for outcome in ordered}
     finished |= await _retry(conn, worker_id, [outcome for outcome in ordered if _runs_again(outcome)])
@@ -92,7 +92,7 @@ async def stored_earlier(
 ) -> dict[Token, Finished]:
     """Return the outcomes that a finish stored whose reply was lost. Ask for the STALE ones of a resend.
 
-    Tasks that were changed since are not returned. Neither is NOT_BEGUN, which leaves nothing to recognise it by.
+    Tasks that were changed since are not returned, nor is NOT_BEGUN, which leaves no trace in the row.
     """
     asked = [outcome for outcome in outcomes if outcome.kind is not OutcomeKind.NOT_BEGUN]
     if not asked:
@@ -170,7 +170,7 @@ async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]
 
 
 def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
-    """The parameters of `finish` after the worker id. The outcomes are in the order of their tasks' ids."""
+    """Return the parameters of `finish` after the worker id, in the order of the task ids."""
     tokens = [outcome.token for outcome in outcomes]
     return (
         ids(tokens),
@@ -200,5 +200,5 @@ def end_of(outcome: Outcome) -> Finished:
 
 
 def _storable(text: str | None) -> str | None:
-    """Remove what PostgreSQL rejects: it would fail every outcome of the batch, and again at each try."""
+    """Remove characters that PostgreSQL rejects: they would make the whole batch fail, at each attempt."""
     return None if text is None else replace_surrogates(text.replace("\0", ""))

@@ -76,7 +76,7 @@ WITH requeued AS (
      CROSS JOIN LATERAL (SELECT started_at, worker_hostname, worker_pid, worker_process_name
                            FROM horsies_tasks WHERE id = again.id LIMIT 1) before
 ), /* history */, woken AS (
-    -- Interrupted tasks are due now, and this worker is about to stop.
+    -- Interrupted tasks are due now, but this worker is about to stop: other workers must be notified.
     SELECT queue_name, 'capacity:interrupted' AS notice FROM requeued WHERE interrupted
 )
 SELECT number, enqueued_at FROM requeued WHERE /* queues_notified */

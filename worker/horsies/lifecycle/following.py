@@ -34,7 +34,7 @@ async def family_by_family(
     task_ids: Collection[str],
     leave: Collection[str] = (),
 ) -> tuple[list[AnswerT], dict[str, str]]:
-    """Call `do`, advance() or nodes_started(). Return its answers, and the locked tasks with their families' roots.
+    """Call `do` (advance() or nodes_started()). Return its answers, and the locked tasks with their families' roots.
 
     If a lock below a root (of a node, of a task) cannot be acquired, each family is handled alone: the locked one then
     costs the session's lock_timeout, and the work for the others is not rolled back with it.
@@ -66,7 +66,7 @@ async def _families(conn: asyncpg.Connection, task_ids: Collection[str]) -> dict
 
 
 async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[RejectedItem[str], ...]:
-    """Advance workflows after the transaction that ended the tasks: that one must not wait for a workflow's row.
+    """Advance workflows in a second transaction: the transaction that ends tasks must not wait for a workflow's row.
 
     Ids of tasks that have not ended or belong to no node are ignored. Refused workflows, and those locked for longer
     than an advance waits, are left to the next reconciliation.

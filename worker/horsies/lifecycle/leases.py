@@ -31,7 +31,7 @@ async def renew(
 async def beat(
     conn: asyncpg.Connection, worker_id: str, hostname: str, running: Collection[tuple[Token, int]]
 ) -> set[Token]:
-    """A runner's beat for each token, with the pid of its child process. Returns the stale ones: stop their tasks."""
+    """Store a heartbeat for each token, with the pid of its child process. Return stale tokens: stop their tasks."""
     tokens = [token for token, _ in running]
     if not tokens:
         return set()
@@ -51,7 +51,7 @@ class ProgressReport(NamedTuple):
 
 
 async def store_progress(conn: asyncpg.Connection, worker_id: str, reports: Sequence[ProgressReport]) -> None:
-    """Reports of runs that this worker has lost change nothing."""
+    """Store the reports; those of runs that this worker has lost change nothing."""
     ordered = sorted(reports, key=lambda report: (report.token.task_id, report.token.claimed_at))
     tokens = [report.token for report in ordered]
     await conn.execute(

@@ -14,8 +14,7 @@ WITH mine AS MATERIALIZED (
        SET claim_expires_at = statement_timestamp() + $2 * interval '1 ms', updated_at = statement_timestamp()
      WHERE task.id = ANY (ARRAY(SELECT id FROM mine
                                  WHERE claimed_at > statement_timestamp() - $3 * interval '1 ms'
-                                       -- An expired claim is about to be released by any worker: it must not be
-                                       -- renewed.
+                                       -- Any worker may release an expired claim at any moment: it must not be renewed.
                                    AND claim_expires_at > statement_timestamp()))
 ), beats AS (
     INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at, hostname, pid)
@@ -58,7 +57,7 @@ SELECT token.id, run.started_at, token.done, token.total, token.unit, token.rate
         (SELECT started_at FROM horsies_task_attempts
           WHERE task_id = token.id AND token.ended AND worker_id = $1 AND started_at >= token.claimed_at
           ORDER BY attempt LIMIT 1)) run
-       -- It is worth no wait for the disk.
+       -- Progress need not survive a crash of the server, so the commit does not wait for the disk.
  WHERE (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
     ON CONFLICT (task_id, started_at) DO UPDATE
    SET done = EXCLUDED.done, total = EXCLUDED.total, unit = EXCLUDED.unit, rate = EXCLUDED.rate,

@@ -75,7 +75,7 @@ class Made:
 
 
 async def ready_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int | None]]) -> list[ReadyNode]:
-    """Those of these nodes that are READY without a task or child, in RUNNING workflows; index None: all nodes."""
+    """Read which of these nodes of RUNNING workflows are READY without a task or child; index None: all nodes."""
     rows = await conn.fetch(statement(__name__, "advance_ready"), [key[0] for key in keys], [key[1] for key in keys])
     return [ReadyNode(*row) for row in rows]
 
@@ -97,7 +97,7 @@ async def enqueue_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int 
 
 
 async def arguments_of(conn: asyncpg.Connection, nodes: Sequence[ReadyNode]) -> dict[NodeRef, str | CodecError]:
-    """The kwargs of each node with the results it depends on; the error if its row cannot be read."""
+    """Return for each node its kwargs with the results it depends on, or the error if its row cannot be read."""
     given: dict[NodeRef, dict[str, int] | CodecError] = {node.key: _args_from(node) for node in nodes}
     sources = await _sources(conn, given)
     contexts = await _contexts(conn, nodes)
@@ -105,7 +105,7 @@ async def arguments_of(conn: asyncpg.Connection, nodes: Sequence[ReadyNode]) -> 
 
 
 def unreadable(node: ReadyNode, error: CodecError) -> NodeEnd:
-    """The end of a node whose row is damaged."""
+    """Return the failure of a node whose row is damaged."""
     failure = TaskError(
         error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR,
         message=f"the stored row of this node cannot be read: {error}",
@@ -171,7 +171,7 @@ def _good_until(options: object) -> datetime | None:
         if moment.tzinfo is not None:
             return moment.astimezone(UTC)
     except (TypeError, ValueError, OverflowError) as error:  # OverflowError: the first or last hours of the calendar
-        raise CorruptJsonError("task_options", f"good_until is no time: {stored!r}") from error
+        raise CorruptJsonError("task_options", f"good_until is not a time: {stored!r}") from error
     raise CorruptJsonError("task_options", f"good_until has no time zone: {stored!r}")
 
 
@@ -187,7 +187,7 @@ def _args_from(node: ReadyNode) -> dict[str, int] | CodecError:
 async def _sources(
     conn: asyncpg.Connection, given: Mapping[NodeRef, dict[str, int] | CodecError]
 ) -> dict[NodeRef, SourceResult]:
-    """The nodes whose results are used as arguments, as far as they have ended."""
+    """Read the ended nodes whose results are used as arguments."""
     wanted = {
         NodeRef(key.workflow_id, index)
         for key, parameters in given.items()
@@ -233,7 +233,7 @@ def _kwargs(
 
 
 async def resolved(conn: asyncpg.Connection, kwargs: str | None) -> str | None:
-    """The kwargs with each reference replaced by its text; kwargs without references need no read."""
+    """Return the kwargs with each reference replaced by its text; kwargs without references need no read."""
     refs = list(references(kwargs))
     if kwargs is None or not refs:
         return kwargs
@@ -244,7 +244,7 @@ async def resolved(conn: asyncpg.Connection, kwargs: str | None) -> str | None:
 
 
 _SPAN: Final = "span"
-"""In the `trace` of a node's task_options: the traceparent of its last run."""
+"""Key in the `trace` of a node's task_options: the traceparent of its last run."""
 
 
 async def note_spans(conn: asyncpg.Connection, spans: Mapping[str, str]) -> None:
@@ -258,7 +258,7 @@ async def note_spans(conn: asyncpg.Connection, spans: Mapping[str, str]) -> None
 
 
 async def spans_before(conn: asyncpg.Connection, nodes: Collection[NodeRef]) -> Mapping[NodeRef, list[str]]:
-    """The traceparents of what each of these nodes has waited for, as far as it was traced."""
+    """Read the traceparents of the traced runs that each of these nodes has waited for."""
     spans: dict[NodeRef, list[str]] = defaultdict(list)
     if nodes:
         keys = [node.workflow_id for node in nodes], [node.task_index for node in nodes]

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _AT_ONCE = 200
-_MOST_REPORTED = 20
+_MAX_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class Reconciled:
         return {
             "repairs": self.repairs,
             "workflows": self.workflows,
-            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
-            "locked_workflows": list(self.locked[:_MOST_REPORTED]),
+            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_MAX_REPORTED]],
+            "locked_workflows": list(self.locked[:_MAX_REPORTED]),
         }
 
 
 async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...]:
-    """The repairs that `reconcile` would make now. Reads only. DamagedWorkflowError for rows that make no sense."""
+    """Read which repairs `reconcile` would make now. Raise DamagedWorkflowError for contradictory rows."""
     flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
     if flow is None:
         return ()
@@ -70,9 +70,9 @@ async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int
 
 
 async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...] | None:
-    """Repair in one transaction, under the family's lock; a workflow that is consistent or not RUNNING stays as it is.
+    """Repair a RUNNING workflow in one transaction, under the family's lock; a consistent one is not changed.
 
-    None if another session has locked the family.
+    Return None if another session has locked the family.
     """
     async with transaction(conn):
         if not all((await try_families(conn, [workflow_id])).values()):
@@ -87,12 +87,12 @@ async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -
 async def stuck_workflows(
     conn: asyncpg.Connection, grace_ms: int, limit: int = _AT_ONCE, *, after: str = ""
 ) -> tuple[str, ...]:
-    """The workflows that `reconcile` would change, in the order of their ids. Reads only."""
+    """Read which workflows `reconcile` would change, in the order of their ids."""
     return tuple(row[0] for row in await conn.fetch(statement(__name__, "stuck_workflows"), grace_ms, after, limit))
 
 
 async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
-    """Repair each stuck workflow in a transaction of its own; one that is locked or cannot be repaired is skipped."""
+    """Repair each stuck workflow in a separate transaction; skip workflows that are locked or cannot be repaired."""
     repairs, workflows = 0, 0
     refused: list[RejectedItem[str]] = []
     locked: list[str] = []
@@ -120,7 +120,7 @@ async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
 async def _mend(
     conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, NodeRow], repairs: Sequence[Repair]
 ) -> None:
-    """Repair the nodes themselves first, then do everything that follows."""
+    """Repair the nodes first, then apply all consequences."""
     own = [(nodes[repair.index], repair) for repair in repairs if repair.index is not None]
     linked = [(node.index, repair.rule.linked_as) for node, repair in own if repair.rule.linked_as is not None]
     if linked:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
 
-# Bounds the memory of a pass; the rest waits for the next one.
-_MOST_AT_ONCE = 20_000
+# Bounds the memory of a pass; further rows are left to the next pass.
+_MAX_AT_ONCE = 20_000
 # Rows of a batch stay locked until its commit: 200 crashed tasks take 14 ms (10 000 in 0.72 s, the scan included).
 BATCH = 200
-_MOST_REPORTED = 20
+_MAX_REPORTED = 20
 _SILENT_MS = 5_000  # as idle_in_transaction_session_timeout of our sessions
-# For callers that pass only a threshold: the default of RecoveryConfig.
+# The default of RecoveryConfig, for callers that pass only a threshold.
 BEAT_MS = 30_000
 
 _rng = random.Random()  # noqa: S311 - jitter
@@ -38,7 +38,7 @@ _rng = random.Random()  # noqa: S311 - jitter
 
 @dataclass(frozen=True, slots=True)
 class StaleClaim:
-    """A claim without recent beats; its token, as far as the row has one."""
+    """A claim without recent beats, with the token of the row if it is complete."""
 
     task_id: str
     worker_id: str | None
@@ -95,7 +95,7 @@ class Recovered:
     expired: int = 0
     refused: tuple[RejectedItem[str], ...] = ()
     crashes: tuple[CrashedRun, ...] = field(default=(), compare=False)
-    """The retried and the failed ones."""
+    """The number of crashed tasks, retried or failed."""
 
     def __add__(self, other: Recovered) -> Recovered:
         return Recovered(
@@ -119,7 +119,7 @@ class Recovered:
             "failed": self.failed,
             "expired": self.expired,
             "refused": len(self.refused),
-            "refused_tasks": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
+            "refused_tasks": [{"id": one.item, "error": one.error} for one in self.refused[:_MAX_REPORTED]],
         }
 
 
@@ -145,7 +145,7 @@ async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered
 
 @dataclass(frozen=True, slots=True)
 class SilentRows:
-    """Rows without a heartbeat for the threshold that a sweep has left alone, `until` then if no worker could beat."""
+    """Rows without a heartbeat that a sweep has spared, `until` a time if no worker could store heartbeats."""
 
     status: str
     count: int
@@ -161,7 +161,7 @@ class SilentRows:
             )
         return (
             f"spared {silent} until {self.until:%Y-%m-%d %H:%M:%SZ}: workers could not store heartbeats, or none was"
-            " running, and one that lives has until then to beat again; call it again then, or with spare=False if"
+            " running, and live workers have until then to beat again; repeat the call then, or pass spare=False if"
             " their workers are dead"
         )
 
@@ -169,7 +169,7 @@ class SilentRows:
 async def sweep_runs_once(
     conn: asyncpg.Connection, config: RecoveryConfig, *, spare: bool
 ) -> tuple[Recovered, SilentRows | None]:
-    """The sweep of runs for a caller that may be the only one. `spare=False`: silence alone proves a death."""
+    """Sweep runs for a caller that may be the only one. With `spare=False`, silence alone counts as a death."""
     thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
     beat_ms = config.runner_heartbeat_interval_ms if spare else None
     if spare:
@@ -182,13 +182,13 @@ async def sweep_runs_once(
 async def sweep_claims_once(
     conn: asyncpg.Connection, config: RecoveryConfig, *, spare: bool
 ) -> tuple[Recovered, SilentRows | None]:
-    """The same for claims."""
+    """Sweep claims for a caller that may be the only one; see sweep of runs."""
     threshold_ms = config.claimed_stale_threshold_ms
     beat_ms = config.claimer_heartbeat_interval_ms if spare else None
     if spare:
         await write_pulse(conn, config, 1.0, lives=False)
     done = await requeue_stale_claims(conn, threshold_ms=threshold_ms, beat_ms=beat_ms)
-    left = len(await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, None, _MOST_AT_ONCE)) if spare else 0
+    left = len(await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, None, _MAX_AT_ONCE)) if spare else 0
     return done, await _silent_rows(conn, "CLAIMED", left, threshold_ms, beat_ms)
 
 
@@ -202,28 +202,28 @@ async def _silent_rows(
 
 
 async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[str, int]:
-    """Count the tasks that `recover` would change now, by its own scans. Reads only."""
+    """Count the tasks that `recover` would change now, with the same scans. Reads only."""
     claims, runs = 0, 0
     if config.auto_requeue_stale_claimed:
         limits = config.claimed_stale_threshold_ms, config.claimer_heartbeat_interval_ms
-        claims = len(await conn.fetch(statement(__name__, "stale_claims"), *limits, _MOST_AT_ONCE))
+        claims = len(await conn.fetch(statement(__name__, "stale_claims"), *limits, _MAX_AT_ONCE))
     if config.auto_fail_stale_running:
         thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
         beat_ms = config.runner_heartbeat_interval_ms
         runs = len((await stale_runs(conn, *thresholds, beat_ms))[0])
-    overdue = len(await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE))
+    overdue = len(await conn.fetch(statement(__name__, "overdue_tasks"), _MAX_AT_ONCE))
     return {"stale_claims": claims, "stale_runs": runs, "overdue": overdue}
 
 
 async def requeue_stale_claims(
     conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int | None = BEAT_MS
 ) -> Recovered:
-    """CLAIMED without a recent beat: PENDING again. User code was never called.
+    """Set claims without a recent beat back to PENDING: their user code was never called.
 
     Time in which no worker could beat does not count, unless there is no interval of beats; see horsies_silent_before
     in `pulse` of the schema.
     """
-    rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MAX_AT_ONCE)
 
     async def requeue(claims: Sequence[StaleClaim]) -> int:
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
@@ -242,7 +242,7 @@ async def recover_stale_runs(
     beat_ms: int | None = BEAT_MS,
     rng: Random = _rng,
 ) -> Recovered:
-    """RUNNING without a recent beat: retried if the policy lists WORKER_CRASHED, else FAILED.
+    """Retry runs without a recent beat if the policy lists WORKER_CRASHED; otherwise set them to FAILED.
 
     A task whose user code has ended and whose outcome is about to be stored is left until that mark is old too. Time in
     which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
@@ -277,11 +277,11 @@ async def recover_stale_runs(
 async def stale_runs(
     conn: asyncpg.Connection, threshold_ms: int, finalizing_ms: int, beat_ms: int | None
 ) -> tuple[list[StaleRun], tuple[RejectedItem[str], ...]]:
-    """Read what a sweep would count as crashed. A worker whose snapshot makes the scan fail costs only its own runs."""
+    """Read the runs that a sweep would count as crashed. If a worker's snapshot makes the scan fail, skip its runs."""
     workers = [worker for (worker,) in await conn.fetch(statement(__name__, "running_workers"))]
 
     async def scan(some: Sequence[str]) -> list[StaleRun]:
-        limits = threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE
+        limits = threshold_ms, finalizing_ms, beat_ms, _MAX_AT_ONCE
         return [StaleRun(*row) for row in await conn.fetch(statement(__name__, "stale_runs"), *limits, some)]
 
     done = await isolate_bad_rows([workers], scan)
@@ -295,8 +295,8 @@ async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT
 
 
 async def expire_pending(conn: asyncpg.Connection) -> Recovered:
-    """PENDING past its good_until: EXPIRED, without an attempt."""
-    overdue = [task_id for (task_id,) in await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE)]
+    """Set PENDING tasks past their good_until to EXPIRED, without an attempt."""
+    overdue = [task_id for (task_id,) in await conn.fetch(statement(__name__, "overdue_tasks"), _MAX_AT_ONCE)]
 
     async def expire(ids: Sequence[str]) -> list[str]:
         rows = await conn.fetch(statement(__name__, "expire_pending"), ids, [_expiry(task_id) for task_id in ids])
@@ -308,7 +308,7 @@ async def expire_pending(conn: asyncpg.Connection) -> Recovered:
 
 
 class Tries(Protocol):
-    """The facts that decide whether a crashed execution is tried again."""
+    """The facts that decide whether a crashed execution is retried."""
 
     @property
     def retry_count(self) -> int: ...
@@ -321,7 +321,7 @@ class Tries(Protocol):
 
 
 def after_crash(run: Tries, *, now: datetime, rng: Random) -> RetryAt | GiveUp:
-    """Decide whether an execution whose worker is lost is tried again; the recovery report uses the same rule."""
+    """Decide whether an execution whose worker is lost is retried; the recovery report uses the same rule."""
     return decide(
         RetryRule.from_text(run.task_options),
         error_code=OperationalErrorCode.WORKER_CRASHED.value,
@@ -334,7 +334,7 @@ def after_crash(run: Tries, *, now: datetime, rng: Random) -> RetryAt | GiveUp:
 
 
 def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:
-    """Return what sweeps and operator actions write for an execution whose worker is lost."""
+    """Return the values that sweeps and operator actions store for an execution whose worker is lost."""
     decision = after_crash(run, now=run.detected_at, rng=rng)
     message = _words(run, threshold_ms)
     error = TaskError(

@@ -4,7 +4,7 @@
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at
   FROM horsies_tasks task
  WHERE task.status = 'CLAIMED'
-       -- A row that was made CLAIMED with plain SQL may lack the time. A young claim is not asked for its beats.
+       -- A row that was made CLAIMED with plain SQL may lack the time. The beats of young claims are not read.
    AND COALESCE(task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1::float8, $2::float8))
    AND COALESCE(/* claim_beat */, task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1::float8, $2::float8))
  ORDER BY task.id
@@ -29,7 +29,7 @@ WITH stale AS MATERIALIZED (
      WHERE task.id = ANY (ARRAY(SELECT id FROM stale))
     RETURNING task.id, task.queue_name
 ), lost AS (
-    -- The row of a released claim no longer names its worker: this is the only trace.
+    -- The row of a released claim no longer names its worker: only this insert records it.
     INSERT INTO horsies_worker_losses (worker_id, returned)
     SELECT claimed_by_worker_id, array_agg(id ORDER BY id) FROM stale
      WHERE claimed_by_worker_id IS NOT NULL
@@ -119,7 +119,7 @@ WITH judged AS MATERIALIZED (
            claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output
       FROM stale
 ), /* history */, lost AS (
-    -- What happened to the tasks of the worker, for the views that show it later.
+    -- Records for the views what happened to the tasks of the worker.
     INSERT INTO horsies_worker_losses (worker_id, failed, retried)
     SELECT claimed_by_worker_id, COALESCE(array_agg(id ORDER BY id) FILTER (WHERE NOT again), '{}'),
            COALESCE(array_agg(id ORDER BY id) FILTER (WHERE again), '{}')
@@ -144,7 +144,7 @@ WITH silent AS MATERIALIZED (
       FROM pg_stat_activity
      WHERE datname = current_database() AND usename = current_user AND application_name LIKE 'horsies %'
        AND state = 'active' AND wait_event = 'ClientRead'
-       AND backend_xid IS NOT NULL -- it has locked rows, or written
+       AND backend_xid IS NOT NULL -- it has locked or written rows
        AND state_change < clock_timestamp() - $1 * interval '1 ms'
 )
 SELECT application_name FROM silent WHERE pg_terminate_backend(pid, 1000)

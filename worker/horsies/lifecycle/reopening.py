@@ -71,11 +71,11 @@ class Reopening:
     def _paused_below(self, workflow_id: str) -> str:
         for flow in self.flows.values():
             if flow.parent_workflow_id == workflow_id and flow.status == WorkflowStatus.PAUSED:
-                return f"; its child {flow.name} {flow.id} is PAUSED: retry or resume that one"
+                return f"; its child {flow.name} {flow.id} is PAUSED: retry or resume the child"
         return ""
 
     def _child_can_go_on(self, node: NodeRow) -> bool:
-        """A child that was cancelled, or failed without a failed node, is built again instead."""
+        """Build a child again that was cancelled, or that failed without a failed node."""
         child = self.flows.get(node.sub_workflow_id or "")
         return (
             child is not None
@@ -100,7 +100,7 @@ class Reopening:
         # It failed with its child, unless an operator completed or skipped it, after which other nodes may have gone
         # on.
         if waiting.status != WorkflowTaskStatus.FAILED:
-            raise CannotReopenError(f"{waiting.node_id} of its parent was decided by hand: it is {waiting.status}")
+            raise CannotReopenError(f"an operator has set {waiting.node_id} of its parent to {waiting.status}")
         self.reopen(waiting, _RUNNING, keep=True)
 
     def _node_of(self, child: FamilyWorkflowRow, parent: FamilyWorkflowRow) -> NodeRow:
@@ -109,7 +109,7 @@ class Reopening:
         if found is None:
             raise CannotReopenError(
                 f"its workflow {child.name} ({child.id}) is damaged: its parent_task_index is {child.parent_index},"
-                f" and its parent {parent.name} ({parent.id}) has no such node; mend the row in SQL"
+                f" and its parent {parent.name} ({parent.id}) has no such node; correct the row in SQL"
             )
         return found
 
@@ -117,7 +117,7 @@ class Reopening:
         self.reopened.setdefault((node.workflow_id, node.index), Reopened(node, status, keep))
 
     def _put_skipped_after(self, node: NodeRow) -> None:
-        """The nodes that were skipped because of it. One that an operator skipped has a completed_at, and stays so."""
+        """Return the nodes that were skipped because of it. A node that an operator skipped (completed_at) is kept."""
         siblings = self.nodes[node.workflow_id]
         open_now = {node.index}
         grew = True
@@ -135,7 +135,7 @@ async def read_reopening(conn: asyncpg.Connection, workflow_id: str) -> Reopenin
     """Read the family of this workflow; nothing is reopened yet. CannotReopenError if the workflow was deleted."""
     flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
     if flow is None:
-        raise CannotReopenError("it is gone: its row was deleted")
+        raise CannotReopenError("its row was deleted")
     ids = await family_of(conn, flow.root)
     return Reopening(await read_flows(conn, ids), await read_nodes(conn, ids))
 
@@ -155,7 +155,7 @@ async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
 
 
 async def lock_families_of(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
-    """Within the caller's transaction, before any of these tasks is changed."""
+    """Lock the families of these tasks in the caller's transaction, before any of the tasks is changed."""
     if task_ids:
         await conn.execute(statement(__name__, "advance_lock_tasks"), list(task_ids))
 
@@ -184,13 +184,13 @@ def without_past_deadline(task_options: str | None, now: datetime) -> str | None
     options = _tree(task_options)
     try:
         passed = isinstance(options, dict) and datetime.fromisoformat(options["good_until"]) <= now
-    except (KeyError, TypeError, ValueError):  # no deadline, or one that no worker could read either
+    except (KeyError, TypeError, ValueError):  # no deadline, or one that workers cannot read either
         return task_options
     return to_json(options | {"good_until": None}) if passed else task_options
 
 
 def map_without_past_deadline(kwargs: str | None, now: datetime) -> str | None:
-    """The same for the arguments of a map's node, which hold the options of its items."""
+    """Return the arguments of a map's node, which contain the options of its items, without a past deadline."""
     tree = _tree(kwargs)
     order = tree.get(MAP_DEFINITION) if isinstance(tree, dict) else None
     if not isinstance(order, dict) or not isinstance(stored := order.get("task_options"), str):

@@ -27,7 +27,7 @@ _CHILD_ENDS = {"COMPLETED": _NODE.COMPLETED, "FAILED": _NODE.FAILED, "CANCELLED"
 
 
 class DamagedWorkflowError(HorsiesError):
-    """A row that makes no sense: the message names the workflow and the column."""
+    """The error for a contradictory row; the message names the workflow and the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class RepairRule:
     ends_with: RetrievalCode | OutcomeCode | None = None
     """The error with which the node fails."""
     then: Literal["advance", "start", "end of child"] | None = None
-    """The usual step that continues: its task has ended, or has started, or its child has ended."""
+    """The usual step that continues: the end or the start of its task, or the end of its child."""
     creates_task: bool = False
     waits_for_worker: bool = False
-    """For a grace it is left to the worker that is about to do the same."""
+    """Whether the repair waits for a grace period in which a worker may do the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Repair:
     why: str
     rule: RepairRule = field(repr=False)
     follows: bool = False
-    """The node is consistent by itself; this change follows from the repairs before it."""
+    """True if the node is consistent, and this change only follows from the repairs before it."""
 
     @property
     def changes(self) -> bool:
@@ -91,12 +91,12 @@ class Repair:
         return self.before != self.after or self.rule.creates_task
 
 
-# When a repair of a node is needed.
+# Functions that decide whether a node needs a repair.
 
 
 def _task_gone(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if node.task_id is not None and node.task_status is None:
-        return _NODE.FAILED, f"the row of its task {node.task_id} is gone"
+        return _NODE.FAILED, f"the row of its task {node.task_id} was deleted"
     if node.task_id is None and not node.is_subworkflow and node.status == _NODE.RUNNING:
         return _NODE.FAILED, "it runs without a task"
     return None
@@ -127,7 +127,7 @@ def _task_queued(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> 
 def _no_task(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if node.task_id is not None or node.is_subworkflow or node.status not in (_NODE.READY, _NODE.ENQUEUED):
         return None
-    return _NODE.ENQUEUED, "it has no task" if node.status == _NODE.READY else "its task was never made"
+    return _NODE.ENQUEUED, "it has no task" if node.status == _NODE.READY else "its task was never created"
 
 
 def _child_ended(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
@@ -144,7 +144,7 @@ def _child_started(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -
 
 def _child_gone(_flow: FamilyWorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
     if _is_child(node) and node.child_status is None and node.status == _NODE.RUNNING:
-        return _NODE.FAILED, "the row of its child workflow is gone"
+        return _NODE.FAILED, "the row of its child workflow was deleted"
     return None
 
 
@@ -158,26 +158,26 @@ def _is_child(node: NodeRow) -> bool:
     return node.task_id is None and node.is_subworkflow
 
 
-# The rules. Of a node at most one holds.
+# The rules; at most one applies to a node.
 
 _ROW_GONE: Final = Symptom(
     "task row gone", "Retention keeps what live workflows need: the row was deleted by something else.", "fail the node"
 )
 _INCONSISTENT: Final = Symptom(
     "inconsistent",
-    "A worker stores the outcome of a task first and advances its workflow in a second transaction: one that is killed"
-    " between the two leaves them so.",
+    "A worker stores the outcome of a task first and advances its workflow in a second transaction: a worker killed"
+    " between the two leaves this state.",
 )
-_STALLED: Final = Symptom("stalled workflow", "Nothing is left that would move it: what it waited for has ended.")
+_STALLED: Final = Symptom(
+    "stalled workflow", "Everything that it waited for has ended, and nothing else would start it."
+)
 _WITHOUT_TASK: Final = Symptom(
-    "node has no task", "It may run, and no worker can take it, for there is no task in the queue."
+    "node has no task", "It may run, but no worker can claim it, because it has no task in the queue."
 )
-_CHILD_FINISHED: Final = Symptom(
-    "child finished", "Its child workflow has ended, and its own node does not show it yet."
-)
+_CHILD_FINISHED: Final = Symptom("child finished", "Its child workflow has ended, but the node does not show it yet.")
 _CHILD_LATE: Final = Symptom(
     "child not begun",
-    "A worker that has its definition builds the child; none has done so yet.",
+    "A worker with the definition must build the child; none has done so yet.",
     "notify the workers again",
     changes=False,
     # A worker builds a child at once after a notification, and otherwise at its next poll.
@@ -201,13 +201,13 @@ _ON_ERROR: Final = RepairRule("on error", None)
 SYMPTOMS: Final = tuple(
     dict.fromkeys(rule.symptom for rule in (*_OF_NODES, _JOIN, _ALL_ENDED) if rule.symptom is not None)
 )
-"""In the order of the recovery report."""
+"""All symptoms, in the order of the recovery report."""
 
 
 def repairs_of(flow: FamilyWorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) -> tuple[Repair, ...]:
-    """The repairs in order. A task that ended within `grace` is left to the worker that is about to advance it.
+    """Return the repairs in order. A task that ended within `grace` is left to the worker that is about to advance it.
 
-    DamagedWorkflowError for rows that make no sense.
+    Raises DamagedWorkflowError for contradictory rows.
     """
     if flow.status != WorkflowStatus.RUNNING:
         return ()
@@ -280,7 +280,7 @@ def _check(flow: FamilyWorkflowRow, nodes: Sequence[NodeRow]) -> None:
         if lost := [index for index in node.dependencies if not isinstance(index, int) or index not in known]:
             raise _damaged(flow, f"node {node.node_id} depends on {lost}, which do not exist")
         if not all(isinstance(one, str) for one in node.context_from):
-            raise _damaged(flow, f"node {node.node_id} takes the results of {node.context_from}, which are no names")
+            raise _damaged(flow, f"node {node.node_id} takes the results of {node.context_from}, which are not names")
         if node.status not in statuses:
             raise _damaged(flow, f"node {node.node_id} has the unknown status {node.status!r}")
         if node.needs is None:
@@ -293,7 +293,7 @@ def _check(flow: FamilyWorkflowRow, nodes: Sequence[NodeRow]) -> None:
 def _damaged(flow: FamilyWorkflowRow, what: str) -> DamagedWorkflowError:
     return DamagedWorkflowError(
         f"workflow {flow.name} ({flow.id}) is damaged: {what}",
-        help_text=f"`horsies workflows cancel {flow.id}` ends it; rerun is refused until the row is mended",
+        help_text=f"`horsies workflows cancel {flow.id}` ends it; rerun is refused until the row is corrected",
     )
 
 

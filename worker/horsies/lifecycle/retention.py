@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     import asyncpg
 
 MOST_ROWS = 5_000
-"""In one transaction: longer ones delay vacuum, and sessions that wait for their locks."""
+"""Rows deleted in one transaction: longer ones delay vacuum and sessions that wait for their locks."""
 
 _HOUR_S = 3_600.0
 _LONG_AGO = DamagedTime.of(-(2**63))  # -infinity
 _FIRST = -(2**63)
-_MOST_REPORTED = 20
+_MAX_REPORTED = 20
 
 
 class Category(StrEnum):
-    """Groups of rows with an age of their own, as in RecoveryConfig."""
+    """Groups of rows, each with its own retention age in RecoveryConfig."""
 
     HEARTBEATS = "heartbeats"
     WORKER_STATES = "worker_states"
@@ -66,22 +66,22 @@ _PARTS = (
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "schedule_runs", "schedule_runs", ""),
-    # Kept as long as the audit rows that acknowledge them, and deleted before: else they would be reported as new
+    # Kept as long as the audit rows that acknowledge them, but deleted first: else they would be reported as new
     # again.
     _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", _FIRST),
     _Part(Category.OPERATOR_ACTIONS, "sweeps", "sweeps", _FIRST),
     _Part(Category.OPERATOR_ACTIONS, "outages", "outages", _FIRST),
-    # Last: a role that may not delete from the audit trail has pruned everything else before it is refused.
+    # Last: a role without DELETE on the audit trail prunes everything else before the error.
     _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", _FIRST),
 )
 
 Ages = dict[Category, float | None]
-"""In seconds; None keeps all rows."""
+"""The retention age in seconds; None keeps all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """A row that may be deleted, and the number of rows deleted with it, itself included."""
+    """A row that may be deleted, and the number of rows deleted with it, including this one."""
 
     id: int | str
     rows: int
@@ -101,12 +101,12 @@ class Pruned:
             **self.rows,
             "complete": self.complete,
             "refused": len(self.refused),
-            "refused_rows": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
+            "refused_rows": [{"id": one.item, "error": one.error} for one in self.refused[:_MAX_REPORTED]],
         }
 
 
 def ages_of(config: RecoveryConfig) -> Ages:
-    """Heartbeats stay as long as a sweep may need them: a run without its last beat would count as dead too early."""
+    """Return the retention age of heartbeats: sweeps need them, and a run without its last beat counts as dead."""
     judged_s = max(config.running_stale_threshold_ms, config.claimed_stale_threshold_ms) / 1000
     heartbeats = _seconds(config.heartbeat_retention_hours)
     return {
@@ -118,14 +118,14 @@ def ages_of(config: RecoveryConfig) -> Ages:
 
 
 async def ages_in_use(conn: asyncpg.Connection) -> tuple[Ages, str | None]:
-    """The ages of the newest worker, and its id; the defaults and None if no worker reports any."""
+    """Read the ages that the newest worker reports, and its id; the defaults and None if no worker reports any."""
     newest = await conn.fetchrow(statement(__name__, "retention_settings"))
     reported = RecoveryConfig.reported(newest["recovery_config"]) if newest else None
     return (ages_of(RecoveryConfig()), None) if reported is None else (ages_of(reported), newest["worker_id"])
 
 
 async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.inf) -> Pruned:
-    """Delete rows that are older. After `budget_s` no further page is started; the rest is left to the next run."""
+    """Delete rows that are older. After `budget_s` start no further page; the next run deletes the remaining rows."""
     end = time.monotonic() + budget_s
     rows: Counter[str] = Counter()
     refused: list[RejectedItem[str]] = []
@@ -146,7 +146,7 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
 
 
 async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
-    """The number of rows of each table that `prune` would delete now. Reads only."""
+    """Count the rows of each table that `prune` would delete now. Reads only."""
     rows: Counter[str] = Counter()
     for part, age_s in _due(ages):
         rows.update(dict.fromkeys(part.tables, 0))

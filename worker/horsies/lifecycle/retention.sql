@@ -40,7 +40,7 @@ SELECT id, acted_at AS after, id AS after_id, 1 AS rows
 
 -- name: old_schedule_runs
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- The id is the slot and the name. One that is not sent yet has been sent at infinity.
+-- The id is the slot and the name. A run that is not sent yet has infinity as its time.
 SELECT run.id, sent_at AS after, run.id AS after_id, 1 AS rows
   FROM horsies_schedule_runs
  CROSS JOIN LATERAL (SELECT concat(to_json(slot) #>> '{}', '|', schedule_name))
@@ -70,7 +70,7 @@ SELECT id, min(sampled_at) AS after, id AS after_id, count(*)::integer AS rows
 
 -- name: old_schedulers
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- Those that did not stop: a stop deletes the row.
+-- Rows of schedulers that did not stop cleanly: a clean stop deletes the row.
 SELECT scheduler_id AS id, seen_at AS after, scheduler_id AS after_id, 1 AS rows
   FROM horsies_schedulers
  WHERE seen_at < statement_timestamp() - $1 * interval '1 s' AND seen_at >= $2 AND (seen_at, scheduler_id) > ($2, $3)
@@ -87,7 +87,7 @@ SELECT id, swept_at AS after, id AS after_id, 1 AS rows
 
 -- name: old_sweep_state
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- Duties whose name contains a threshold: once no worker has that threshold, the duty is never run again. A duty in use
+-- Sweeps whose name contains a threshold: once no worker has that threshold, the sweep never runs again. A sweep in use
 -- runs every 10 minutes or more often.
 SELECT sweep AS id, ran_at AS after, sweep AS after_id, 1 AS rows
   FROM horsies_sweep_state
@@ -148,7 +148,7 @@ SELECT id, snapshot_at AS after, id AS after_id, 1 AS rows
 
 -- name: old_workflows
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- A tree is deleted as a whole, when all of it is finished and old: with the parent's row those of its children.
+-- A tree is deleted as a whole, the parent with its children, once all of it is finished and old.
 SELECT id, COALESCE(completed_at, updated_at, created_at) AS after, id AS after_id,
        1 + (SELECT count(*) FROM horsies_workflow_tasks WHERE workflow_id = workflow.id)::integer AS rows
   FROM horsies_workflows workflow
@@ -237,7 +237,7 @@ WITH gone AS (
 SELECT count(*) AS sweeps FROM gone
 
 -- name: prune_sweep_state
--- retention.py; still old enough: a duty that a worker takes meanwhile is kept ($1 age in s, $2 sweeps)
+-- retention.py; still old enough: a sweep that a worker has run in the meantime is kept ($1 age in s, $2 sweeps)
 WITH gone AS (
     DELETE FROM horsies_sweep_state
      WHERE sweep = ANY ($2::text[]) AND ran_at < statement_timestamp() - $1 * interval '1 s'
@@ -247,7 +247,7 @@ SELECT count(*) AS sweep_state FROM gone
 
 -- name: prune_tasks
 -- retention.py; still final, old enough and of no unfinished workflow; a locked row is left ($1 age in s, $2 ids)
--- With what their runs have reported.
+-- Deletes the reported progress of their runs, too.
 WITH gone AS (
     DELETE FROM horsies_tasks
      WHERE id = ANY (ARRAY(
@@ -292,7 +292,7 @@ SELECT count(*) AS worker_states FROM gone
 -- retention.py; their families are locked, and all of each is still finished and old enough; a locked row is left
 -- ($1 age in s, $2 ids, $3 roots that are locked)
 WITH whole AS MATERIALIZED (
-    -- As in `old_workflows`, checked again: in a family that was reopened meanwhile the rest is still finished and old.
+    -- As in `old_workflows`, checked again: in a family that was reopened since, the other workflows are still old.
     SELECT root.id
       FROM unnest($3::text[]) AS root (id)
      WHERE (SELECT relative.id FROM horsies_workflows relative

@@ -36,7 +36,7 @@ class DueSchedule:
     skip_slot: datetime | None = None
     """The slot that an operator ordered to skip."""
     is_defined: bool = True
-    """Whether it has a row in horsies_schedules, without which it is not sent."""
+    """True if it has a row in horsies_schedules; without one it is not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Registration(Protocol):
 
     @property
     def hash(self) -> str:
-        """The hash of its pattern and zone: a row with another one was planned for another pattern."""
+        """The hash of its pattern and zone; a row with a different hash was planned for a different pattern."""
 
     @property
     def definition(self) -> str:
@@ -83,17 +83,17 @@ class Registration(Protocol):
 async def register(
     conn: asyncpg.Connection, schedules: Mapping[str, Registration], *, starts: bool
 ) -> tuple[datetime, set[str]]:
-    """Make the rows of these schedules that are missing or were made for another pattern.
+    """Create or replace the rows of these schedules that are missing or were made for another pattern.
 
-    Returns the database's time and the names of these. Unless the scheduler `starts`, a row for another pattern is left
-    alone until it is overdue.
+    Returns the database's time and the names of the changed rows. Unless the scheduler `starts`, a row for another
+    pattern is kept until it is overdue.
     """
     now: datetime = await conn.fetchval(statement(__name__, "schedule_time"))
     names = sorted(schedules)
     planned = [schedules[name].next_run(now) for name in names], [schedules[name].hash for name in names]
     rows = await conn.fetch(statement(__name__, "schedule_register"), names, *planned, starts)
     changed = {row["schedule_name"] for row in rows}
-    # To make 1,000 definitions and compare them takes 30 ms: once, and later only for what has changed.
+    # Making and comparing 1,000 definitions takes 30 ms: it is done once, and later only for changed schedules.
     if not starts:
         undefined = await conn.fetch(statement(__name__, "schedules_undefined"), names)
         names = sorted(changed.union(name for (name,) in undefined))
@@ -102,7 +102,7 @@ async def register(
 
 
 async def define(conn: asyncpg.Connection, schedules: Mapping[str, Registration]) -> None:
-    """Store what these schedules are: the console and the commands know no application."""
+    """Store the definitions of these schedules: the console and the commands do not import the application."""
     if schedules:
         names = sorted(schedules)
         columns = [schedules[name].hash for name in names], [schedules[name].definition for name in names]
@@ -110,7 +110,7 @@ async def define(conn: asyncpg.Connection, schedules: Mapping[str, Registration]
 
 
 async def due(conn: asyncpg.Connection, names: Collection[str]) -> list[DueSchedule]:
-    """The schedules of these names that are due and not paused, the longest overdue first, at most 500."""
+    """Read up to 500 schedules of these names that are due and not paused, the longest overdue first."""
     if not await conn.fetchval(statement(__name__, "schedule_is_due")):
         return []
     return [DueSchedule(*row) for row in await conn.fetch(statement(__name__, "schedules_due"), list(names))]
@@ -119,24 +119,24 @@ async def due(conn: asyncpg.Connection, names: Collection[str]) -> list[DueSched
 async def run(
     conn: asyncpg.Connection, runs: Sequence[ScheduleAdvance]
 ) -> tuple[set[str], list[RejectedItem[ScheduleAdvance]]]:
-    """Send the tasks and move the schedules on.
+    """Send the tasks and advance the schedules.
 
-    Returns the names of those that this call moved, and what the database rejected. A schedule that another scheduler
-    moves at this moment, or that an operator has changed, is in neither.
+    Returns the names of the advanced schedules, and the rejected ones. A schedule that another scheduler is advancing,
+    or that an operator has changed, is in neither.
     """
     done = await isolate_bad_rows(batches_of(runs, _BATCH), lambda batch: advance(conn, batch))
     return set().union(*done.answers), done.refused
 
 
 async def advance(conn: asyncpg.Connection, batch: Sequence[ScheduleAdvance]) -> set[str]:
-    """One statement for all of them; returns the names of those that it moved on."""
+    """Send all in one statement; return the names of the advanced schedules."""
     values = (*_schedules(batch), *_slots(batch), *_tasks(batch))
     rows = await conn.fetch(statement(__name__, "schedule_run"), *values)
     return {row["schedule_name"] for row in rows}
 
 
 async def start(conn: asyncpg.Connection, one: ScheduleAdvance, plan: WorkflowPlan | None) -> bool:
-    """Start the workflow of each slot and move the schedule on, in one transaction; False if another has moved it.
+    """Start the workflow of each slot and advance the schedule in one transaction; False if it was advanced already.
 
     `plan` is None if all of its slots are skipped.
     """
@@ -164,7 +164,7 @@ async def ordered_runs(conn: asyncpg.Connection, names: Collection[str]) -> list
 
 
 async def start_ordered(conn: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> bool:
-    """Start it in one transaction with the mark that it was; False if another scheduler starts it."""
+    """Start the run and mark it as started in one transaction; return False if another scheduler starts it."""
     async with conn.transaction(isolation="read_committed"):
         taken = await conn.fetchval(statement(__name__, "schedule_take_order"), order.name, order.slot)
         if taken is not None:
@@ -188,11 +188,11 @@ class RunningScheduler:
     schedules: list[str]
     version: str
     lost_after_s: float
-    """Silent for so long, it counts as lost."""
+    """Seconds of silence after which it counts as lost."""
 
 
 async def renew_scheduler(conn: asyncpg.Connection, scheduler: RunningScheduler) -> None:
-    """Renew the row by which others see that this scheduler runs."""
+    """Renew the row that shows that this scheduler runs."""
     await conn.execute(statement(__name__, "renew_scheduler"), *astuple(scheduler))
 
 

@@ -19,7 +19,7 @@ ON CONFLICT (schedule_name) DO UPDATE
        config_hash = EXCLUDED.config_hash, updated_at = statement_timestamp()
  WHERE state.config_hash IS DISTINCT FROM EXCLUDED.config_hash
    AND ($4 OR state.next_run_at < statement_timestamp() - interval '30 s'
-              -- One that is paused is overdue though its scheduler runs.
+              -- A paused schedule becomes overdue although its scheduler runs.
               AND NOT EXISTS (SELECT FROM horsies_schedules ordered
                                WHERE ordered.schedule_name = state.schedule_name AND ordered.paused_at IS NOT NULL))
 RETURNING schedule_name
@@ -44,7 +44,7 @@ ON CONFLICT (schedule_name) DO UPDATE
 -- ($1 scheduler, $2 host, $3 pid, $4 names of its schedules, $5 version, $6 silence after which it is lost,
 -- in s)
 WITH old_orders AS (
-    -- No operator expects it any more.
+    -- No operator still expects an order of yesterday to run.
     DELETE FROM horsies_schedule_runs
      WHERE sent_at = 'infinity' AND slot < statement_timestamp() - interval '1 day'
 )

@@ -48,9 +48,9 @@ class StartVerdicts:
 async def start(
     conn: asyncpg.Connection, worker_id: str, starts: Collection[Start], caps: Mapping[str, int] | None = None
 ) -> StartVerdicts:
-    """Start these claims. It may be repeated after a lost reply: a task RUNNING under its token counts as started.
+    """Start these claims. Safe to repeat after a lost reply: a task RUNNING under its token counts as started.
 
-    `caps` are those of queues whose claims were not counted; no more of these start than the caps allow.
+    `caps` are the caps of queues whose claims were not counted; no more of their tasks start than the caps allow.
     """
     if not starts:
         return StartVerdicts(frozenset(), frozenset(), frozenset())
@@ -70,7 +70,7 @@ async def start(
 async def _start(
     conn: asyncpg.Connection, worker_id: str, ordered: list[Start], caps: Mapping[str, int] | None
 ) -> tuple[frozenset[Token], frozenset[Token]]:
-    """The tokens that started, and those whose cap has no room."""
+    """Return the tokens that started, and the tokens whose cap has no room."""
     asked = [start.token for start in ordered]
     given = (
         worker_id,
@@ -96,7 +96,7 @@ async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token])
 
 
 async def _release_paused(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
-    """Release at once: the lease would not expire, because it is renewed with all others."""
+    """Release these claims now: their leases would not expire, because the worker renews all its leases."""
     rows = await conn.fetch(statement(__name__, "release_paused"), worker_id, ids(tokens), claim_times(tokens))
     return frozenset([tokens[number - 1] for (number,) in rows])
 

@@ -69,7 +69,7 @@ WITH released AS (
       FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
      WHERE task.id = ANY ($2) AND task.id = token.id
        AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
-                     -- Resumed since: not started in time, it would wait without an owner until its lease expires.
+                     -- Includes workflows resumed just now: an unreleased task would wait without an owner until its lease expires.
                 THEN task.is_workflow_task
                      AND (task.claim_expires_at > clock_timestamp() OR horsies_is_held(task.id)) END
     RETURNING token.number, task.queue_name

@@ -43,9 +43,9 @@ class RecoveryResult:
 async def recover_worker(
     conn: asyncpg.Connection, worker_id: str, *, silence_ms: int, finalizing_ms: int
 ) -> RecoveryResult:
-    """CLAIMED: PENDING again. RUNNING: retried if the policy lists WORKER_CRASHED, else FAILED.
+    """Set claims back to PENDING; retry runs if the policy lists WORKER_CRASHED, otherwise set them to FAILED.
 
-    Inside the caller's transaction. Rows are left if they have a beat within `silence_ms`, are locked by another
+    Runs in the caller's transaction. Rows are kept if they have a beat within `silence_ms`, are locked by another
     session, or have an outcome about to be stored. Unlike a sweep it counts all silence: the caller checks, from all
     beats of the worker, whether it was able to beat.
     """

@@ -56,13 +56,13 @@ class NodeRow:
     sub_workflow_id: str | None
     completed_at: datetime | None
     task_status: str | None = None
-    """None if there is no task, or if its row was deleted."""
+    """The status of the node's task; None without a task, or if its row was deleted."""
     task_started_at: datetime | None = None
     task_ended_at: datetime | None = None
     task_has_result: bool = False
     child_status: str | None = None
     child_names_another_parent: bool = False
-    """The row of its child has another node as its parent."""
+    """True if the row of its child names another node as its parent."""
 
     @property
     def has_ended(self) -> bool:
@@ -70,7 +70,7 @@ class NodeRow:
 
     @property
     def needs(self) -> int | None:
-        """The number of dependencies that must complete, as the fragment `join_needs`; None if the row is damaged."""
+        """Return how many dependencies must complete, like the fragment `join_needs`; None if the row is damaged."""
         if self.join not in _JOINS or (self.join == "quorum" and self.min_success is None):
             return None
         if self.join == "all" or not self.dependencies:
@@ -78,9 +78,9 @@ class NodeRow:
         return 1 if self.join == "any" else self.min_success
 
     def joined(self, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
-        """Return the new status of a PENDING node by the states of its dependencies, as the fragment `join_verdict`.
+        """Return the new status of a PENDING node by the states of its dependencies, like the fragment `join_verdict`.
 
-        None: it still waits, or its row is damaged. `ids` are the indexes of the workflow's nodes by their ids.
+        None if it still waits, or its row is damaged. `ids` maps node ids of the workflow to indexes.
         """
         if self.needs is None:
             return None
@@ -117,5 +117,5 @@ async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) ->
 
 
 async def family_of(conn: asyncpg.Connection, root: str) -> list[str]:
-    """The ids of all workflows of a family."""
+    """Read the ids of all workflows of a family."""
     return [workflow_id for (workflow_id,) in await conn.fetch(statement(__name__, "family_of"), root)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.target import Actor, Target
 
-_LONGEST_TEXT = 10_000
+_MAX_TEXT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class OperatorAction:
     reason: str | None
     filter: str | None
     undoes: Mapping[str, int] = field(default_factory=dict)
-    """For each target, the audit row that is undone."""
+    """The audit row that is undone, by target."""
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The parameters of `operation`. A text that PostgreSQL rejects must not keep an operator from acting."""
+        """Return the parameters of `operation`, without characters that PostgreSQL rejects."""
         texts = (self.verb, self.actor.os_user, self.actor.os_host, self.reason, self.filter)
-        return self.operation_id, *(None if text is None else clean_text(text, _LONGEST_TEXT) for text in texts)
+        return self.operation_id, *(None if text is None else clean_text(text, _MAX_TEXT) for text in texts)
 
     def words(self, done: str) -> str:
-        """`failed by hand by ops@bastion: stuck on a lock`"""
+        """Return who did it and why, such as `failed by hand by ops@bastion: stuck on a lock`."""
         _, _, user, host, reason, _ = self.values
         who = f"{done} by hand by {user}@{host}"
         return f"{who}: {reason}" if reason else who
@@ -92,7 +92,7 @@ async def session_rights(conn: asyncpg.Connection) -> SessionRights:
     row = await conn.fetchrow(statement(__name__, "audit_session"))
     role, lacking, problem, remedy = row["role"], row["lacking"], None, None
     if row["standby"]:
-        problem, remedy = "this server is a standby, which takes no writes", "connect to the primary"
+        problem, remedy = "this server is a standby, which accepts no writes", "connect to the primary"
     elif row["read_only"]:
         problem = "this session is read-only"
         remedy = "connect without --read-only and default_transaction_read_only"
@@ -104,7 +104,7 @@ async def session_rights(conn: asyncpg.Connection) -> SessionRights:
 
 
 async def require_writable(conn: asyncpg.Connection, *tables: str) -> None:
-    """OperationError if this session cannot act on tasks, or cannot write these tables as well."""
+    """Raise OperationError if this session cannot act on tasks, or cannot also write these tables."""
     found = await session_rights(conn)
     if found.problem is not None:
         raise OperationError(found.problem, help_text=found.remedy)
@@ -118,13 +118,13 @@ async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Audit
     if rows := await conn.fetch(statement(__name__, "audit_actions"), operation_id):
         return [AuditedAction(*row) for row in rows]
     raise OperationError(
-        f"no operation {operation_id} has changed anything, or its record was pruned",
-        help_text="`horsies audit ls` lists what is on record, which is kept for operator_action_retention_hours",
+        f"operation {operation_id} has changed nothing, or its record was pruned",
+        help_text="`horsies audit ls` lists the recorded operations, kept for operator_action_retention_hours",
     )
 
 
 async def undone_operation(conn: asyncpg.Connection, operation_id: UUID) -> Undone | None:
-    """Return what the operation was and who did it; None if its record was pruned a moment ago."""
+    """Return what the operation was and who did it; None if its record has just been pruned."""
     row = await conn.fetchrow(statement(__name__, "audit_undone"), operation_id)
     return None if row is None else Undone(*row)
 

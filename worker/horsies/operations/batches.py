@@ -35,15 +35,15 @@ async def in_batches(
     on_progress: Callable[[int, int], None] | None,
     batch: int,
 ) -> OperationOutcome:
-    """The results of `step` for all targets, `batch` at a time, each batch in a transaction of its own.
+    """Return the results of `step` for all targets, `batch` at a time, each batch in a separate transaction.
 
     If cancelled, or interrupted from `on_progress`, it finishes the current batch and returns; a second cancellation
     stops it at once. An error of the database ends it too, and is raised only if nothing has been done.
     """
     if conn.is_in_transaction():
         raise OperationError(
-            "the connection is inside a transaction, so nothing would be done until that ends",
-            help_text="apply operations on a connection of their own",
+            "the connection is inside a transaction, so no change would take effect before that ends",
+            help_text="apply operations on a separate connection",
         )
     rows: list[RowOutcome] = []
     for first in range(0, len(targets), batch):
@@ -70,7 +70,7 @@ async def in_batches(
 async def _isolating_bad_rows(
     conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
 ) -> list[RowOutcome]:
-    """Return the results of `step`. A row that the database rejects, or that stays locked, is refused alone."""
+    """Return the results of `step`. Only rows that the database rejects, or that stay locked, are refused."""
 
     async def in_transaction(some: Sequence[Target], tries: int = _TRIES) -> list[RowOutcome]:
         while True:
@@ -86,12 +86,12 @@ async def _isolating_bad_rows(
                     raise
 
     done = await isolate_bad_rows([part], in_transaction)
-    refused = [RowOutcome(refusal.item, False, f"the database refuses: {refusal.error}") for refusal in done.refused]
+    refused = [RowOutcome(refusal.item, False, f"the database rejects it: {refusal.error}") for refusal in done.refused]
     return [row for answer in done.answers for row in answer] + refused
 
 
 async def _uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:
-    """The result, and whether the caller was cancelled meanwhile.
+    """Return the result, and whether the caller was cancelled in the meantime.
 
     It is not interrupted: it would be unknown whether an interrupted COMMIT was stored.
     """

@@ -25,23 +25,23 @@ class Arguments:
 
 
 class TypedValues(Protocol):
-    """The types of an application, by which JSON of an operator becomes what its tasks store and read.
+    """The types of an application, which convert an operator's JSON into the values that its tasks store and read.
 
-    Both return None for a task that the application does not have, and raise OperationError for a value that does not
-    fit.
+    Both methods return None for a task that the application does not have, and raise OperationError for a value of
+    the wrong type.
     """
 
     def result(self, task_name: str, definition_key: str | None, text: str) -> str | None:
-        """A result of a task, or of the map or the sub-workflow with this key."""
+        """Convert a result of a task, or of the map or the sub-workflow with this key."""
         ...
 
     def arguments(self, task_name: str, edited: Arguments, original: Arguments) -> Arguments | None:
-        """Edited arguments of a task; a part that is not edited stays None."""
+        """Convert edited arguments of a task; an unedited part stays None."""
         ...
 
 
 def first_untyped(edited: Any, original: Any, path: list[str | int]) -> str | None:
-    """The first place where an object with its class, or a moment, has become plain JSON, which its task refuses."""
+    """Return the first place where a typed object, or a moment, has become plain JSON, which its task refuses."""
     if isinstance(original, dict) and (tag := next((tag for tag in _TYPED if original.get(tag) is True), None)):
         plain = dict if tag in _CLASSES else str
         if not isinstance(edited, plain) or (isinstance(edited, dict) and any(edited.get(each) for each in _TYPED)):
@@ -61,7 +61,7 @@ _TYPED = (*_CLASSES, tags.DATETIME, tags.DATE, tags.TIME)
 
 
 def checked_value(text: str) -> str:
-    """The text in its stored form; OperationError names what is wrong, and where."""
+    """Return the text in its stored form; OperationError names what is wrong, and where."""
     try:
         tree = parse_json(text, "value")
         check_storable(tree, ["value"])
@@ -69,16 +69,16 @@ def checked_value(text: str) -> str:
     except CodecError as error:
         raise OperationError(
             f"the value cannot be stored: {error}",
-            help_text='it must be JSON: a text in quotes, like "done", or {"n": 1}',
+            help_text='give JSON, such as a text in quotes, "done", or an object, {"n": 1}',
         ) from error
 
 
 def check_storable(tree: Any, path: list[str | int]) -> None:
-    """CorruptJsonError for what a worker could not read or the column not store. Imports and constructs nothing."""
+    """Raise CorruptJsonError for JSON that a worker cannot read or the column cannot store. Imports nothing."""
     if len(path) > MAX_DEPTH:
         raise CorruptJsonError(spell_path(path[:3]), "nested too deeply")
     if isinstance(tree, str) and first_surrogate(tree) is not None:
-        raise CorruptJsonError(spell_path(path), "holds a lone surrogate, which UTF-8 cannot write")
+        raise CorruptJsonError(spell_path(path), "contains a lone surrogate, which UTF-8 cannot encode")
     if isinstance(tree, int) and tree.bit_length() > MAX_INTEGER_BITS:
         raise CorruptJsonError(spell_path(path), "has more than 4,214 digits; write it as a string")
     if isinstance(tree, dict):
@@ -96,7 +96,7 @@ def _check_tags(tree: dict[str, Any], path: list[str | int]) -> None:
         try:
             moment(tree)
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptJsonError(spell_path(path), f"is no moment: {error}") from error
+            raise CorruptJsonError(spell_path(path), f"is not a date or time: {error}") from error
     if any(tree.get(tag) is True for tag in (tags.PYDANTIC_MODEL, tags.DATACLASS)) and not (
         isinstance(tree.get("module"), str) and isinstance(tree.get("qualname"), str) and "data" in tree
     ):

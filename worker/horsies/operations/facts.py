@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from horsies.views.tasks import ExpectedState
 
 MOST_COUNTED: Final = 10_000
-"""Waiting tasks of a queue, if it has more."""
+"""Number of a queue's waiting tasks that are counted at most."""
 _NAMED = 5
 _RAN = frozenset({WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED})
-"""They have their arguments already, and do not get other ones."""
+"""States in which a node's arguments are fixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """The tasks that a verb would change, and what is not in their rows."""
+    """The tasks that a verb would change, with facts that are not in their rows."""
 
     tasks: Sequence[ExpectedState]
     now: datetime
@@ -39,7 +39,7 @@ class TaskFacts:
 
     def overdue(self) -> Iterator[str]:
         if late := sum(task.good_until is not None and task.good_until <= self.now for task in self.tasks):
-            yield f"{late} past the deadline: no worker will start them"
+            yield f"{late} past the deadline: workers do not start them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,18 @@ class WorkflowFacts:
     nodes: Mapping[str, Sequence[NodeRow]] = field(default_factory=dict)
     index: int | None = None
     node: NodeRow | None = None
-    """The target node of a verb for nodes; None if the workflow has none of this index."""
+    """The target node of a verb for nodes; None if the workflow has no node with this index."""
     last_action: int | None = None
     """The newest audit row of an action on it; read only if the verb does not change the row."""
     repairs: tuple[Repair, ...] = ()
     reopening: Reopening | None = None
     definition_key: str | None = None
-    """Of the target node, if it is a map or a sub-workflow; read only by the verb that gives it a value."""
+    """The definition key of a target node that is a map or a sub-workflow; read only by the verb `complete`."""
     problem: str | None = None
-    """Why repairs cannot be listed, or nothing can be reopened."""
+    """The reason why repairs cannot be listed, or why no node can be reopened."""
 
     def below(self) -> list[str]:
-        """This workflow and all below it."""
+        """Return this workflow and all workflows below it."""
         ids = [self.flow.id]
         for flow in self.flows.values():  # parents come first
             if flow.parent_workflow_id in ids:
@@ -70,7 +70,7 @@ class WorkflowFacts:
         return ids
 
     def nodes_below(self) -> list[NodeRow]:
-        """All open nodes of this workflow and those below it."""
+        """Return all open nodes of this workflow and of the workflows below it."""
         return [
             node
             for one in self.below()
@@ -84,26 +84,26 @@ class WorkflowFacts:
         if node is None or node.has_ended:
             return
         if node.sub_workflow_id is not None:
-            yield f"{node.node_id}: its child workflow is cancelled, with all that is below"
+            yield f"{node.node_id}: its child workflow is cancelled, with everything below it"
         elif node.task_status == "RUNNING":
-            taken = "its task is taken from the worker, which is told to stop"
-            yield f"{node.node_id}: {taken}; what its code has done is not undone"
+            taken = "its task is taken from the worker, which stops it"
+            yield f"{node.node_id}: {taken}; side effects of its code remain"
         elif node.task_status is not None:
             yield f"{node.node_id}: its task is cancelled before it starts"
 
     def still_paused(self) -> Iterator[str]:
         if self.flow.status == WorkflowStatus.PAUSED:
-            yield f"{self.flow.name} stays PAUSED: nothing continues before it is resumed"
+            yield f"{self.flow.name} stays PAUSED: its nodes continue after a resume"
 
     def family(self, what: str) -> Iterator[str]:
-        """Yield that its living children are changed as well."""
+        """Yield a sentence that its unfinished children change as well."""
         alive = [one for one in self.below()[1:] if self.flows[one].status not in WORKFLOW_TERMINAL_STATES]
         if alive:
             below = counted(len(alive), "child workflow below is", "child workflows below are")
             yield f"{self.flow.name}: {below} {what} as well"
 
     def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
-        """The nodes after the opened ones that keep their outcome, though they got a failure as their input."""
+        """Return later nodes that keep their outcome, although they got a failure as their input."""
         kept = [
             node
             for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
@@ -134,7 +134,7 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker by its last sign of life, its tasks and its orders; in the column order of the statement."""
+    """A worker's last sign of life, tasks and orders, in the column order of the statement."""
 
     worker_id: str
     snapshot_at: datetime | None
@@ -147,9 +147,9 @@ class WorkerFacts:
     finalizing_ms: int
     now: datetime
     excused: bool
-    """The database took no heartbeats for some of the time in which the worker was silent."""
+    """True if the database accepted no heartbeats during part of the worker's silence."""
     unacknowledged: Unacknowledged | None = None
-    """The unacknowledged part of its death; read only for that verb."""
+    """The unacknowledged losses and crashes of the worker; read only for the verb that acknowledges them."""
 
     @property
     def lives(self) -> bool:
@@ -158,7 +158,7 @@ class WorkerFacts:
     @property
     def words(self) -> str:
         if self.silent_s is None:
-            return "unknown: it has written no snapshot and holds no task"
+            return "unknown: it has written no snapshot and has no task"
         if not self.lives:
             return f"lost: no sign of life for {span(self.silent_s)}"
         if self.draining_since is not None:
@@ -168,7 +168,11 @@ class WorkerFacts:
     @property
     def _excuse(self) -> str:
         late = self.silent_s is not None and self.silent_s > ALIVE_WITHIN_S
-        return ", and the database took no heartbeats meanwhile: try again in a minute" if late and self.excused else ""
+        return (
+            ", and the database accepted no heartbeats meanwhile: try again in a minute"
+            if late and self.excused
+            else ""
+        )
 
     @property
     def since(self) -> datetime | None:
@@ -177,7 +181,7 @@ class WorkerFacts:
 
     @property
     def late(self) -> str:
-        """The age of its last sign of life, and why it is excused."""
+        """The age of its last sign of life, and the excuse for its silence if there is one."""
         return f"{span(self.silent_s or 0)} ago{self._excuse}"
 
     @property

@@ -9,7 +9,7 @@ operation AS (
 -- name: audit
 -- fragment of every statement of the verbs: one audit row for each row of `audited`; writes only those
 audit AS (
-    -- The server adds when it was, and the role that logged in.
+    -- The server adds the time and the role that logged in.
     INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,
                                           after_state, os_user, os_host, reason, filter, undoes)
     SELECT operation.id, operation.verb, audited.kind, audited.id, audited.outcome, audited.detail, audited.before,
@@ -20,7 +20,7 @@ audit AS (
 )
 
 -- name: present_state
--- fragment: why a task that is not as it was seen, or was left, is not changed
+-- fragment: why a task that differs from what was seen, or was skipped, is not changed
 'it is ' || present.status
 || CASE WHEN present.status IN /* tasks_in_flight */
         THEN ' on ' || COALESCE(present.claimed_by_worker_id, 'an unknown worker') ELSE '' END
@@ -29,7 +29,7 @@ audit AS (
 -- name: acted_on
 -- fragment: that another operator has acted on the task since it was seen; it reads `last_action`, so it is for verbs
 -- with guards_against_others
-(SELECT concat('an operator has acted on it meanwhile: ', verb, ' by ', os_user, '@', os_host)
+(SELECT concat('an operator has acted on it since the preview: ', verb, ' by ', os_user, '@', os_host)
    FROM horsies_operator_actions
   WHERE target_kind = 'task' AND target_id = compared.id AND outcome = 'applied'
     AND id > COALESCE(compared.last_action, 0)
@@ -43,10 +43,10 @@ audit AS (
     AND other.status IN /* open_tasks */)
 
 -- name: key_taken
--- fragment: why a task that has ended cannot live again under its unique key
+-- fragment: why an ended task cannot be reopened with its unique key
 CASE WHEN compared.was_final AND compared.unique_key IS NOT NULL THEN
      COALESCE(/* key_holder */,
-              -- Of the selected tasks that share a key the last one gets it.
+              -- If several selected tasks share a key, the last one gets it.
               'its unique key goes to the selected task '
               || NULLIF(max(compared.id COLLATE "C") FILTER (WHERE compared.was_final AND compared.difference IS NULL)
                         OVER (PARTITION BY compared.unique_key, compared.task_name), compared.id)) END
@@ -80,7 +80,7 @@ present AS (
            CASE WHEN present.status NOT IN ('PENDING', 'CLAIMED')
                 THEN COALESCE((SELECT attempt FROM horsies_task_attempts
                                 WHERE task_id = present.id ORDER BY attempt DESC LIMIT 1), 0) END AS last_attempt,
-           CASE WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
+           CASE WHEN present.id IS NULL THEN 'its row was deleted'
                 WHEN (present.status, present.claimed_by_worker_id, present.claimed_at, present.retry_count,
                       present.error_code)
                      IS DISTINCT FROM (seen.status, seen.worker_id, seen.claimed_at, seen.retry_count, seen.error_code)

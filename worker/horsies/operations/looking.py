@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERB = "look"
 PATIENCE_S = 2.0
-"""A worker answers within 0.3 s. One that cannot be notified, behind a pooler, reads the question within 5 s."""
+"""A worker answers within 0.3 s; a worker behind a pooler, which cannot be notified, within 5 s."""
 _PAUSE_S = 0.02
 
 
@@ -64,7 +64,7 @@ class Answer:
 
 
 def why_no_more(look: StackRequest, answer: Answer) -> str:
-    """Return why this answer shows nothing, or is the last one."""
+    """Return why this answer shows nothing, or why no further answer follows."""
     if not answer.holds:
         now = f"it is {answer.status} now" if answer.status else "its row was deleted"
         return f"{look.worker_id} no longer holds task {look.task_id}: {now}"
@@ -99,7 +99,7 @@ async def look_at(
             return replace(look, starved=task_id)
     if row["status"] != "RUNNING":
         raise OperationError(
-            f"task {task_id} is {row['status']}: only a task that runs can be looked at",
+            f"task {task_id} is {row['status']}: only a running task has a stack or output to show",
             help_text=f"`horsies tasks show {task_id}` shows its history",
         )
     return StackRequest(
@@ -116,7 +116,7 @@ async def look_behind(
     with_locals: bool = False,
     reason: str | None = None,
 ) -> StackRequest | None:
-    """Close the look at a task that waits in its child, and open one at the task that has its place there."""
+    """Close the look at a task that waits in its child, and open a look at the task that occupies the child."""
     behind = None if answer.found is None else answer.found.get("behind")
     if not isinstance(behind, str):
         return None

@@ -25,7 +25,7 @@ _NAMED: Final = 10
 
 
 async def selected(connection: Connection, kind: TargetKind, given: Mapping[str, Any]) -> Selection:
-    """Return the selection, with whole ids. An unknown id is refused later, as any target that cannot be changed."""
+    """Return the selection with whole ids. An unknown id is refused later, like any target that cannot be changed."""
     match kind:
         case "task" | "workflow" if given["filter_text"] is not None:
             return Selection.of_filter(given["filter_text"])
@@ -48,7 +48,7 @@ async def selected(connection: Connection, kind: TargetKind, given: Mapping[str,
 
 
 def unshortened(text: str) -> str:
-    """Return the id without the mark of a shortened one that was copied from a list."""
+    """Return the id without the ellipsis of a shortened id that was copied from a list."""
     return text.removeprefix("…").removeprefix("...")
 
 
@@ -69,7 +69,7 @@ async def _whole_workflow_id(connection: Connection, text: str) -> str:
 
 
 def ambiguous_task(found: Ambiguous) -> OperationError:
-    return _ambiguous(found, "tasks", "give more of the id, or --filter for all of them")
+    return _ambiguous(found, "tasks", "give more of the id, or --filter for all of these")
 
 
 def _ambiguous(found: Ambiguous, things: str, help_text: str) -> OperationError:
@@ -112,7 +112,7 @@ def node_named(story: WorkflowStory, name: str) -> NodeView:
     raise OperationError(
         f"workflow {story.row.id} has no node {name!r}",
         notes=[f"its nodes: {', '.join([*known[:_NAMED], *more])}"] if known else [],
-        help_text="name it as `horsies workflows graph` does, or by its index",
+        help_text="give its name from `horsies workflows graph`, or its index",
     )
 
 
@@ -133,6 +133,6 @@ async def operation_of(connection: Connection, text: str) -> UUID:
 
 def _unknown_operation(text: str) -> OperationError:
     return OperationError(
-        f"{text!r} is no operation, and not the end of one of the newest",
-        help_text="`horsies audit ls` lists the actions of operators, with --json by whole ids",
+        f"{text!r} is not the id of an operation, nor the end of a recent one",
+        help_text="`horsies audit ls` lists the actions of operators; --json shows whole ids",
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The `seen` of a target of an undo: when the order that it takes back was given."""
+    """The `seen` of a target of an undo: the time of the order that is revoked."""
 
     since: datetime | None
 

@@ -1,4 +1,4 @@
-"""The way of every verb: select and judge (`preview`), then change with the audit row (`apply`)."""
+"""The two steps of every verb: `preview` selects and checks rows, `apply` changes them with their audit rows."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ async def apply(
 ) -> OperationOutcome:
     """Change the preview's eligible targets that are still as they were seen, each with its audit row.
 
-    If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns what was done.
+    If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns the results.
     """
     verb, targets = preview.verb, _TARGETS[preview.verb.kind]
     await require_writable(conn, *targets.WRITES)
     action = OperatorAction(UUID(new_task_id()), verb.name, actor, reason, preview.filter)
     ended: list[str] = []
     step = partial(targets.change, conn, action, verb, options=preview.options, ended=ended)
-    # In the order in which each batch locks its rows, so that two operators lock the same rows in the same order.
+    # Sorted, so that two operators lock the same rows in the same order.
     ordered = sorted(preview.eligible, key=attrgetter("id")) if verb.kind == "task" else preview.eligible
     most = targets.batch_of(verb, ordered)
     size = most if batch is None else min(batch, most)

@@ -37,9 +37,9 @@ class Preview:
     taken_at: datetime
     undone: Undone | None = None
     held: int = 0
-    """How many waiting tasks no worker starts while an undo is decided."""
+    """Number of waiting tasks that workers do not start while an operator decides about an undo."""
     changes: tuple[ArgumentChange, ...] = ()
-    """The arguments that were edited."""
+    """The edited arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class OperationOutcome:
 
     @property
     def can_be_undone(self) -> bool:
-        """True if any of it can be undone. A run that was taken from its worker cannot: that attempt has ended."""
+        """True if any row can be undone. A run that was taken from its worker cannot: its attempt has ended."""
         return any(self.verb.why_not_undone(_as_audited(self.verb, row.target)) is None for row in self.applied)
 
     @property

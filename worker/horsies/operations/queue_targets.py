@@ -1,4 +1,4 @@
-"""Queues as targets of verbs: their pause, what waits in them, and who serves them."""
+"""Queues as targets of verbs: their pause, their waiting tasks, and the workers that serve them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, QueueVerb
 
-_MOST_AT_ONCE = 500
+_MAX_AT_ONCE = 500
 # An empty queue exists while a worker has served it within a day: its workers may be stopped for a deployment.
 _SERVED_WITHIN_S = 86_400.0
 WRITES: tuple[str, ...] = ("horsies_queue_state",)
 
 
 def batch_of(verb: QueueVerb, targets: Sequence[Target]) -> int:
-    return _MOST_AT_ONCE
+    return _MAX_AT_ONCE
 
 
 async def preview_of(conn: asyncpg.Connection, verb: QueueVerb, selection: Selection, options: Options) -> Preview:

@@ -36,25 +36,25 @@ class RerunSource:
 
 
 def checked(edited: Arguments) -> Arguments:
-    """The arguments in their stored form; OperationError names what is wrong, and where."""
+    """Return the arguments in their stored form; OperationError names what is wrong, and where."""
     return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
 
 
 def refuse_untyped(edited: Arguments, original: Arguments) -> None:
-    """OperationError for plain JSON in place of an object that is stored with its class: its task would refuse it."""
+    """Raise OperationError for plain JSON in place of an object that is stored with its class, which tasks refuse."""
     for name, now, before in (("args", edited.args, original.args), ("kwargs", edited.kwargs, original.kwargs)):
         if now is None or before is None:
             continue
         if problem := first_untyped(parse_json(now, name), _tree_of(before), [name]):
             raise OperationError(
-                f"the edited arguments would be refused by the task: {problem}, and is plain JSON now",
+                f"the task would refuse the edited arguments: {problem}, and is plain JSON now",
                 help_text="name the application, which converts it: --module shop.tasks:app; or keep its form, as "
                 "`horsies tasks show --json` prints it",
             )
 
 
 def changes(stored: Arguments, edited: Arguments) -> Iterator[ArgumentChange]:
-    """Each argument that the edited ones replace, by its name, before and after."""
+    """Return each replaced argument by its name, before and after."""
     if edited.args is not None:
         yield from _differences(("args",), _tree(stored.args, []), _tree(edited.args, []))
     if edited.kwargs is not None:
@@ -76,19 +76,19 @@ def _tree(text: str | None, empty: Any) -> Any:
     try:
         return empty if text is None else parse_json(text, "arguments")
     except CodecError:
-        return "not JSON"  # nothing of it: what cannot be read cannot be masked
+        return "not JSON"  # shows nothing: an unreadable value cannot be masked
 
 
 @lru_cache(maxsize=256)
 def policy_retries(task_options: str | None) -> int:
-    """The retries of a policy; 0 without one, and for options that cannot be read, as in a worker."""
+    """Return the retries of a policy; 0 without a policy and for unreadable options, as in a worker."""
     options = _tree_of(task_options)
     rule = RetryRule.from_stored(options)
     return 0 if rule is None else rule.max_retries
 
 
 def copy_of(source: RerunSource | None, edited: Arguments) -> tuple[Any, ...]:
-    """The values of a copy, in the order of `rerun_change`. An original that was deleted is refused: it has none."""
+    """Return the values of a copy, in the order of `rerun_change`. A deleted original has none and is refused."""
     if source is None:
         return (new_task_id(), *(None,) * 7)
     args = source.args if edited.args is None else _or_null(edited.args)
@@ -113,7 +113,7 @@ def _or_null(text: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _without_deadline(task_options: str | None) -> str | None:
-    """A copy does not get a deadline that has passed."""
+    """Return the deadline of a copy, without one that has passed."""
     options = _tree_of(task_options)
     if not isinstance(options, dict) or options.get("good_until") is None:
         return task_options

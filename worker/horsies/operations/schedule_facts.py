@@ -40,7 +40,7 @@ class StoredSchedule:
 
     @property
     def pattern(self) -> SchedulePattern | None:
-        """The pattern; None for one of a later release, or a zone that this machine does not know."""
+        """The pattern; None for a pattern of a later release, or a zone that this machine does not know."""
         try:
             zone_named(self.zone)
             return stored_pattern(self.stored.get("pattern"))
@@ -87,9 +87,9 @@ class ScheduleFacts:
     next_run_at: datetime | None
     now: datetime
     has_scheduler: bool
-    """Whether a scheduler that runs has it."""
+    """True if a running scheduler has it."""
     is_served: bool = True
-    """Whether a living worker takes what it sends; read only for previews."""
+    """True if a live worker serves the queue of its task; read only for previews."""
 
     @property
     def words(self) -> str:
@@ -107,21 +107,21 @@ class ScheduleFacts:
 
     @property
     def following(self) -> datetime | None:
-        """The first run after now, by its plan; None if it has none, or one that this release cannot read."""
+        """Return the first run after now; None without a plan, or with a plan that this release cannot read."""
         if self.next_run_at is None or self.next_run_at > self.now:
             return self.next_run_at
         return self._after(self.next_run_at, self.now)
 
     @property
     def after_next(self) -> datetime | None:
-        """The run after the next one: one that has passed already, if it catches up on all that it misses."""
+        """Return the run after the next one; it may be in the past if the schedule catches up on missed runs."""
         slot = self.next_run_at
         if slot is None:
             return None
         return self._after(slot, slot if self.definition.stored.get("catch_up_missed") else max(slot, self.now))
 
     def passed(self, limit: int) -> list[datetime]:
-        """The slots that are due and were not sent, at most so many."""
+        """Return the slots that are due and were not sent, up to a maximum."""
         pattern, slot = self.definition.pattern, self.next_run_at
         if pattern is None or slot is None or slot > self.now:
             return []

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, ScheduleVerb, SqlName
 
-_MOST_AT_ONCE: Final = 500
+_MAX_AT_ONCE: Final = 500
 WRITES: tuple[str, ...] = ("horsies_schedules", "horsies_schedule_state", "horsies_schedule_runs")
 
 
 def batch_of(verb: ScheduleVerb, targets: Sequence[Target]) -> int:
-    return _MOST_AT_ONCE
+    return _MAX_AT_ONCE
 
 
 async def preview_of(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Selection, options: Options) -> Preview:
@@ -83,7 +83,7 @@ async def ordered(
 ) -> list[RowOutcome]:
     """Run the statement of an order for all targets at once, with these columns after those of the audit.
 
-    `guarded`: it takes back the pause that was seen, and no newer one.
+    `guarded`: it revokes the pause that was seen, but no newer one.
     """
     return await apply_order(conn, action, statement(*order), part, _states, *values, guarded=guarded)
 
@@ -91,7 +91,7 @@ async def ordered(
 async def send_now(
     conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target]
 ) -> list[RowOutcome]:
-    """Insert the tasks of these schedules, each with an id of its own and not that of a slot.
+    """Insert the tasks of these schedules, each with a new id, not the id of a slot.
 
     A workflow is only ordered: a scheduler that has its application builds it.
     """
@@ -105,7 +105,7 @@ async def send_now(
     outcomes = [
         RowOutcome(target, True, f"{'workflow' if target.id in flows else 'task'} {ids[target.id]}", ids[target.id])
         if target.id in sent
-        else RowOutcome(target, False, "its definition has changed meanwhile")
+        else RowOutcome(target, False, "its definition has changed since the preview")
         for target in part
     ]
     if refused := [row for row in outcomes if not row.applied]:
@@ -114,13 +114,13 @@ async def send_now(
 
 
 async def read_schedules(conn: asyncpg.Connection, names: Iterable[str]) -> dict[str, ScheduleFacts]:
-    """The schedules of these names that a scheduler has defined, in this order."""
+    """Read the schedules of these names that a scheduler has defined, in this order."""
     rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), SEEN_WITHIN_S)
     return {row["schedule_name"]: _facts(row) for row in rows}
 
 
 async def known_names(conn: asyncpg.Connection) -> dict[str, bool]:
-    """All names of schedules, and whether it is known what they send."""
+    """Read all names of schedules, and whether their definitions are known."""
     return {row["schedule_name"]: row["is_defined"] for row in await conn.fetch(statement(__name__, "schedule_names"))}
 
 
@@ -131,7 +131,7 @@ def _facts(row: Mapping[str, Any]) -> ScheduleFacts:
 
 async def _states(conn: asyncpg.Connection, names: Sequence[str]) -> dict[str, str]:
     now = await read_schedules(conn, names)
-    return {name: f"it is {now[name].words}" if name in now else "it is gone: its row was deleted" for name in names}
+    return {name: f"it is {now[name].words}" if name in now else "its row was deleted" for name in names}
 
 
 def _target(schedule: ScheduleFacts) -> Target:
@@ -141,7 +141,7 @@ def _target(schedule: ScheduleFacts) -> Target:
 def _unknown(name: str, known: Mapping[str, bool]) -> Refusal:
     target = Target("schedule", name, name, "unknown")
     if name in known:
-        return Refusal(target, "only a scheduler of another library has planned it: nothing else is known of it")
+        return Refusal(target, "only a scheduler of another library has planned it, so its definition is not known")
     near = get_close_matches(name, (one for one, is_defined in known.items() if is_defined), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return Refusal(target, f"no scheduler has registered a schedule of that name{hint}")

@@ -49,7 +49,7 @@ class Frozen:
 
 
 async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
-    """FilterError for a filter that cannot be read, OperationError for more rows than one operation takes."""
+    """Raise FilterError for a filter that cannot be parsed, OperationError for more rows than one operation allows."""
     if selection.filter is None:
         ids = selection.ids
         if len(ids) > MOST_ROWS:
@@ -65,7 +65,7 @@ async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
 
 
 async def present_value(conn: asyncpg.Connection, selection: Selection, column: str) -> str | None:
-    """Return what the waiting tasks of the selection have in this column of `op_present`; None if they differ."""
+    """Return the common value of the waiting tasks in this column of `op_present`; None if they differ."""
     frozen = await freeze(conn, selection)
     row = await conn.fetchrow(statement(__name__, "op_present"), [one.task_id for one in frozen.seen])
     value: str | None = row[column]
@@ -74,6 +74,6 @@ async def present_value(conn: asyncpg.Connection, selection: Selection, column: 
 
 def _too_many(who: str) -> OperationError:
     return OperationError(
-        f"{who} more than {MOST_ROWS:,} tasks, which is the most for one operation",
-        help_text="narrow it, for example with since: and until:, and repeat",
+        f"{who} more than {MOST_ROWS:,} tasks, the maximum for one operation",
+        help_text="narrow the filter, for example with since: and until:, and repeat",
     )

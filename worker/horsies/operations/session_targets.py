@@ -1,4 +1,4 @@
-"""Sessions of the server as targets of verbs: one that holds a lock for which ours wait can be ended."""
+"""Sessions of the server as targets of verbs, to end a session with a lock that blocks ours."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, SessionVerb
 
-_MOST_AT_ONCE = 100
+_MAX_AT_ONCE = 100
 WRITES: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """A session of the server, or why there is none, in the column order of the statement."""
+    """A session of the server, or the reason why there is none, in the column order of the statement."""
 
     pid: str
     application: str | None
@@ -62,7 +62,7 @@ class SessionFacts:
 
 
 def batch_of(verb: SessionVerb, targets: Sequence[Target]) -> int:
-    return _MOST_AT_ONCE
+    return _MAX_AT_ONCE
 
 
 async def preview_of(conn: asyncpg.Connection, verb: SessionVerb, selection: Selection, options: Options) -> Preview:

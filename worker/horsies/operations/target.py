@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OperationError(HorsiesError):
-    """An operator action that cannot be tried at all; a row that is refused is no error."""
+    """The error for an operator action that cannot be tried at all; a refused row is not an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Target:
     state: str
     seen: Any = None
     queue: str | None = None
-    """The queue of a task."""
+    """The queue, if the target is a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class RowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AuditedAction:
-    """The audit row of something that was changed, as far as undo must know it."""
+    """The columns of a change's audit row that undo needs."""
 
     id: int
     verb: str
     target_kind: TargetKind
     target_id: str
     status: str | None
-    """Of a task, before it was changed."""
+    """The result of a task before the change."""
     new_id: str | None = None
     """The copy that a rerun made."""
 
@@ -83,11 +83,11 @@ class Undone:
 
     @property
     def what(self) -> str:
-        """`requeue of 776 tasks`"""
+        """The operation in words, such as `requeue of 776 tasks`."""
         return f"{self.verb} of {counted(self.count, self.kind)}"
 
     def words(self, now: datetime) -> str:
-        """`requeue of 776 tasks · 2m04s ago · ops@bastion · "the limit was raised"`"""
+        """The operation in words, such as `requeue of 776 tasks · 2m04s ago · ops@bastion · "the limit was raised"`."""
         why = [f'"{self.reason}"'] if self.reason else []
         return " · ".join([self.what, f"{span((now - self.acted_at).total_seconds())} ago", self.by, *why])
 

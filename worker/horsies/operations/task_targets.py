@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 VALUE = "value"
-"""In the options of a preview: what its verb gives each task."""
+"""Key in the options of a preview: the value that its verb gives each task."""
 _COMPARED = ("task_id", "status", "worker_id", "claimed_at", "retry_count", "error_code", "last_action")
 """The fields of a task by which the statement recognises that it is still as it was seen."""
 WRITES: tuple[str, ...] = ()
@@ -44,13 +44,13 @@ def batch_of(verb: TaskVerb, targets: Sequence[Target]) -> int:
 
 
 async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, options: Options) -> Preview:
-    """FilterError for a filter that cannot be read, OperationError for more rows than one operation takes."""
+    """Raise FilterError for a filter that cannot be parsed, OperationError for more rows than one operation allows."""
     # The clock before the rows: a deadline that has passed then has also passed when the row is read.
     now = (await session_rights(conn)).now
     frozen = await freeze(conn, selection)
     if verb.single & options.keys() and len(frozen.seen) + len(frozen.missing) != 1:
         raise OperationError(
-            "edited arguments fit one task, and the selection is not one", help_text="rerun the others without editing"
+            "edited arguments apply to exactly one task", help_text="select one task, or rerun without editing"
         )
     if verb.requires is not None:
         options = await verb.requires(conn, frozen.seen, options)
@@ -180,9 +180,9 @@ def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:
         return
     finalizing = sum(one.status == "RUNNING" and one.finalizing_at is not None for one in facts.tasks)
     if running := facts.count("RUNNING"):
-        yield f"{running} RUNNING: taken from the worker, which is told to stop; {verb.takes}"
+        yield f"{running} RUNNING: taken from the worker, which stops them; {verb.takes}"
     if finalizing:
-        yield f"{finalizing} of them ended and wait for the outcome to be stored, which will be thrown away"
+        yield f"{finalizing} of them have ended; their outcomes, not stored yet, will be discarded"
     if claimed := facts.count("CLAIMED"):
         yield f"{claimed} CLAIMED: taken from the worker before user code began"
 
@@ -193,7 +193,7 @@ async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, asked: list
     left = len(asked) - len({task_id for task_id, _, _ in rows})
     said = []
     if left and verb.reopens_nodes:
-        said.append(f"{left} of workflows that have gone on without them: no node waits for their outcome")
+        said.append(f"{left} of workflows that have continued without them: no node waits for their outcome")
     if rows:
         shown = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in names.most_common(3))
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -236,4 +236,4 @@ def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
 def _paused(cluster: Cluster, queue: str) -> str:
     pause = cluster.paused[queue]
     since = f"{clock(pause.since)}{by_whom(pause.by)}"
-    return f"the queue {queue} is paused since {since}: nothing of it starts before it is resumed"
+    return f"the queue {queue} is paused since {since}: its tasks start after a resume"

@@ -16,8 +16,8 @@ SELECT node.task_id, workflow.id, workflow.name
 -- name: task_refusals
 -- operations/task_targets.py, preview of a verb with a refusal of its own; reads only ($1 tasks, $2 the value that they would
 -- get, if the verb gives one)
--- It compares no row with what was seen, because that was read a moment ago: the preview of 10 000 rows
--- takes 50 ms, and took 100 with that comparison. For the same reason every audit row counts as seen.
+-- It compares no row with what was seen, because that has just been read: the preview of 10 000 rows
+-- takes 50 ms, and 100 with that comparison. For the same reason every audit row counts as seen.
 WITH compared AS (
     SELECT present.id, /* task_columns */, 9223372036854775807 AS last_action, NULL::text AS difference
       FROM horsies_tasks present

@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 
 RENEW_EVERY_S: Final = 10.0
 HOLD_S: Final = 30.0
-"""Two renewals may fail before a worker starts what is held; and so long it waits if the console dies."""
+"""Duration of a hold: two renewals may fail. If the console dies, held tasks wait this long."""
 _TASKS_AT_ONCE = 500
-_GONE = "it is gone: its row was deleted"
+_GONE = "its row was deleted"
 WRITES: tuple[str, ...] = ()
 
 
 class Hold:
-    """The unstarted part of an operation, kept from the workers while its undo is decided.
+    """The unstarted tasks of an operation, which workers do not start while an operator decides about its undo.
 
-    It needs no audit row: it changes nothing but when a task may start, and expires.
+    It needs no audit row: it expires, and changes only when a task may start.
     """
 
     def __init__(self, operation_id: str) -> None:
         self._operation_id = UUID(operation_id)
         self._held: dict[str, tuple[datetime, datetime | None]] = {}
-        """For each task until when it is held, and its next_retry_at before."""
+        """The end of the hold and the previous next_retry_at, by task."""
 
     async def renew(self, conn: asyncpg.Connection) -> int:
-        """Hold for 30 s from now whatever an undo would restore and a worker could start; return how many these are.
+        """Hold for 30 s the tasks that an undo would restore and a worker could start; return their number.
 
-        OperationError, and no hold, for a session that cannot write.
+        Raises OperationError, without a hold, for a session that cannot write.
         """
         await require_writable(conn)
         tasks = [
@@ -69,12 +69,12 @@ class Hold:
         rows = await conn.fetch(undo_statement("undo_hold"), [action.id for action in tasks], ids, HOLD_S)
         for task_id, waits_until, held_until in rows:
             until, before = self._held.get(task_id, (None, None))
-            # Another operator may have made it due at another time since the last renewal.
+            # Another operator may have rescheduled it since the last renewal.
             self._held[task_id] = (held_until, before if waits_until == until else waits_until)
         return len(rows)
 
     async def release(self, conn: asyncpg.Connection) -> None:
-        """Let the workers have what is still held by this hold."""
+        """Release the tasks that are still under this hold to the workers."""
         held, self._held = self._held, {}
         if held:
             until, before = zip(*held.values(), strict=True)
@@ -88,7 +88,7 @@ def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
 
 
 async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
-    """Return what can be restored of the operation; OperationError if it has no audit rows."""
+    """Return the restorable rows of the operation; OperationError if it has no audit rows."""
     now = (await session_rights(conn)).now
     (operation_id,) = selection.ids
     actions = await actions_of(conn, UUID(operation_id))
@@ -109,7 +109,7 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
         options=options,
         eligible=tuple(target for target in targets if reasons[target.seen.id] is None),
         refused=tuple(Refusal(one, reason) for one in targets if (reason := reasons[one.seen.id]) is not None),
-        consequences=("restores the previous state; what has changed since stays as it is",),
+        consequences=("restores the previous state; rows changed since stay as they are",),
         filter=None,
         command=verb.command(selection.ids, options),
         taken_at=now,
@@ -155,7 +155,7 @@ async def change(
 
 def _no_way_back(action: AuditedAction) -> str | None:
     done = audited_verb(action.target_kind, action.verb)
-    return f"there is no way back from {action.verb}" if done is None else done.why_not_undone(action)
+    return f"{action.verb} cannot be undone" if done is None else done.why_not_undone(action)
 
 
 def _changed_task(action: AuditedAction) -> bool:
@@ -249,7 +249,7 @@ async def _invert(
         (row,) = await workflow_targets.change(conn, action, inverse, given, {}, [])
         return row
     given = [replace(target, seen=Since(given_at))]
-    action = replace(action, verb=inverse.name)  # an order, which can be taken back like any other
+    action = replace(action, verb=inverse.name)  # an order, which can be revoked like any other
     if isinstance(inverse, WorkerVerb):
         (row,) = await worker_targets.change(conn, action, inverse, given, {}, [])
     elif isinstance(inverse, ScheduleVerb):

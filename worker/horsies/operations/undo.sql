@@ -25,7 +25,7 @@ SELECT judged.action, judged.refusal, task.task_name, task.queue_name
 WITH /* operation */, /* undo_judged */, restored AS (
     UPDATE horsies_tasks task
        SET status = judged.new_status, queue_name = COALESCE(judged.queue_name, task.queue_name),
-           -- Audit rows of an older release have no priority, and then no verb changed one.
+           -- Audit rows of older releases, in which no verb changed a priority, do not contain it.
            priority = COALESCE(judged.priority, task.priority),
            retry_count = judged.retry_count, max_retries = judged.max_retries,
            enqueued_at = judged.enqueued_at, next_retry_at = judged.next_retry_at, good_until = judged.good_until,
@@ -62,8 +62,7 @@ SELECT judged.action, judged.refusal, restored.retry_count
 -- operations/undo.py, before an undo is previewed; PENDING as the operation left it, and could start within the hold; a
 -- row that another session has locked is left out, because it is being claimed or changed
 -- ($7 and $8 as in `undo_judged`, $9 the hold in seconds)
--- No claim takes a row before its next_retry_at, in whatever release a worker runs. The hold of a console that dies ends
--- by itself.
+-- No release of a worker claims a row before its next_retry_at. If the console dies, the hold expires.
 WITH /* undo_judged */
 UPDATE horsies_tasks task
    SET next_retry_at = statement_timestamp() + $9::float8 * interval '1 s', updated_at = statement_timestamp()
@@ -98,7 +97,7 @@ SELECT /* queues_notified */
 -- `undo_lock`, except in a preview. It does not compare next_retry_at, which a hold changes.
 -- ($7 actions, $8 their tasks)
 -- If the audit table has grown since its last ANALYZE, the planner expects one row, and would loop over 500 times 500
--- of them (230 ms instead of 20). So each action is fetched by itself, and everything else is joined to the arrays,
+-- of them (230 ms instead of 20). So each action is fetched separately, and everything else is joined to the arrays,
 -- whose length is known.
 done AS MATERIALIZED (
     SELECT asked.action, asked.target_id, audit_row.verb, audit_row.after_state,
@@ -123,7 +122,7 @@ done AS MATERIALIZED (
            CASE WHEN done.old_status IN /* ended_tasks */ THEN done.old_status
                 ELSE 'PENDING' END AS new_status,
            CASE WHEN done.verb IS NULL THEN 'its audit row is gone'
-                WHEN present.id IS NULL THEN 'it is gone: its row was deleted'
+                WHEN present.id IS NULL THEN 'its row was deleted'
                 WHEN (SELECT max(id) FROM horsies_operator_actions
                        WHERE target_kind = 'task' AND target_id = done.target_id AND outcome = 'applied') > done.action
                 THEN (SELECT concat('an operator has acted on it since: ', verb, ' by ', os_user, '@', os_host)
@@ -144,7 +143,7 @@ done AS MATERIALIZED (
                      AND present.enqueued_at IS DISTINCT FROM (done.after_state ->> 'enqueued_at')::timestamptz
                 THEN 'its queue, its priority or its time has changed since'
                 WHEN done.result_left_out THEN 'its result had more than 64 kB and was not kept'
-                -- The task ended, and its node got that outcome.
+                -- The task has ended, and its node has that outcome.
                 WHEN present.is_workflow_task AND done.old_status <> present.status
                      AND present.status IN ('FAILED', 'CANCELLED', 'EXPIRED')
                      AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = present.id

@@ -32,7 +32,7 @@ SqlName: TypeAlias = tuple[str, str]
 """A statement by its module and its name."""
 
 TYPES = "types"
-"""In the options of a verb with `typed`: the application's types."""
+"""Key in the options of a verb with `typed`: the application's types."""
 TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 _STATUSES = frozenset(status.value for status in TaskStatus)
 
@@ -46,7 +46,7 @@ class Option:
     metavar: str | None = None
     default: str | None = None
     flags: tuple[str, ...] = ()
-    """How the command spells it, if not like its name."""
+    """The option's name in the command, if it differs."""
 
     @property
     def spelled(self) -> tuple[str, ...]:
@@ -60,17 +60,17 @@ class NewValue:
     title: str
     example: str
     read: Callable[[str], Options]
-    """The options that the line means, not checked yet."""
+    """Returns the options for the typed line, not checked yet."""
     of: Callable[[Options, datetime], Any]
-    """By the options and the time of the preview; OperationError if it cannot be given."""
+    """Returns the value for these options at the time of the preview; OperationError if the value is not valid."""
     became: Callable[[Any], str]
     """The result for a task."""
     present: str
-    """The column of `op_present` with the value that the tasks have."""
+    """The column of `op_present` with the current value of the tasks."""
 
 
 def _no_inverse(action: AuditedAction) -> str:
-    return f"there is no way back from {action.verb}"
+    return f"{action.verb} cannot be undone"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,32 +80,32 @@ class Verb:
     kind: TargetKind
     name: str
     place: int
-    """Its place in the lists of commands and of keys."""
+    """Position in the lists of commands and keys."""
     title: str
     will: str
     done: str
-    """Heading of the sheet, and behind the number of targets: `Requeue`, `will be requeued`, `requeued`."""
+    """The heading of the sheet and the words after the number of targets: `Requeue`, `will be requeued`, `requeued`."""
     help: str
-    """The help of the command; its first line stands in the list of commands and in docs/."""
+    """The help of the command; its first line is used in the list of commands and in docs/."""
     example: str
     key: str = ""
     hint: str = ""
     """The help of the key, one short sentence."""
     label: str = ""
-    """The key's word in the footer, if not the name."""
+    """The key's label in the footer, if it differs from the name."""
     footer: bool = False
     on_recovery: bool = False
-    """Whether the recovery screen has this key; for a verb for tasks, whose other keys it has as well: only that."""
+    """True if the recovery screen has this key; a task verb with it has the key only there."""
     options: tuple[Option, ...] = ()
     typed: bool = False
-    """Whether it takes values of the application's types. Options of a preview may then have them as `types`, a
+    """True if it takes values of the application's types. Options of a preview may then contain `types`, a
     TypedValues of horsies.operations.edited."""
     check: Callable[[Options], Options] | None = None
-    """Returns the options as they are used; OperationError if they cannot be."""
+    """Returns the checked options; OperationError for invalid ones."""
     inverse: str | None = None
-    """The verb by which undo takes it back; tasks are restored from the audit instead."""
+    """The verb that undo applies; tasks are restored from the audit instead."""
     no_way_back: Callable[[AuditedAction], str | None] = _no_inverse
-    """Without an inverse: why undo cannot restore this target, by the audit row alone; None if it can be tried."""
+    """Returns why undo cannot restore this target, by the audit row alone; None if undo can be tried."""
 
     def __str__(self) -> str:
         return self.name
@@ -115,18 +115,18 @@ class Verb:
 
     @property
     def has_way_back(self) -> bool:
-        """True if undo can be tried, at least on what waited."""
+        """True if undo can be tried, at least for tasks that were waiting."""
         return self.why_not_undone(AuditedAction(0, self.name, self.kind, "", "PENDING")) is None
 
     def checked(self, given: Options) -> Options:
-        """The options that were given and are not empty; OperationError for those of another verb."""
+        """Return the given, non-empty options; OperationError for options of another verb."""
         options = {name: value for name, value in given.items() if value is not None and value is not False}
         for name in options.keys() - {option.name for option in self.options} - ({TYPES} if self.typed else set()):
-            raise OperationError(f"{self.name} takes no {name.replace('_', ' ')}", help_text="leave it out")
+            raise OperationError(f"{self.name} has no option {name.replace('_', '-')!r}", help_text="leave it out")
         return options if self.check is None else self.check(options)
 
     def command(self, targets: Iterable[str], options: Options) -> str:
-        """The shell command that does the same."""
+        """Return the shell command that does the same."""
         words = ["horsies", COMMAND_GROUPS[self.kind], self.name, *targets]
         for option in self.options:
             value = options.get(option.name)
@@ -149,7 +149,7 @@ COMMAND_GROUPS: Mapping[TargetKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The outcome of a task that a verb ends. `words` are stored as the reason, if not who did it and why."""
+    """The outcome of a task that a verb ends. `words` are stored as the reason instead of the operator and reason."""
 
     status: TaskStatus
     code: OutcomeCode | str
@@ -163,7 +163,7 @@ def sources(verb: str) -> frozenset[str]:
 
 
 def _runs_history(action: AuditedAction) -> str | None:
-    return "its run was taken away, and that attempt is history" if action.status == "RUNNING" else None
+    return "its run was taken from its worker, and that attempt has ended" if action.status == "RUNNING" else None
 
 
 def _no_effects(facts: TaskFacts) -> Iterator[str]:
@@ -184,36 +184,36 @@ class TaskVerb(Verb):
     sources: frozenset[str]
     """The states that it changes."""
     wrong_state: Callable[[str], str]
-    """Why not a task in this other state."""
+    """Returns why a task in another state is refused."""
     refuses: SqlName | None = None
     sets: SqlName | None = None
     statement: SqlName | None = None
     requires: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[Options]] | None = None
-    """Returns the options as they fit the targets; OperationError if they do not."""
+    """Returns the options for these targets; OperationError if they do not apply."""
     values: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[tuple[Any, ...]]] | None = None
     gives: NewValue | None = None
     ends: Ending | None = None
-    """Instead of `sets`: the task ends so. One that has FAILED does only if it was interrupted."""
+    """The end that the verb gives a task, instead of `sets`. A FAILED task is changed only if it was interrupted."""
     attempt_code: str | None = None
     """The error code of the attempt, if it takes a RUNNING task from its worker."""
     past: str = ""
-    """What is stored with who did it: `requeued` by hand by ops@bastion."""
+    """The first word of the stored reason: `requeued` by hand by ops@bastion."""
     became: str | None = None
-    """The result for a task, if its status and try do not say it."""
+    """Returns the result for a task, if its status and attempt are not enough."""
     takes: str = "what user code has done is not undone"
-    """What the preview says of RUNNING tasks."""
+    """The preview's words for RUNNING tasks."""
     in_workflows: str | None = None
-    """What the preview says of tasks of workflows."""
+    """The preview's words for tasks of workflows."""
     effects: Callable[[TaskFacts], Iterator[str]] = _no_effects
-    """More sentences of the preview."""
+    """Returns further sentences of the preview."""
     reopens_nodes: bool = False
-    """Whether nodes that ended with their tasks wait for them again."""
+    """True if nodes that ended with their tasks wait for them again."""
     guards_against_others: bool = False
-    """Whether it refuses a task that another operator has acted on meanwhile, though its row is the same."""
+    """True if it refuses a task that another operator has acted on since, although its row is the same."""
     single: frozenset[str] = frozenset()
-    """Options that fit one task only."""
+    """Options that apply only to a single task."""
     changes: Callable[[asyncpg.Connection, ExpectedState, Options], Awaitable[tuple[ArgumentChange, ...]]] | None = None
-    """What these options change in the task's arguments."""
+    """Returns the changes of these options to the task's arguments."""
     batch: int = 500
     no_way_back: Callable[[AuditedAction], str | None] = _runs_history
 
@@ -225,7 +225,7 @@ class TaskVerb(Verb):
 
     def refusal_by_state(self, status: str, error_code: str | None) -> str | None:
         if status not in _STATUSES:
-            return f"its status {status!r} is none that horsies writes"
+            return f"horsies does not know its status {status!r}"
         return None if self.fits(status, error_code) else self.wrong_state(status)
 
 
@@ -249,11 +249,11 @@ class WorkflowVerb(Verb):
     effects: Callable[[WorkflowFacts], Iterator[str]]
     change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[AppliedVerb]]
     reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
-    """Adds to the facts what only this verb needs."""
+    """Adds facts that only this verb needs."""
     requires: Callable[[Sequence[WorkflowFacts], Options], Options] | None = None
-    """Returns the options as they fit the targets; OperationError if they do not."""
+    """Returns the options for these targets; OperationError if they do not apply."""
     warns: Callable[[Options], tuple[str, ...]] | None = None
-    """More sentences of the preview, about the options."""
+    """Returns further sentences of the preview about the options."""
 
     def fits(self, status: str) -> bool:
         return status in self.sources
@@ -270,12 +270,12 @@ class WorkerVerb(Verb):
     reads_losses: bool = False
     order: SqlName | None = None
     guarded: bool = False
-    """Whether the statement takes back the order that was seen, and no newer one."""
+    """True if the statement revokes the order that was seen, but no newer one."""
     taken_back: SqlName | None = None
     """The statement by which undo takes back audit rows of workers and of their tasks, if these rows are all that the
     verb writes."""
     change: Callable[[asyncpg.Connection, OperatorAction, Target, list[str]], Awaitable[RowOutcome]] | None = None
-    """For one worker. The tasks that it ends are appended to the list: their workflows are advanced afterwards."""
+    """Changes one worker. It appends the tasks that it ends to the list: their workflows are advanced afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -284,7 +284,7 @@ class QueueVerb(Verb):
 
     kind: TargetKind = "queue"
     for_paused: bool
-    """Whether it applies to paused queues, or to the others."""
+    """True if it applies to paused queues, False for all other queues."""
     effect: Callable[[QueueFacts], str]
     order: SqlName
 
@@ -298,9 +298,9 @@ class ScheduleVerb(Verb):
     effect: Callable[[ScheduleFacts], str]
     change: Callable[[asyncpg.Connection, OperatorAction, Sequence[Target]], Awaitable[list[RowOutcome]]]
     for_paused: bool | None = None
-    """Whether it applies to paused schedules only, or to the others only; None: to both."""
+    """True if it applies only to paused schedules, False if only to other schedules; None for both."""
     taken_back: SqlName | None = None
-    """The statement by which undo takes it back, if no other verb is its inverse."""
+    """The statement that undo runs, if no other verb is its inverse."""
 
     def fits(self, is_paused: bool) -> bool:
         """Return whether the console offers it; a preview checks further conditions."""
@@ -313,5 +313,5 @@ class SessionVerb(Verb):
 
     kind: TargetKind = "session"
     only_active: bool
-    """Whether it ends only the statement that a session runs, not the session."""
+    """True if it ends only the session's statement, not the session."""
     effect: str

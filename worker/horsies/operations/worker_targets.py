@@ -1,4 +1,4 @@
-"""Workers as targets of verbs: by their last sign of life, their tasks and their orders."""
+"""Workers as targets of verbs: their last sign of life, their tasks and their orders."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
 _SNAPSHOT_MS = 5_000
 _FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
-_MOST_AT_ONCE = 500
+_MAX_AT_ONCE = 500
 WRITES: tuple[str, ...] = ("horsies_worker_orders",)
 
 
 def batch_of(verb: WorkerVerb, targets: Sequence[Target]) -> int:
-    return _MOST_AT_ONCE if verb.change is None else 1
+    return _MAX_AT_ONCE if verb.change is None else 1
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:
-    """The selection has whole ids, or beginnings or ends of ids that fit only one worker."""
+    """Select workers by whole ids, or by beginnings or ends of ids that match exactly one worker."""
     taken_at = await preview_time(conn)
     ids, unknown = await _resolve(conn, dict.fromkeys(selection.ids))
     workers = await read_workers(conn, ids)
@@ -89,7 +89,7 @@ async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]
 
 
 async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list[str], list[Refusal]]:
-    """The matching ids, each once, and the texts that fit none or several."""
+    """Return the matching ids, each once, and the texts that match none or several."""
     known = [worker_id for (worker_id,) in await conn.fetch(statement(__name__, "order_known"))]
     ids: dict[str, None] = {}
     refused = []
@@ -99,7 +99,7 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list
             ids[fitting[0]] = None
         else:
             names = ", ".join(fitting[:5]) + (", …" if len(fitting) > 5 else "")
-            why = f"{len(fitting)} workers fit: {names}" if fitting else "no worker is known by that id"
+            why = f"{len(fitting)} workers match: {names}" if fitting else "no worker has that id"
             refused.append(Refusal(Target("worker", text, text, "unknown"), why))
     return list(ids), refused
 

@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from horsies.operations.verb import Options, WorkflowVerb
 
 MOST_AUDITED: Final = 1000
-"""Repairs, or former tasks, that the audit row of one workflow lists."""
-_MOST: Final = 10_000
-"""Each is read with its whole family: 5 ms."""
-_MOST_LINES = 500
+"""Maximum number of repairs, or former tasks, in the audit row of one workflow."""
+_MAX_ROWS: Final = 10_000
+"""Maximum number of workflows of one operation; each is read with its whole family, in 5 ms."""
+_MAX_LINES = 500
 WRITES: tuple[str, ...] = ("horsies_workflows", "horsies_workflow_tasks")
 
 
 class RefusedError(Exception):
-    """The rows are not as they were seen."""
+    """The error for rows that have changed since the preview."""
 
 
 def batch_of(verb: WorkflowVerb, targets: Sequence[Target]) -> int:
-    """Each in a transaction of its own: the locks of a family are held for one workflow only."""
+    """Return the batch size 1: the locks of a family are held for one workflow only."""
     return 1
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:
-    """Targets are of kind "workflow" (id: the workflow's, label: its name) or "node" (label: its node_id)."""
+    """Return targets of kind "workflow" (id: the workflow's, label: its name) or "node" (label: its node_id)."""
     now = (await session_rights(conn)).now
     keys, filter_text = await _selected(conn, verb, selection)
     flows = await read_flows(conn, [workflow_id for workflow_id, _ in keys])
@@ -97,7 +97,7 @@ async def _change(
     before = None if flow is None else await _state(conn, flow)
     try:
         if flow is None:
-            raise RefusedError("it is gone: its row was deleted")
+            raise RefusedError("its row was deleted")
         if flow.status != seen.flow.status:
             raise RefusedError(f"it is {flow.status} now")
         async with conn.transaction():  # a savepoint: the audit row of a refusal stays
@@ -115,7 +115,7 @@ async def _change(
 async def controlled(
     conn: asyncpg.Connection, seen: WorkflowFacts, control: Callable[[asyncpg.Connection, str], Any]
 ) -> AppliedVerb:
-    """The result of a function of `lifecycle.controlling`."""
+    """Return the result of a function of `lifecycle.controlling`."""
     if not await control(conn, seen.flow.id):
         raise RefusedError(f"it is {seen.flow.status} now")
     return AppliedVerb((await read_flows(conn, [seen.flow.id]))[seen.flow.id].status)
@@ -128,13 +128,13 @@ async def decided(
     decide: Callable[[NodeRow], Awaitable[bool]],
     audited: Mapping[str, Any],
 ) -> AppliedVerb:
-    """The result of a function that gives the node this status, if the node is still as it was seen."""
+    """Return the result of a function that gives the node this status, unless it has changed since the preview."""
     was = seen.node
     now = next(
         (node for node in (await read_nodes(conn, [seen.flow.id]))[seen.flow.id] if node.index == seen.index), None
     )
     if now is None or was is None:
-        raise RefusedError("it is gone: its row was deleted")
+        raise RefusedError("its row was deleted")
     if (now.status, now.task_id, now.sub_workflow_id) != (was.status, was.task_id, was.sub_workflow_id):
         raise RefusedError(f"it is {now.status} now")
     if not await decide(now):
@@ -152,14 +152,14 @@ async def newest_action(conn: asyncpg.Connection, workflow_id: str) -> int | Non
 async def _selected(
     conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection
 ) -> tuple[list[tuple[str, int | None]], str | None]:
-    """The workflows, or the one node by its workflow and index; and the filter in its normal form."""
+    """Return the workflows, or the node by its workflow and index, and the filter in its normal form."""
     if selection.filter is not None:
         wanted = parse_workflows(selection.filter)
-        ids = await workflow_matching(conn, workflow_conditions(wanted), _MOST + 1)
-        if len(ids) > _MOST:
+        ids = await workflow_matching(conn, workflow_conditions(wanted), _MAX_ROWS + 1)
+        if len(ids) > _MAX_ROWS:
             raise OperationError(
-                f"the filter matches more than {_MOST:,} workflows, which is the most for one operation",
-                help_text="narrow it, for example with since: and until:, and repeat",
+                f"the filter matches more than {_MAX_ROWS:,} workflows, the maximum for one operation",
+                help_text="narrow the filter, for example with since: and until:, and repeat",
             )
         return [(one, None) for one in ids], wanted.text
     if verb.kind == "workflow":
@@ -197,8 +197,8 @@ def _named(verb: WorkflowVerb, ids: Sequence[str], seen: Sequence[WorkflowFacts]
 
 def _effects(verb: WorkflowVerb, eligible: Sequence[WorkflowFacts]) -> list[str]:
     lines = [line for seen in eligible for line in verb.effects(seen)]
-    more = len(lines) - _MOST_LINES
-    return lines[:_MOST_LINES] + ([f"and {more} more"] if more > 0 else [])
+    more = len(lines) - _MAX_LINES
+    return lines[:_MAX_LINES] + ([f"and {more} more"] if more > 0 else [])
 
 
 async def _state(conn: asyncpg.Connection, flow: FamilyWorkflowRow) -> dict[str, Any]:

@@ -26,10 +26,10 @@ ELEMENTS: Final = {
     2951: 2950,  # uuid
     3807: 3802,  # jsonb
 }
-"""The id of each array type, and that of its elements."""
+"""Maps the id of each array type to the id of its element type."""
 
 # With the name of a statement asyncpg keeps the one that it was about to run: nothing has replaced it.
-_NOTHING_ASKED: Final = SimpleNamespace(name="none")
+_UNNAMED_STATEMENT: Final = SimpleNamespace(name="none")
 
 
 class ArrayConnection(asyncpg.Connection):  # type: ignore[misc]
@@ -43,11 +43,11 @@ def known(typeoids: Collection[int]) -> tuple[list[dict[str, Any]], SimpleNamesp
     """Return what asyncpg's own method would return; None if one of these types must be queried."""
     if not ELEMENTS.keys() >= set(typeoids):
         return None
-    return [_array_of(oid) for oid in typeoids], _NOTHING_ASKED
+    return [_array_of(oid) for oid in typeoids], _UNNAMED_STATEMENT
 
 
 def _array_of(oid: int) -> dict[str, Any]:
-    """Return the server's answer as asyncpg reads it. It has its own codecs for the elements."""
+    """Return a row like those that asyncpg's own query for array types returns; asyncpg has codecs for the elements."""
     return {
         "oid": oid,
         "ns": "pg_catalog",

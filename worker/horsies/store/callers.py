@@ -1,6 +1,6 @@
 """Statements inside the caller's transaction, on the caller's connection: a driver's, SQLAlchemy's, Django's.
 
-The engine never imports these libraries: the caller has loaded the one that the connection is of.
+The engine never imports these libraries: a caller with a connection has imported its library already.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Driver: TypeAlias = "Callable[[], Awaitable[Any]]"
 _ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
 _DOLLARS = frozenset({"asyncpg"})
 _NAMES = frozenset({"psycopg", "psycopg_async", "psycopg2"})
-_ASK_AGAIN_S = 30.0
-"""While the application's database cannot be reached, sends on callers' connections do not wait for it each time."""
+_RETRY_INTERVAL_S = 30.0
+"""Seconds between attempts to reach the application's database, so that not every send waits while it is down."""
 _ACCEPTED = (
     "connection= takes a connection of asyncpg, psycopg or psycopg2, a Session or Connection of SQLAlchemy (also its "
     "async ones) with one of these drivers, or Django's connection"
@@ -74,7 +74,7 @@ async def session_database(connection: Fetches) -> SessionDatabase:
 
 
 class CallersConnection:
-    """The part of asyncpg's connection that sends and starts use. Rows are sequences, without names of columns."""
+    """The methods of asyncpg's connection that sends and starts use. Rows are sequences without column names."""
 
     def __init__(self, fetch: Fetch, driver: Driver) -> None:
         self._fetch = fetch
@@ -84,7 +84,7 @@ class CallersConnection:
         return await _explained(self._fetch, query, parameters)
 
     async def database(self) -> SessionDatabase:
-        """Return its database, read once for each connection of the driver: pools keep these for long."""
+        """Return the database of the connection, read once per driver connection: pools keep connections for long."""
         driver = await _explained(self._driver)
         known = None if driver is None else _databases.get(driver)  # None: it is back in its pool
         if known is None:
@@ -130,8 +130,8 @@ class OwnDatabase:
             return None
         where = f"another server's {theirs.name!r}" if theirs.name == known.name else repr(theirs.name)
         return (
-            f"connection= is to the database {where}, and the application's is {known.name!r}: no worker would find it "
-            "there; pass a connection to that one, for example of an engine made with app.database_url()"
+            f"connection= is to the database {where}, but the application's is {known.name!r}: no worker would find "
+            "the task; pass a connection to the application's database, for example of an engine for app.database_url()"
         )
 
     async def _confirmed(self, ask: Ask) -> SessionDatabase | None:
@@ -141,7 +141,7 @@ class OwnDatabase:
         if isinstance(answer, Ok):
             self._known = answer.ok_value
             return self._known
-        self._unreached_until = monotonic() + _ASK_AGAIN_S
+        self._unreached_until = monotonic() + _RETRY_INTERVAL_S
         words = "cannot compare the database of connection= with that of the application: %s"
         _log.warning(words, mask(answer.err_value.message))
         return None
@@ -186,7 +186,7 @@ def _awaited(connection: Any) -> CallersConnection | None:
     if isinstance(connection, _ASYNCPG):
         return CallersConnection(
             lambda query, parameters: connection.fetch(query, *parameters),
-            # One of a pool is a new object each time that it is acquired, around the same connection.
+            # A pool wraps the same connection in a new object at each acquire.
             _given(getattr(connection, "_con", connection)),
         )
     if _is_a(connection, "psycopg", "AsyncConnection"):
@@ -221,7 +221,7 @@ def _awaited(connection: Any) -> CallersConnection | None:
 def _blocking(connection: Any) -> CallersConnection | None:
     if _is_a(connection, "psycopg", "Connection"):
         psycopg: Any = sys.modules["psycopg"]
-        # Not the connection's own kind of cursor: this one sends the values beside the statement, not in it.
+        # Not the default cursor class: this one sends the values separately from the statement, not inside its text.
         return _with_cursor(
             lambda: psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row),
             _given(connection),
@@ -230,7 +230,7 @@ def _blocking(connection: Any) -> CallersConnection | None:
     if _is_a(connection, "psycopg2.extensions", "connection"):
         psycopg2: Any = sys.modules["psycopg2.extensions"]
         return _with_cursor(lambda: connection.cursor(cursor_factory=psycopg2.cursor), _given(connection))
-    # `django.db.connection` is a proxy of the thread's own, `connections["default"]` is that one itself.
+    # `django.db.connection` is a proxy for the thread's connection, `connections["default"]` is the connection itself.
     if _is_a(connection, "django.utils.connection", "ConnectionProxy") or _is_a(
         connection, "django.db.backends.base.base", "BaseDatabaseWrapper"
     ):
@@ -255,8 +255,8 @@ def _given(driver: Any) -> Driver:
 
 
 def _prepares(connection: Any, client_cursor: type) -> bool | None:
-    """Return whether psycopg prepares: never where the connection binds on the client, as poolers without prepared
-    statements need it; elsewhere as psycopg decides.
+    """Return whether psycopg may prepare the statement: never if the connection binds values on the client, which
+    poolers without prepared statements require; otherwise psycopg decides.
     """
     return False if issubclass(connection.cursor_factory, client_cursor) else None
 
@@ -301,7 +301,7 @@ def _with_names(query: str, parameters: tuple[Any, ...]) -> tuple[str, dict[str,
 
 @cache
 def _named(query: str) -> str:
-    """`$1` in the notation of psycopg, psycopg2 and Django. They read a `%` as theirs anywhere, also in a quoted text.
+    """Rewrite `$1` for psycopg, psycopg2 and Django, which treat every `%` as a placeholder, also in a quoted text.
 
     Only what PostgreSQL takes as a parameter becomes one: a value in a comment would end it with a newline, and run.
     """
@@ -322,6 +322,6 @@ def _foreign(connection: object) -> CallerConnectionError:
 
 def _must_be_awaited(connection: object) -> CallerConnectionError:
     return CallerConnectionError(
-        f"a connection of {type(connection).__module__.partition('.')[0]} that is awaited fits the async form only: "
+        f"an async connection of {type(connection).__module__.partition('.')[0]} works only with the async form: "
         "await send_async(…, connection=connection) on its event loop"
     )

@@ -53,9 +53,9 @@ _SETTINGS_PER_TRANSACTION: WeakKeyDictionary[asyncpg.Connection, Sequence[tuple[
 _FAILURES = (UnfitHostError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _TRANSIENT = (
-    OSError,  # TimeoutError among them
+    OSError,  # includes TimeoutError
     asyncpg.InterfaceError,  # the connection was closed by the network
-    asyncpg.InternalClientError,  # so was an idle one, which is noticed only when it is used
+    asyncpg.InternalClientError,  # an idle connection was closed, which is noticed only at its next use
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # shutting down, starting up, a backend terminated by an administrator
     asyncpg.InsufficientResourcesError,  # disk full, too many connections, out of memory
@@ -108,7 +108,7 @@ class Database:
 
     @property
     def label(self) -> str:
-        """Short enough for a sentence or a header."""
+        """Short name of the database for sentences and headers."""
         return self.url.label if self.embedded is None else f"the embedded PostgreSQL in {self.embedded.place.root}"
 
     async def connect(
@@ -186,7 +186,7 @@ class Database:
             await connection.close()
 
     def _ended(self, error: Exception, *, lost: bool) -> DatabaseUnavailable:
-        first: BaseException = error  # asyncpg's error that it cannot roll back any more hides the error before it
+        first: BaseException = error  # asyncpg's error about the failed rollback hides the error before it
         while isinstance(first, asyncpg.InterfaceError) and first.__context__ is not None:
             first = first.__context__
         if isinstance(first, asyncpg.QueryCanceledError):
@@ -225,13 +225,13 @@ class Database:
 async def _make_durable(connection: asyncpg.Connection) -> None:
     try:
         await connection.fetch(statement(__name__, "durable_here"))
-    except BaseException:  # a broker that closes cancels this; its caller has no connection to close yet
+    except BaseException:  # a closing broker cancels this; its caller has no connection to close yet
         connection.terminate()
         raise
 
 
 def _answer(url: DatabaseUrl, error: Exception) -> str:
-    """The answer of one of several hosts."""
+    """Return the answer of one of several hosts as text."""
     if isinstance(error, TimeoutError):
         return f"no answer in {timeout_of(url):g} s"
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
@@ -243,7 +243,7 @@ def _refused_by_server(url: DatabaseUrl, error: Exception, user: str) -> tuple[s
     match error:
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             message = f"PostgreSQL at {url.where} refuses user {user!r}: {error}"
-            help_text = "correct the user or password in the URL, or set PGPASSWORD or ~/.pgpass and leave it out there"
+            help_text = "correct the user or password in the URL, or set PGPASSWORD or ~/.pgpass instead"
         case asyncpg.InvalidCatalogNameError():
             message = f"there is no database {database!r} on the PostgreSQL at {url.where}"
             help_text = f"create it (createdb {database}), or correct the name in the URL"
@@ -274,11 +274,13 @@ def _not_reached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
             help_text = "correct the host in the URL, or check the name service"
         case ssl.SSLError():
             message = f"TLS with PostgreSQL at {url.where} failed: {error}"
-            help_text = "name its authority with ?sslrootcert=/path/ca.pem, or correct sslmode or the host name"
+            help_text = (
+                "name the server's authority with ?sslrootcert=/path/ca.pem, or correct sslmode or the host name"
+            )
             return message, help_text, not isinstance(error, ssl.SSLCertVerificationError)
         case ConnectionError() if "rejected SSL" in str(error):
             message = f"PostgreSQL at {url.where} does not speak TLS, and sslmode in the URL demands it"
-            return message, "turn ssl on at the server, or ask for less with ?sslmode=prefer", False
+            return message, "turn on ssl in the server, or allow connections without TLS with ?sslmode=prefer", False
         case _:
             message = f"nothing answers at {url.where}: {os.strerror(error.errno) if error.errno else error}"
             help_text = "start PostgreSQL there, or correct host and port"

@@ -1,4 +1,4 @@
-"""A connection of its own for one loop of the worker."""
+"""A connection for one loop of the worker, which no other loop shares."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 # index: so sequential scans are disabled.
 _HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off"))
 _CACHED_STATEMENTS = 200
-# A batch that waits longer for a lock is repeated without the rows that other sessions have locked.
-_BRIEFLY = (("lock_timeout", "500ms"),)
+# After this wait for a lock, the batch is repeated without the rows that other sessions have locked.
+_SHORT_LOCK_TIMEOUT = (("lock_timeout", "500ms"),)
 # Advances and sweeps wait only briefly for a row: they skip it and return later, so that one lock does not block
 # others.
 _SETTINGS = {
-    "worker claim": _BRIEFLY,
-    "worker start": _BRIEFLY,
-    "worker finish": _BRIEFLY,
-    "worker beat": _BRIEFLY,
+    "worker claim": _SHORT_LOCK_TIMEOUT,
+    "worker start": _SHORT_LOCK_TIMEOUT,
+    "worker finish": _SHORT_LOCK_TIMEOUT,
+    "worker beat": _SHORT_LOCK_TIMEOUT,
     "worker advance": (("lock_timeout", "300ms"),),
     "worker recovery": (("lock_timeout", "1s"),),
     "worker retention": (("lock_timeout", "5s"),),
 }
-_BRIEFLY_BEHIND_POOLER_S = 2.0
+_POOLER_CANCEL_AFTER_S = 2.0
 _TASKS_ON_THEIR_WAY = frozenset({"worker claim", "worker start", "worker finish", "worker advance"})
 
 
@@ -62,12 +62,12 @@ class DedicatedConnection:
         self._connection: asyncpg.Connection | None = None
         self._was_lost = False
         self.reconnects = 0
-        """How often a lost connection was replaced."""
+        """Number of times that a lost connection was replaced."""
         self._turns = asyncio.Lock()
 
     @property
     def use(self) -> str:
-        """`claim`, `beat`: the loop that it belongs to."""
+        """Name of the loop that uses the connection, such as `claim` or `beat`."""
         return self._role.removeprefix("worker ")
 
     @property
@@ -75,7 +75,7 @@ class DedicatedConnection:
         return self._database.url
 
     async def ready(self) -> asyncpg.Connection:
-        """The connection, open as far as this side can know."""
+        """The connection if it is open, as far as this process can know."""
         if self._connection is None or self._connection.is_closed():
             self._was_lost = self._was_lost or self._connection is not None
             self._connection = await self._connect()
@@ -98,7 +98,7 @@ class DedicatedConnection:
         return _cancelled_soon() if self._behind_pooler else nullcontext()
 
     def discard(self) -> None:
-        """Give up this connection: after a timeout its socket may be dead without any error."""
+        """Drop this connection: after a timeout its socket may be dead without any error."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._was_lost = True
@@ -123,10 +123,10 @@ class DedicatedConnection:
 @asynccontextmanager
 async def _cancelled_soon() -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(_BRIEFLY_BEHIND_POOLER_S):
+        async with asyncio.timeout(_POOLER_CANCEL_AFTER_S):
             yield
     except TimeoutError as error:
-        raise asyncpg.LockNotAvailableError("cancelled: it may have waited for a lock") from error
+        raise asyncpg.LockNotAvailableError("statement cancelled: it may have waited for a lock") from error
 
 
 async def is_behind_pooler(database: Database) -> bool:
@@ -150,7 +150,7 @@ async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, li
         warnings.append(f"synchronous_commit is off: {_lost_commits(pooled=pooled, durable=durable)}")
     if pooled and isolation != "read committed":
         warnings.append(
-            f"the default isolation of this role is {isolation!r}, and a pooler takes no settings: claims may clash;"
+            f"the default isolation of this role is {isolation!r}, and a pooler takes no settings: claims may fail;"
             " ALTER ROLE … SET default_transaction_isolation = 'read committed'"
         )
     return pooled, warnings

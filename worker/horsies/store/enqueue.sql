@@ -50,7 +50,7 @@ WITH holder AS MATERIALIZED (
     SELECT id, pg_backend_pid(), count(*), statement_timestamp()
       FROM holder
      WHERE id IS NOT NULL
-           -- A count is worth no wait for the disk, but the caller's transaction may be.
+           -- The count alone need not wait for the disk, but the caller's transaction may have to.
        AND (SELECT $4::boolean OR set_config('synchronous_commit', 'off', true) = 'off')
      GROUP BY id
      ORDER BY id

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from horsies.config.url import DatabaseUrl
 
 _CONNECT_TIMEOUT_S = 10.0
-"""If the URL names one host and no connect_timeout."""
+"""Seconds for a single host if the URL has no connect_timeout."""
 _HOST_TIMEOUT_S = 3.0
-"""For each of several hosts: as long as none of them fits, all are asked again at this interval."""
+"""Seconds for each of several hosts if the URL has no connect_timeout."""
 _NEXT_HOST_S = 0.5
-"""If a host has not answered for this long, the next one is asked in parallel."""
+"""Seconds without an answer after which the next host is asked in parallel."""
 _ANY, _PREFER_STANDBY = "any", "prefer-standby"
 _UNFIT = {
     "read-write": "it is a standby, or refuses writes",
     "primary": "it is a standby",
-    "read-only": "it takes writes",
+    "read-only": "it accepts writes",
 }
 _ONLY_ONE_FITS = frozenset({"read-write", "primary"})
 
@@ -79,11 +79,11 @@ class Reached:
     _connections: dict[int, WeakSet[asyncpg.Connection]] = field(default_factory=lambda: defaultdict(WeakSet))
 
     def order(self, count: int) -> list[int]:
-        """The hosts in the order of the URL, but first the one where the server was last."""
+        """Return the hosts in the order of the URL, but first the host where the server was found last."""
         return sorted(range(count), key=lambda host: (host != self.host, host))
 
     def found(self, connection: asyncpg.Connection, host: int, *, only_one_fits: bool) -> None:
-        """Cut connections to a server that was replaced: their callers would otherwise wait for ever.
+        """Close connections to a server that was replaced: their callers would otherwise wait for ever.
 
         A primary that hangs sends nothing, and its kernel still acknowledges all packets, so no keepalive helps.
         """
@@ -107,7 +107,7 @@ async def connect_to_host(
     *,
     reads_only: bool,
 ) -> asyncpg.Connection:
-    """A connection to the first host that answers and fits target_session_attrs.
+    """Connect to the first host that answers and fits target_session_attrs.
 
     The error of a single host is raised unchanged; NoHostError for several. `reads_only`: the session itself is opened
     with default_transaction_read_only, which does not depend on the server.
@@ -206,7 +206,7 @@ async def _fits(connection: asyncpg.Connection, wanted: str, *, reads_only: bool
 
 
 def _keep_alive(connection: asyncpg.Connection) -> None:
-    """The client's side of SERVER_KEEPALIVES; asyncpg has no option for it."""
+    """Set the client's keepalives, the counterpart of SERVER_KEEPALIVES; asyncpg has no option for them."""
     transport = connection._transport  # noqa: SLF001 - no public way to the socket
     own = transport.get_extra_info("socket")
     if own is None or own.family not in (socket.AF_INET, socket.AF_INET6):

@@ -40,7 +40,7 @@ _NOT_ABOUT_A_ROW = (
 # The server answers, on a sound connection, that it cannot write at the moment.
 _BLOCKED = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
 
-# Rows that an operator or another program stored may have any content, and reading them may fail in any of these ways.
+# Reading rows that an operator or another program has stored, with any content, may raise any of these errors.
 ROW_ERRORS = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
@@ -54,7 +54,7 @@ class RejectedItem(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswers(Generic[T, R]):
-    """The answers to all batches, or parts of batches, that succeeded, and the rejected items."""
+    """The answers to all batches (or parts of them) that succeeded, and the rejected items."""
 
     answers: list[R]
     refused: list[RejectedItem[T]]

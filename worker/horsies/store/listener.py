@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
 _FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_IN_PROBES = 3
-_LONGEST_ANSWER_S = 5.0
-_GOODBYE_S = 1.0
+_MAX_PAUSE_IN_PROBES = 3
+_MAX_ANSWER_S = 5.0
+_CLOSE_TIMEOUT_S = 1.0
 
 _log = logging.getLogger("horsies.listener")
 
@@ -45,7 +45,7 @@ class Listener:
     ) -> None:
         self._connect = connect
         self._probe_interval_s = probe_interval_s
-        self._answer_within_s = min(probe_interval_s, _LONGEST_ANSWER_S)
+        self._answer_within_s = min(probe_interval_s, _MAX_ANSWER_S)
         self._on_gap = on_gap
         self._probe_channel = f"horsies_probe_{secrets.token_hex(6)}"
         self._probe_answer: asyncio.Future[None] | None = None
@@ -76,7 +76,7 @@ class Listener:
     async def start(self) -> None:
         """Connect, and stay connected until `close`. Returns after the first attempt; see `healthy` for its result."""
         if self._task is None:
-            # A context of its own: that of the first caller may keep a request of a web application alive for ever.
+            # An empty context: the first caller's context may keep a request of a web application alive for ever.
             self._task = asyncio.get_running_loop().create_task(self._stay_connected(), context=Context())
         await self._tried.wait()
 
@@ -92,7 +92,7 @@ class Listener:
             try:
                 await self._listen_on(await self._connect())
             except CONNECTION_ERRORS as error:
-                longest_s = _LONGEST_PAUSE_IN_PROBES * self._probe_interval_s
+                longest_s = _MAX_PAUSE_IN_PROBES * self._probe_interval_s
                 pause = _FIRST_PAUSE_S if self._healthy else min(pause * 2, longest_s)
                 self._report_lost(error)
             self._tried.set()
@@ -116,7 +116,7 @@ class Listener:
                 self._heard = False
         except asyncio.CancelledError:
             with suppress(*CONNECTION_ERRORS):
-                await connection.close(timeout=_GOODBYE_S)
+                await connection.close(timeout=_CLOSE_TIMEOUT_S)
             raise
         finally:
             connection.terminate()
@@ -145,7 +145,7 @@ class Listener:
                 await connection.execute(statement(__name__, "notify"), self._probe_channel, "")
                 await self._probe_answer
         except TimeoutError:
-            raise TimeoutError(f"a notification to itself did not come in {self._answer_within_s:g} s") from None
+            raise TimeoutError(f"its own test notification did not arrive within {self._answer_within_s:g} s") from None
 
     def _probe_came_back(self, _payload: str) -> None:
         if self._probe_answer is not None and not self._probe_answer.done():

@@ -1,6 +1,6 @@
-"""One event loop in a thread of its own, so that connections serve every thread and every loop of the process.
+"""An event loop in a separate thread, so that connections serve every thread and every loop of the process.
 
-And the two drivers of a sequence of calls, for callers that block and for callers that await.
+The module also has the two drivers of a sequence of calls: for callers that block and for callers that await.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ CallSteps: TypeAlias = "Generator[tuple[BlockingCall, AwaitedCall, tuple[Any, ..
 """Yields one call in its blocking and in its awaited form, with its arguments; receives what that call returns, or has
 its exception raised; and returns the result."""
 
-# At the end of the interpreter a server that does not answer must not delay the exit.
-_EXIT_PATIENCE_S = 2.0
+# A server that does not answer must not delay the exit of the interpreter.
+_EXIT_TIMEOUT_S = 2.0
 
 
 def drive_blocking(steps: CallSteps[T]) -> T:
-    """Make the calls of `steps` in this thread, in their blocking form."""
+    """Run the calls of `steps` in this thread, in their blocking form."""
     try:
         call, _, arguments = next(steps)
         while True:
             try:
                 answer = call(*arguments)
-            except BaseException as error:  # noqa: BLE001 - the steps decide, and their spans end with it
+            except BaseException as error:  # noqa: BLE001 - the steps handle it, and their spans record it
                 call, _, arguments = steps.throw(error)
             else:
                 call, _, arguments = steps.send(answer)
@@ -47,7 +47,7 @@ def drive_blocking(steps: CallSteps[T]) -> T:
 
 
 async def drive_awaited(steps: CallSteps[T]) -> T:
-    """Make the calls of `steps` on the running event loop, in their awaited form."""
+    """Run the calls of `steps` on the running event loop, in their awaited form."""
     try:
         _, call, arguments = next(steps)
         while True:
@@ -65,7 +65,7 @@ class LoopClosed(RuntimeError):  # noqa: N818 - the end of the caller's work, no
     """The thread was closed before the work was done."""
 
     def __init__(self) -> None:
-        super().__init__("the broker was closed while this was under way")
+        super().__init__("the broker was closed before the call was done")
 
 
 class LoopThread:
@@ -119,11 +119,11 @@ class LoopThread:
         return running is None or running.stop(timeout_s)
 
     def forget(self) -> None:
-        """Leave the parent's loop alone in a forked child, and start a new one when it is needed."""
+        """Drop the parent's loop in a forked child, which starts a new one when needed."""
         if self._current is not None:
             self._current.detach()
         _parents.append((self._current, self._after_fork()))
-        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._lock = threading.Lock()  # another thread of the parent may have held the lock at the fork
         self._current = None
 
     def _submit(self, submission: _Submission[Any]) -> _RunningLoop:
@@ -173,7 +173,7 @@ class _Submission(Generic[T]):
         self._siblings: set[_Submission[Any]] = set()
 
     def start(self, siblings: set[_Submission[Any]]) -> None:
-        """Run it on this loop; it leaves `siblings`, which keeps it alive, when it has ended."""
+        """Start the coroutine on this loop. It is in `siblings`, which keeps it alive, until it has ended."""
         self._siblings = siblings
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._finish)
@@ -190,12 +190,12 @@ class _Submission(Generic[T]):
             self._report_result(None, error)
 
     def refuse(self) -> None:
-        """The loop has ended without running it."""
+        """Raise LoopClosed in the caller: the loop has ended without running the coroutine."""
         self._work.close()
         self._report_result(None, LoopClosed())
 
     async def _run(self) -> None:
-        # Reported from here, not by the callback of the task, which would run one iteration of the loop later, 10 µs.
+        # Reported here, not in a callback of the task, which would run one iteration of the loop (10 µs) later.
         self._report_result(await self._work, None)
 
     def _report_result(self, result: T | None, error: BaseException | None) -> None:
@@ -220,7 +220,7 @@ class _RunningLoop:
         self._submissions.add(submission)
         try:
             self._loop.call_soon_threadsafe(submission.start, self._submissions)
-        except RuntimeError:  # the loop was closed a moment ago
+        except RuntimeError:  # the loop has just been closed
             with suppress(KeyError):  # the closing loop has refused the submission already
                 self._submissions.remove(submission)
                 submission.refuse()
@@ -236,7 +236,7 @@ class _RunningLoop:
         return not self.thread.is_alive()
 
     def detach(self) -> None:
-        """Close the selector in a forked child: a finalizer would remove what the parent's loop waits for."""
+        """Close the selector in a forked child: a finalizer would unregister what the parent's loop waits for."""
         with suppress(OSError):
             self._selector.close()
 
@@ -274,7 +274,7 @@ def _forget_all() -> None:
 def _close_all() -> None:
     """Close connections properly; the server would log a lost connection for each one that just ends."""
     for thread in tuple(_all_threads):
-        thread.close(_EXIT_PATIENCE_S)
+        thread.close(_EXIT_TIMEOUT_S)
 
 
 os.register_at_fork(after_in_child=_forget_all)

@@ -29,12 +29,12 @@ LOST_CONNECTION = (
     asyncpg.InternalClientError,  # the server's last message has arrived, the end of the stream not yet
     ConnectionError,
 )
-"""How a connection that a restart or an administrator has ended fails at its next use."""
+"""Errors at the next use of a connection that a restart or an administrator has ended."""
 
 # The plan for `id = ANY($1)` is otherwise made each time, because the generic one never looks cheaper.
 _SETTINGS = (("plan_cache_mode", "force_generic_plan"), ("jit", "off"))
 _CACHED_STATEMENTS = 100
-_GOODBYE_S = 1.0
+_CLOSE_TIMEOUT_S = 1.0
 
 _log = logging.getLogger("horsies.sql")
 
@@ -42,9 +42,9 @@ _log = logging.getLogger("horsies.sql")
 class Pool:
     """At most pool_size + max_overflow connections of one event loop, of which pool_size are kept.
 
-    Not asyncpg's pool: that one adds 15 µs to a send and, by default, a round trip to reset the session; nor has it an
-    overflow or a maximum age, which PostgresConfig promises. A connection is closed unless its last use ended with an
-    answer of the server, so none returns to the pool in the middle of a statement.
+    asyncpg's pool is not used: it adds 15 µs to a send and, by default, a round trip to reset the session, and it has
+    neither an overflow nor a maximum age, which PostgresConfig offers. A connection is closed unless its last use ended
+    with an answer of the server, so none returns to the pool in the middle of a statement.
     """
 
     def __init__(self, database: Database, config: PostgresConfig, *, role: str, behind_pooler: bool) -> None:
@@ -68,7 +68,7 @@ class Pool:
             raise
 
     def release(self, connection: asyncpg.Connection, *, sound: bool) -> None:
-        """Return it; `sound` if its last statement was answered: otherwise it may still be in the middle of one."""
+        """Return the connection; without `sound` it is closed, because it may be in the middle of a statement."""
         self._free_places.release()
         if sound and not connection.is_closed() and len(self._idle) < max(self._config.pool_size, 1):
             self._idle.append(connection)
@@ -76,7 +76,7 @@ class Pool:
             self._drop(connection)
 
     def drop_idle(self) -> None:
-        """Drop the idle connections after one was found lost: they were probably lost with it."""
+        """Drop the idle connections after one was found lost: the others were probably lost as well."""
         while self._idle:
             self._drop(self._idle.pop())
 
@@ -84,7 +84,9 @@ class Pool:
         """Close idle connections properly; terminate those in use."""
         self._closed = True
         idle, self._idle = self._idle, []
-        await asyncio.gather(*(connection.close(timeout=_GOODBYE_S) for connection in idle), return_exceptions=True)
+        await asyncio.gather(
+            *(connection.close(timeout=_CLOSE_TIMEOUT_S) for connection in idle), return_exceptions=True
+        )
         for connection in tuple(self._opened_at):
             self._drop(connection)
 
@@ -98,12 +100,12 @@ class Pool:
         except TimeoutError:
             raise DatabaseUnavailable(
                 f"all {self._most} connections of the pool have been in use for {self._config.pool_timeout} s",
-                help_text="raise pool_size or max_overflow in PostgresConfig, or look for what holds them that long",
+                help_text="raise pool_size or max_overflow in PostgresConfig, or find the code that keeps them so long",
                 transient=True,
             ) from None
 
     def _idle_connection(self) -> asyncpg.Connection | None:
-        """The one used last: under little load the others grow old and are closed."""
+        """Return the connection used last: under little load the others grow old and are closed."""
         recycle = self._config.pool_recycle
         while self._idle:
             connection = self._idle.pop()
@@ -116,8 +118,8 @@ class Pool:
     async def _open(self) -> asyncpg.Connection:
         if self._closed:
             raise DatabaseUnavailable(
-                f"the connections to {self._database.label} were closed meanwhile",
-                help_text="close the broker when nothing uses it any more",
+                f"the connections to {self._database.label} have been closed",
+                help_text="close the broker only when nothing uses it any more",
                 transient=False,
             )
         if self._behind_pooler:

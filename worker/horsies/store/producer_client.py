@@ -35,12 +35,12 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
 
-_MOST_AT_ONCE = 1_000
-# A connection whose other side is lost would otherwise block its caller for ever.
-_LONGEST_STATEMENT_S = 30.0
+_MAX_AT_ONCE = 1_000
+# A connection whose server is lost would otherwise block its caller for ever.
+_MAX_STATEMENT_S = 30.0
 _SLOWEST_ROWS_PER_S = 1_000
 _SLOW_S = 3.0
-_GOODBYE_S = 1.0
+_CLOSE_TIMEOUT_S = 1.0
 
 
 class Coalescer(Generic[ItemT, AnswerT]):
@@ -58,7 +58,7 @@ class Coalescer(Generic[ItemT, AnswerT]):
         most: int,
         run_one: Callable[[ItemT], Awaitable[AnswerT]] | None = None,
     ) -> None:
-        """`run_one` runs the item of a lone caller; None: `run` does it."""
+        """Take `run_one` for the item of a lone caller; without it, `run` runs that item."""
         self._run = run
         self._run_one = run_one or self._run_alone
         self._most = most
@@ -124,12 +124,12 @@ class Link:
         self._replaces_lost = replaces_lost
         self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(
             self._insert_many,
-            most=_MOST_AT_ONCE,
+            most=_MAX_AT_ONCE,
             run_one=partial(self.use, enqueue_one),  # type: ignore[arg-type]  # mypy: partial and *arguments
         )
-        self._reads: Coalescer[str, StoredOutcome | None] = Coalescer(self._read_outcomes, most=_MOST_AT_ONCE)
+        self._reads: Coalescer[str, StoredOutcome | None] = Coalescer(self._read_outcomes, most=_MAX_AT_ONCE)
         self._workflow_reads: Coalescer[str, WorkflowOutcome | None] = Coalescer(
-            self._read_workflow_outcomes, most=_MOST_AT_ONCE
+            self._read_workflow_outcomes, most=_MAX_AT_ONCE
         )
         self._resources = AsyncExitStack()
         self._listener = None
@@ -167,12 +167,12 @@ class Link:
         """Insert one task, together with others that are sent at the same moment."""
         if request.unique_key is None:
             return await self._inserts.ask(request)
-        # It may have to wait for an open transaction that holds the key, and the others must not wait with it.
+        # This send may wait for an open transaction that holds the key; other sends must not wait with it.
         return await self.use(enqueue_one, request)
 
     async def send_many(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
         """Insert all or none."""
-        limit_s = _LONGEST_STATEMENT_S + len(requests) / _SLOWEST_ROWS_PER_S
+        limit_s = _MAX_STATEMENT_S + len(requests) / _SLOWEST_ROWS_PER_S
         return await self.use(enqueue_many, requests, limit_s=limit_s)
 
     async def use(
@@ -185,7 +185,7 @@ class Link:
 
         Inserts may be repeated, because of the id: the second one finds the row of the first.
         """
-        limit_s = _LONGEST_STATEMENT_S if limit_s is None else limit_s
+        limit_s = _MAX_STATEMENT_S if limit_s is None else limit_s
         replaces_lost = self._replaces_lost
         loop = asyncio.get_running_loop()
         while True:
@@ -201,7 +201,7 @@ class Link:
             except LOST_CONNECTION:
                 has_timed_out = loop.time() >= alarm.when()
                 if has_timed_out or replaces_lost:
-                    self._pool.drop_idle()  # what has cut or silenced one connection has probably done so to all
+                    self._pool.drop_idle()  # the failure has probably cut all connections
                 if has_timed_out:
                     raise TimeoutError(f"the database did not answer within {limit_s:g} s") from None
                 if not replaces_lost:
@@ -217,19 +217,19 @@ class Link:
                 self._pool.release(connection, sound=answered)
 
     def _try_other_hosts(self) -> None:
-        """A statement takes long: if another host is the primary by now, connecting there cuts this connection."""
+        """Check during a long statement whether another host is the primary now; if so, this connection is closed."""
         if self._trying is None or self._trying.done():
             self._trying = asyncio.get_running_loop().create_task(self._connect_anew())
 
     async def _connect_anew(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LONGEST_STATEMENT_S):
+            async with asyncio.timeout(_MAX_STATEMENT_S):
                 while True:
                     with suppress(*CONNECTION_ERRORS):
                         connection = await self._database.connect("producer")
-                        await connection.close(timeout=_GOODBYE_S)
+                        await connection.close(timeout=_CLOSE_TIMEOUT_S)
                         return
-                    await asyncio.sleep(_SLOW_S / 3)  # no host is the primary now: the failover is under way
+                    await asyncio.sleep(_SLOW_S / 3)  # no host is the primary now: a failover is in progress
 
     async def _insert_many(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued | BaseException]:
         if len(requests) == 1:

@@ -1,6 +1,6 @@
 """The times in which this database could take heartbeats: a dead worker differs from one that could not beat.
 
-And refused connections: whether they mean that the server on this machine does not run, so that no sweep can either.
+The module also tells whether a refused connection means that the server on this machine is down, so that no sweep runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pulse:
 
 
 def pulse_every_s(config: RecoveryConfig) -> float:
-    """How often a worker's heartbeats try it, at least: a sweep that is first after an outage measures it the same."""
+    """Return the longest interval between pulse attempts of a worker; a sweep after an outage uses the same value."""
     return min(config.runner_heartbeat_interval_ms, config.claimer_heartbeat_interval_ms) / 4_000
 
 
@@ -58,7 +58,7 @@ async def write_pulse(
     """Record that heartbeats can be stored now; mostly a read, as one write in `every_s` is enough for all workers.
 
     To be called after a worker has stored its beats, so that the pulse stops with them. `lives=False` is for a command
-    that sweeps once: it cannot go on pulsing, so it only records when it asked; see `pulse` of the schema.
+    that sweeps once: it cannot keep pulsing, so it only records when it asked; see `pulse` of the schema.
     """
     return bool(
         await connection.fetchval(
@@ -74,7 +74,7 @@ async def write_pulse(
 
 
 async def read_pulse(connection: asyncpg.Connection, threshold_ms: int, beat_ms: int) -> Pulse | None:
-    """Read the pulse. None: no worker of this release has pulsed yet, and silence alone counts."""
+    """Return the pulse; None if no worker of this release has pulsed yet: then silence alone counts."""
     row = await connection.fetchrow(statement(__name__, "pulse_state"), threshold_ms, beat_ms)
     return None if row is None else Pulse(*row)
 
@@ -98,7 +98,7 @@ async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether no server answered, or one that is starting or stopping: it has run no statement since."""
+    """Return whether the error means that the server is down, starting or stopping, and so runs no statements."""
     cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
     if isinstance(cause, OSError):
         # localhost has two addresses: if both refuse, the errno values are only in the text.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 
-# A worker that crashed before it had a result stores none, and neither does an UPDATE of the status in psql.
+# A worker that crashed before the end of a task stores no result, nor does an UPDATE of the status in psql.
 _CODE_WITHOUT_RESULT: dict[str, BuiltInTaskCode] = {
     "COMPLETED": RetrievalCode.RESULT_NOT_AVAILABLE,
     "FAILED": OperationalErrorCode.WORKER_CRASHED,
@@ -39,7 +39,7 @@ _WORDS_WITHOUT_RESULT = {
 
 @dataclass(frozen=True, slots=True)
 class StoredOutcome:
-    """A task's row as far as a wait for its result needs it."""
+    """The columns of a task's row that a wait for its result needs."""
 
     task_id: str
     status: str
@@ -52,7 +52,7 @@ class StoredOutcome:
         return self.status in _TERMINAL
 
     def result(self, classes: Classes = OURS) -> TaskResult[Any, TaskError]:
-        """The result of the task; only for a final one. Never raises, also for a damaged row."""
+        """Return the result of a final task. Never raises, also for a damaged row."""
         if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
             return load_task_result(self.stored, classes)
         own_code = self.error_code if self.status == TaskStatus.FAILED.value else None
@@ -63,7 +63,7 @@ class StoredOutcome:
 
 
 async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, StoredOutcome]:
-    """The existing rows with these ids."""
+    """Read the existing rows with these ids."""
     rows = await connection.fetch(statement(__name__, "read_outcomes"), task_ids)
     return {row["id"]: StoredOutcome(*row) for row in rows}
 
@@ -77,7 +77,7 @@ async def read_info(
     include_attempts: bool,
     classes: Classes = OURS,
 ) -> TaskInfo | None:
-    """One task; None if there is no row. ValueError for an unknown status."""
+    """Read one task; return None if it does not exist. Raise ValueError for an unknown status."""
     rows = await connection.fetch(statement(__name__, "read_task"), task_id, include_result, include_failed_reason)
     if not rows:
         return None
@@ -102,15 +102,15 @@ async def read_attempts(connection: asyncpg.Connection, task_id: str) -> list[Ta
 
 
 async def read_stale_tasks(connection: asyncpg.Connection, threshold_minutes: float) -> list[dict[str, Any]]:
-    """RUNNING tasks whose execution has not beaten for that long."""
+    """Read RUNNING tasks whose execution has sent no heartbeat for that long."""
     return [dict(row) for row in await connection.fetch(statement(__name__, "stale_tasks"), threshold_minutes)]
 
 
 async def read_worker_stats(connection: asyncpg.Connection) -> list[dict[str, Any]]:
-    """Running tasks by worker process, busiest first."""
+    """Read the number of running tasks of each worker process, busiest first."""
     return [dict(row) for row in await connection.fetch(statement(__name__, "worker_stats"))]
 
 
 async def read_expired_tasks(connection: asyncpg.Connection) -> list[dict[str, Any]]:
-    """PENDING tasks past their deadline."""
+    """Read PENDING tasks past their deadline."""
     return [dict(row) for row in await connection.fetch(statement(__name__, "expired_tasks"))]

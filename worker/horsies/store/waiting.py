@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _POLL_S = 5.0
 _POLL_WITHOUT_NOTIFICATIONS_S = 0.2
 # A restarted server is back within this time; a caller that waits longer for a result should get the error.
-_PATIENCE_S = 15.0
-_SHORTEST_READ_S, _LONGEST_READ_S = 2.0, 10.0
+_TIMEOUT_S = 15.0
+_SHORTEST_READ_S, _MAX_READ_S = 2.0, 10.0
 # Every session that listens to task_done receives every task of the database, 20 000 times a second under full load. So
 # the listener is stopped when there are no waits, but not between two calls in a row.
 _LINGER_S = 10.0
@@ -69,7 +69,7 @@ class Waiting(Generic[AwaitedT]):
                     found = await self._read_within(row_id, deadline - clock())
                 except CONNECTION_ERRORS as error:
                     failing_since = failing_since or clock()
-                    if not is_transient(error) or clock() >= min(deadline, failing_since + _PATIENCE_S):
+                    if not is_transient(error) or clock() >= min(deadline, failing_since + _TIMEOUT_S):
                         raise
                 else:
                     failing_since = None
@@ -90,7 +90,7 @@ class Waiting(Generic[AwaitedT]):
 
     async def _read_within(self, row_id: str, left_s: float) -> AwaitedT | None:
         # So even the shortest wait gets an answer, and even the longest one notices a server that gives none.
-        limit = min(max(left_s, _SHORTEST_READ_S), _LONGEST_READ_S)
+        limit = min(max(left_s, _SHORTEST_READ_S), _MAX_READ_S)
         try:
             async with asyncio.timeout(limit):
                 return await self._read(row_id)

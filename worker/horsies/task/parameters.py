@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Conversion, Any, str], Any]
 
-_MOST_SHAPES: Final = 64
+_MAX_SHAPES: Final = 64
 _DUMP: Final[Convert] = lambda conversion, value, name: conversion.dump(value, name)  # noqa: E731
 _LOAD: Final[Convert] = lambda conversion, value, name: conversion.load(value, name)  # noqa: E731
 
@@ -49,7 +49,7 @@ class Parameters:
             self._bound(args, kwargs)
         except TypeError as error:
             return f"arguments do not fit {self}: {error}"
-        if len(self._fitting) < _MOST_SHAPES:  # a function with **kwargs could be called with any number of shapes
+        if len(self._fitting) < _MAX_SHAPES:  # a function with **kwargs could be called with any number of shapes
             self._fitting.add(shape)
         return None
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from horsies.domain.codec.conversion import Conversion
 
-_WAY_OUT: Final = "write -> TaskResult[T, TaskError], T being the type of the value"
+_REMEDY: Final = "write -> TaskResult[T, TaskError], T being the type of the value"
 _ANY_CLASS: Final = ConfigDict(arbitrary_types_allowed=True)
 
 # A list of a million wrong items has a million errors; the first few are enough.
-_MOST_ERRORS: Final = 10
+_MAX_ERRORS: Final = 10
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 500
@@ -105,7 +105,7 @@ def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
             f"task function {fn.__name__}() has no return type",
             code=ErrorCode.TASK_NO_RETURN_TYPE,
             location=signature_place(fn),
-            help_text=_WAY_OUT,
+            help_text=_REMEDY,
         )
     annotation = fn.__annotations__["return"]
     only_return = SimpleNamespace(__annotations__={"return": annotation})
@@ -130,7 +130,7 @@ def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _refused(fn: Callable[..., Any], message: str, help_text: str = _WAY_OUT) -> TaskDefinitionError:
+def _refused(fn: Callable[..., Any], message: str, help_text: str = _REMEDY) -> TaskDefinitionError:
     return TaskDefinitionError(
         message,
         code=ErrorCode.TASK_INVALID_RETURN_TYPE,
@@ -153,7 +153,7 @@ def _mismatch(variant: str, kind: Any, validator: TypeAdapter[Any], value: objec
     try:
         validator.validate_python(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)[:_MOST_ERRORS]
+        found = error.errors(include_url=False, include_input=False, include_context=False)[:_MAX_ERRORS]
         return TaskError(
             error_code=ContractCode.RETURN_TYPE_MISMATCH,
             message=f"the {variant} value is {type(value).__name__}, which does not fit {spell(kind)}: "

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from horsies.query import ActivityFilter
     from horsies.views.workers import WorkerRow
 
-_MOST_TIMES: Final = 2_000
+_MAX_TIMES: Final = 2_000
 """Times of batches that one page walks through, three probes each. An operation on 100,000 tasks has 200 of them."""
 _EVERY_ROW: Final = 2_000_000_000
-_MOST_ENDS: Final = 1_000
+_MAX_ENDS: Final = 1_000
 """Tasks of each status whose ends are read."""
-_MOST_GROUPS: Final = 300
-_MOST_WORKFLOWS: Final = 200
-_MOST_RECOVERIES: Final = 200
-_MOST_OUTAGES: Final = 500
-_MOST_SWEEPS: Final = 300
+_MAX_GROUPS: Final = 300
+_MAX_WORKFLOWS: Final = 200
+_MAX_RECOVERIES: Final = 200
+_MAX_OUTAGES: Final = 500
+_MAX_SWEEPS: Final = 300
 _REPORTED_WITHIN_S: Final = 30.0
 """A worker that lived at the beginning of an outage had stored a snapshot so lately: six are due in this time."""
-_MOST_SNAPSHOTS: Final = 2_000
+_MAX_SNAPSHOTS: Final = 2_000
 _SLICES: Final = 720
-_MOST_OF_A_SLICE: Final = 20
-_MOST_COUNTED: Final = 2_000
+_MAX_PER_SLICE: Final = 20
+_MAX_COUNTED: Final = 2_000
 """Attempts that are read, and counted, of a part of the time: of a day all up to 10 in a minute."""
 LOOKS_BACK: Final = timedelta(days=1)
 """How far back changes are read where the filter does not say."""
@@ -158,7 +158,7 @@ async def operation_page(
     who, verbs, words = (
         [_likes(wanted, key, negated=negated) for negated in (False, True)] for key in ("by", "verb", BARE)
     )
-    request = (limit, _MOST_TIMES, since, end, *who, *verbs, *kinds, *words)
+    request = (limit, _MAX_TIMES, since, end, *who, *verbs, *kinds, *words)
     found = await conn.fetchrow(statement(__name__, "activity_operations"), *request)
     operations = await operation_totals(conn, found["found"], count_up_to=count_up_to)
     # One that went on after the previous page's end was on that page.
@@ -191,25 +191,25 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
     reached = None
     if _wants_changes(wanted, "task"):
         text = _by_itself("activity_task_ends", "activity_task_by_itself", audited=here.actions)
-        ends = await conn.fetch(text, _MOST_ENDS, since, until, _MOST_GROUPS)
+        ends = await conn.fetch(text, _MAX_ENDS, since, until, _MAX_GROUPS)
         found += _merged([*map(_task_end, ends), *await _attempts(conn, since, until)])
         reached = aware(ends[0]["reached"]) if ends else None
     if _wants_changes(wanted, "workflow"):
         text = _by_itself("activity_workflow_ends", "activity_workflow_by_itself", audited=here.actions)
-        ends = await conn.fetch(text, _MOST_WORKFLOWS, since, until)
+        ends = await conn.fetch(text, _MAX_WORKFLOWS, since, until)
         found += map(_workflow_end, ends)
     if _wants_changes(wanted, "worker"):
         found += await _of_workers(conn, since, until, here.now)
         if here.worker_losses:
-            rows = await conn.fetch(statement(__name__, "activity_recoveries"), _MOST_RECOVERIES, since, until)
+            rows = await conn.fetch(statement(__name__, "activity_recoveries"), _MAX_RECOVERIES, since, until)
             found += map(_recovery, rows)
     if _wants_changes(wanted, "scheduler") and here.schedules:
         found += await _of_schedulers(conn, since, until, here.now)
     if _wants_changes(wanted, "database") and here.outages:
-        limits = (_MOST_OUTAGES, since, until, _REPORTED_WITHIN_S, _MOST_SNAPSHOTS)
+        limits = (_MAX_OUTAGES, since, until, _REPORTED_WITHIN_S, _MAX_SNAPSHOTS)
         found += map(_outage, await conn.fetch(statement(__name__, "activity_outages"), *limits))
     if _wants_changes(wanted, "sweep") and here.outages:
-        sweeps = await conn.fetch(statement(__name__, "activity_sweeps"), _MOST_SWEEPS, since, until)
+        sweeps = await conn.fetch(statement(__name__, "activity_sweeps"), _MAX_SWEEPS, since, until)
         found += map(_sweep, sweeps)
     shown = [change for change in found if _has_words(wanted, change)]
     return Changes(tuple(sorted(shown, key=lambda change: change.at, reverse=True)), reached)
@@ -217,7 +217,7 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
 
 async def _attempts(conn: asyncpg.Connection, since: datetime, until: datetime | None) -> list[Change]:
     text = statement(__name__, "activity_attempts")
-    limits = (_SLICES, _MOST_OF_A_SLICE, _MOST_COUNTED, _MOST_GROUPS)
+    limits = (_SLICES, _MAX_PER_SLICE, _MAX_COUNTED, _MAX_GROUPS)
     return [_task_end(row) for row in await conn.fetch(text, since, until, *limits)]
 
 

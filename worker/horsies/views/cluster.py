@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 _WINDOW: Final = timedelta(minutes=5)
-_MOST_ENDED: Final = 20_000
-_MOST_INTERRUPTED: Final = 10_000
+_MAX_ENDED: Final = 20_000
+_MAX_INTERRUPTED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class ClusterStatus:
 
 
 async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
-    lately = await conn.fetch(statement(__name__, "view_ended_lately"), _WINDOW, _MOST_ENDED)
+    lately = await conn.fetch(statement(__name__, "view_ended_lately"), _WINDOW, _MAX_ENDED)
     ended = {row["status"]: row["number"] for row in lately}
-    partly = sum(ended.values()) == _MOST_ENDED
-    interrupted = await conn.fetchval(statement(__name__, "view_interrupted_count"), _MOST_INTERRUPTED)
+    partly = sum(ended.values()) == _MAX_ENDED
+    interrupted = await conn.fetchval(statement(__name__, "view_interrupted_count"), _MAX_INTERRUPTED)
     size = await conn.fetchval(statement("horsies.views.counts", "view_table_size"))
     return ClusterStatus(
         now=(await tables(conn)).now,
@@ -63,7 +63,7 @@ async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
         failed=Count(ended.get("FAILED", 0), partly),
         other=Count(ended.get("CANCELLED", 0) + ended.get("EXPIRED", 0), partly),
         counted_since=aware(min(row["since"] for row in lately)) if partly else None,
-        interrupted=Count(interrupted, interrupted == _MOST_INTERRUPTED),
+        interrupted=Count(interrupted, interrupted == _MAX_INTERRUPTED),
         in_table=size if size >= 0 else None,
     )
 

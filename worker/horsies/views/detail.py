@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _BY_OPERATOR: Final = "OPERATOR_"
 """How the error codes of runs begin that an operator took from their workers."""
-_MOST_IDS: Final = 10
-_MOST_SEARCHED: Final = 1_000_000
+_MAX_IDS: Final = 10
+_MAX_SEARCHED: Final = 1_000_000
 """The end of an id is searched in this many of the newest tasks: 0.15 s, once."""
-_MOST_ATTEMPTS: Final = 50
-_MOST_BEATS: Final = 120
-_MOST_ACTIONS: Final = 50
-_MOST_RERUNS: Final = 20
-_MOST_BRIEF_BYTES: Final = 400
+_MAX_ATTEMPTS: Final = 50
+_MAX_BEATS: Final = 120
+_MAX_ACTIONS: Final = 50
+_MAX_RERUNS: Final = 20
+_MAX_BRIEF_BYTES: Final = 400
 """Of each text: more than a column can show, and of 200 rows 80 kB at most."""
 
 
@@ -178,10 +178,10 @@ async def find_id(
     if not text:
         return None
     finding = statement(__name__, "view_find_id", table=table)
-    rows = await conn.fetch(finding, text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
+    rows = await conn.fetch(finding, text.lower(), _MAX_IDS + 1, _MAX_SEARCHED)
     ids = tuple(row["id"] for row in rows)
     if len(ids) > 1:
-        return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)
+        return Ambiguous(text, ids[:_MAX_IDS], len(ids) > _MAX_IDS)
     return ids[0] if ids else None
 
 
@@ -193,12 +193,12 @@ async def task_detail(
     if not isinstance(found, str):
         return found
     page = await task_page(conn, TaskConditions().among("id", (found,)), limit=1)
-    story = await conn.fetchrow(statement(__name__, "view_task_story"), found, most_characters, _MOST_RERUNS)
+    story = await conn.fetchrow(statement(__name__, "view_task_story"), found, most_characters, _MAX_RERUNS)
     if not page.rows or story is None:
         return None  # deleted a moment ago
     row = page.rows[0]
     attempts, all_attempts = await _attempts(conn, found)
-    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("task", found))
+    audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("task", found))
     return TaskDetail(
         now=page.now,
         row=row,
@@ -226,7 +226,7 @@ async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
 
 async def brief_arguments(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, BriefArguments]:
     """Read arguments for a list. A longer text is left out: values to be masked cannot be found in a part."""
-    rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MOST_BRIEF_BYTES)
+    rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MAX_BRIEF_BYTES)
     return {row["id"]: BriefArguments(_brief(row, "args"), _brief(row, "kwargs")) for row in rows}
 
 
@@ -241,7 +241,7 @@ def stored(story: Any, name: str) -> Stored | None:
 
 
 async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attempt, ...], int]:
-    rows = await conn.fetch(statement(__name__, "view_task_attempts"), task_id, _MOST_ATTEMPTS)
+    rows = await conn.fetch(statement(__name__, "view_task_attempts"), task_id, _MAX_ATTEMPTS)
     found = [Attempt(*map(aware, tuple(row)[1:])) for row in rows]
     reports = await progress_of(conn, [(task_id, one.started_at) for one in found])
     newest_first = [replace(one, progress=reports.get((task_id, one.started_at))) for one in found]
@@ -262,7 +262,7 @@ async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[At
     spans = _spans(row, attempts)
     columns = zip(*((number, span.role, span.since, span.until) for number, span in enumerate(spans)), strict=True)
     beats = (
-        await conn.fetch(statement(__name__, "view_task_beats"), row.id, *map(list, columns), _MOST_BEATS)
+        await conn.fetch(statement(__name__, "view_task_beats"), row.id, *map(list, columns), _MAX_BEATS)
         if spans
         else []
     )
@@ -278,7 +278,7 @@ async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[At
             before.claimer if runs else times,
             times if runs else before.runner,
             newest_first[0]["sender_id"] if runs and newest_first else before.runner_sender,
-            before.cut or len(times) == _MOST_BEATS,
+            before.cut or len(times) == _MAX_BEATS,
         )
     return tuple(found.values())
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from horsies.views.cluster import ClusterStatus
 
-_MOST_WORKFLOWS: Final = 20_000
+_MAX_WORKFLOWS: Final = 20_000
 OVERDUE_AFTER_S: Final = 60.0
 """A scheduler looks every second, so a slot this late has been missed by all."""
 _SCHEDULER_GONE_AFTER_S: Final = 30.0
@@ -51,8 +51,8 @@ class Exported:
 async def exported(conn: asyncpg.Connection) -> Exported:
     """Read the figures of the exporter, in a session with READER_SETTINGS."""
     sweeps, schedules = await conn.fetchrow(statement(__name__, "view_exported_tables"))
-    rows = await conn.fetch(statement(__name__, "view_live_workflows"), _MOST_WORKFLOWS)
-    partly = sum(row["number"] for row in rows) >= _MOST_WORKFLOWS
+    rows = await conn.fetch(statement(__name__, "view_live_workflows"), _MAX_WORKFLOWS)
+    partly = sum(row["number"] for row in rows) >= _MAX_WORKFLOWS
     ages = await conn.fetch(statement(__name__, "view_sweep_ages")) if sweeps else []
     return Exported(
         status=await cluster_status(conn),

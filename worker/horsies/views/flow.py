@@ -23,7 +23,7 @@ _SLICES: Final = 4
 MOST_OF_A_SLICE: Final = 250
 """Ended tasks, and attempts, that a series reads of a quarter of a bucket. The same for every read: of two consoles one
 would draw what it read of 60 buckets beside what the other read of two."""
-_MOST_COUNTED: Final = 5_000
+_MAX_COUNTED: Final = 5_000
 """Attempts of such a quarter that are counted, if there are more than are read."""
 RATES_OVER: Final = timedelta(minutes=5)
 """Rates of queues are measured over this time, or over the newest 10 000 tasks."""
@@ -33,13 +33,13 @@ MOMENT: Final = timedelta(seconds=5)
 LATELY: Final = timedelta(minutes=10)
 BEFORE: Final = timedelta(hours=2)
 """Recent failures are compared with those in this time before."""
-_MOST_FOR_RATES: Final = 10_000
-_MOST_FAILURES: Final = 10_000
+_MAX_FOR_RATES: Final = 10_000
+_MAX_FAILURES: Final = 10_000
 RECENTLY: Final = timedelta(minutes=2)
 """A surge without failures in this time has ended."""
 _FAILURE_SLICES: Final = 20
-_MOST_LATELY: Final = 250
-_MOST_BEFORE: Final = 100
+_MAX_LATELY: Final = 250
+_MAX_BEFORE: Final = 100
 """Attempts that are read of a slice: of LATELY all up to 8 in a second; of BEFORE fewer, it only says what is usual."""
 
 
@@ -133,7 +133,7 @@ async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskP
     text = statement(__name__, "view_task_series")
     rows = by_bucket(
         await conn.fetch(
-            text, buckets.first, buckets.step, buckets.count, MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MOST_COUNTED
+            text, buckets.first, buckets.step, buckets.count, MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MAX_COUNTED
         )
     )
     samples = {}
@@ -175,7 +175,7 @@ async def growing_since(conn: asyncpg.Connection, queues: list[str]) -> Mapping[
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
     """Read the rates by queue; queues in which nothing arrived or ended are left out."""
     over_s, *shorter = (time.total_seconds() for time in (RATES_OVER, MINUTE, MOMENT))
-    rows = await conn.fetch(statement(__name__, "view_queue_rates"), over_s, _MOST_FOR_RATES, *shorter, MOST_WAITING)
+    rows = await conn.fetch(statement(__name__, "view_queue_rates"), over_s, _MAX_FOR_RATES, *shorter, MOST_WAITING)
     return {name: _rate(*map(_flow, *counts)) for name, *counts in rows}
 
 
@@ -191,6 +191,6 @@ async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
     """Read the failures by error code, the most frequent recent one first."""
     text = statement(__name__, "view_failures")
     times = [time.total_seconds() for time in (LATELY, BEFORE, RECENTLY)]
-    sizes = (_FAILURE_SLICES, _MOST_LATELY, _MOST_BEFORE)
-    rows = await conn.fetch(text, *times[:2], _MOST_FAILURES, times[2], *sizes)
+    sizes = (_FAILURE_SLICES, _MAX_LATELY, _MAX_BEFORE)
+    rows = await conn.fetch(text, *times[:2], _MAX_FAILURES, times[2], *sizes)
     return tuple(Failures(row["error_code"] or None, *tuple(row)[1:]) for row in rows)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_IDS: Final = 200
 """This many tasks of one worker are named; a worker with 8 processes has 16 in flight."""
-_MOST_ROWS: Final = 1_000
+_MAX_ROWS: Final = 1_000
 """The newest; each has at most 200 tasks. An open console reads them every two seconds."""
 
 
@@ -76,6 +76,6 @@ async def worker_losses(
     conn: asyncpg.Connection, *, acknowledged_within: timedelta | None = timedelta(hours=1)
 ) -> Mapping[str, Loss]:
     """Read, by worker, all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
-    rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
+    rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MAX_ROWS, MOST_IDS)
     found = (Loss(*map(aware, row)) for row in rows)
     return {loss.worker_id: replace(loss, ids=texts(loss.ids)) for loss in found}

@@ -23,7 +23,7 @@ RunKey: TypeAlias = "tuple[str, datetime]"
 _FRESH_S: Final = 10.0
 _MISSED: Final = 4
 _WHOLE: Final = 10_000_000
-_LONGEST_LEFT_S: Final = 100 * 86_400
+_MAX_REMAINING_S: Final = 100 * 86_400
 
 _with_progress: WeakSet[asyncpg.Connection] = WeakSet()
 
@@ -67,7 +67,7 @@ class Progress:
         if self.total is None or not self.rate or self.done >= self.total or self.is_stale(now):
             return None
         left_s = (self.total - self.done) / self.rate - (now - self.reported_at).total_seconds()
-        return timedelta(seconds=max(left_s, 0.0)) if left_s < _LONGEST_LEFT_S else None
+        return timedelta(seconds=max(left_s, 0.0)) if left_s < _MAX_REMAINING_S else None
 
     @property
     def percent(self) -> str:

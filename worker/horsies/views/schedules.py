@@ -33,13 +33,13 @@ MOST_SCHEDULES: Final = 2_000
 STRIP_RUNS: Final = 12
 """The newest runs that a list shows of each schedule."""
 STORY_RUNS: Final = 50
-_MOST_SCHEDULERS: Final = 200
+_MAX_SCHEDULERS: Final = 200
 _LISTED_FOR: Final = timedelta(days=1)
 """A scheduler that ended without a word is listed with the schedules for this long."""
-_MOST_ACTIONS: Final = 10
+_MAX_ACTIONS: Final = 10
 
 _AT_ONCE: Final = timedelta()
-_LONGEST_S: Final = 366 * 86_400.0
+_MAX_S: Final = 366 * 86_400.0
 _TEXTS: Final = ("timezone", "kind", "target", "queue", "args", "kwargs")
 _FAILED: Final = frozenset({"FAILED", "INTERRUPTED", "EXPIRED", "CANCELLED"})
 _SOURCES: Final = {"names": "view_schedule_names", "rows": "view_schedule_rows", "slots": "view_used_slots"}
@@ -229,7 +229,7 @@ async def schedule_story(conn: asyncpg.Connection, name: str) -> ScheduleStory |
     rows = await _rows(conn, name, 1, STORY_RUNS, here.schedules, _living(schedulers, here.now))
     if not rows:
         return None
-    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("schedule", name))
+    audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("schedule", name))
     return ScheduleStory(here.now, rows[0], tuple(one for one in schedulers if name in one.schedules), audit.rows)
 
 
@@ -297,7 +297,7 @@ def _row(columns: tuple[Any, ...], serving: dict[str, list[str]]) -> ScheduleRow
 async def scheduler_rows(
     conn: asyncpg.Connection, *, there: bool, within: timedelta = _LISTED_FOR
 ) -> tuple[SchedulerRow, ...]:
-    rows = await conn.fetch(statement(__name__, "view_schedulers"), _MOST_SCHEDULERS, within) if there else []
+    rows = await conn.fetch(statement(__name__, "view_schedulers"), _MAX_SCHEDULERS, within) if there else []
     return tuple(SchedulerRow(*(*row[:3], frozenset(texts(row[3])), *row[4:])) for row in map(tuple, rows))
 
 
@@ -330,7 +330,7 @@ def definition_of(text: str) -> Definition:
         known.get("args"),
         known.get("kwargs"),
         bool(stored.get("catch_up_missed")),
-        max(OVERDUE_AFTER_S, 2 * interval if isinstance(interval, int | float) and interval < _LONGEST_S else 0),
+        max(OVERDUE_AFTER_S, 2 * interval if isinstance(interval, int | float) and interval < _MAX_S else 0),
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from horsies.views.progress import Progress
     from horsies.views.workflows import WorkflowRow
 
-_MOST_ACTIONS: Final = 50
+_MAX_ACTIONS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ async def workflow_story(
     if not page.rows or story is None:
         return None  # deleted a moment ago
     nodes = await conn.fetch(statement(__name__, "view_workflow_nodes"), found, most_nodes, None)
-    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("workflow", found))
+    audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("workflow", found))
     return WorkflowStory(
         now=page.now,
         row=page.rows[0],
@@ -201,7 +201,7 @@ async def node_story(
     node = await conn.fetchrow(statement(__name__, "view_workflow_nodes"), workflow_id, 1, index)
     if story is None or node is None:
         return None
-    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("node", f"{workflow_id}:{index}"))
+    audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("node", f"{workflow_id}:{index}"))
     (reporting,) = await _with_progress(conn, [_node(node)])
     return NodeStory(
         now=story["now"],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.workflow.spec import WorkflowApp
 
 NO_CHECK: Final = "__horsies_no_check__"
-_MOST_CHILDREN: Final = 1_000
+_MAX_CHILDREN: Final = 1_000
 _DECORATE: Final = f"put @app.workflow_builder() on it, or set {{name}}.{NO_CHECK} = True"
 
 
@@ -89,7 +89,7 @@ class TrialBuilds:
             for definition, reason in self._open.items()
             if definition.definition_key not in known
         ]
-        return [*unknown, *([f"sub-workflows after the first {_MOST_CHILDREN:,}"] if self._is_cut else [])]
+        return [*unknown, *([f"sub-workflows after the first {_MAX_CHILDREN:,}"] if self._is_cut else [])]
 
     def _builder(self, builder: WorkflowBuilder) -> None:
         for case, where in self._cases(builder):
@@ -162,7 +162,7 @@ class TrialBuilds:
         missing = [*node.args_from, *(name for name in FILLED_BY_US if name in target.by_keyword)]
         if missing:
             self._open[definition] = f"{', '.join(missing)} comes from a run of {where}"
-        elif len(self._seen) >= _MOST_CHILDREN:
+        elif len(self._seen) >= _MAX_CHILDREN:
             self._ahead.clear()
             self._is_cut = True
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("horsies.workflow")
 
-_LONGEST_S = 120.0
+_MAX_S = 120.0
 
 
 async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) -> int:
@@ -31,7 +31,7 @@ async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) ->
         return _log_refused(await reconcile_all(where, RecoveryConfig().crashed_worker_recovery_grace_ms))
     config = RecoveryConfig() if where.app is None else where.app.config.recovery
     sweep = partial(reconcile_all, grace_ms=config.crashed_worker_recovery_grace_ms)
-    operation = Operation(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_LONGEST_S))
+    operation = Operation(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_MAX_S))
     return _log_refused(value_or_raise(await where.perform_async(operation)))
 
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LONGEST_ID = 36
-_LONGEST_START_S = 30.0
+_MAX_ID = 36
+_MAX_START_S = 30.0
 _SLOWEST_NODES_PER_S = 1_000
 
 
@@ -129,7 +129,7 @@ class _Start:
         return Ok(WorkflowHandle(self.workflow_id, self.broker, self.output))
 
     def _act(self, link: Link) -> Awaitable[CreatedWorkflow]:
-        return link.use(self._insert, limit_s=_LONGEST_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
+        return link.use(self._insert, limit_s=_MAX_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
 
     async def _insert(self, connection: asyncpg.Connection) -> CreatedWorkflow:
         async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
@@ -277,9 +277,9 @@ def _prepare(
 
 
 def _check(workflow_id: object, sent_at: datetime | None) -> None:
-    if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _LONGEST_ID:
+    if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _MAX_ID:
         raise ValueError(
-            f"workflow_id={workflow_id!r} is not a text of 1 to {_LONGEST_ID} characters, as a UUID is; "
+            f"workflow_id={workflow_id!r} is not a text of 1 to {_MAX_ID} characters, as a UUID is; "
             "of a longer key uuid.uuid5 makes one"
         )
     if (reason := why_not_a_name("workflow_id", workflow_id)) is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from horsies.doctor import CheckContext
 
 _CREATE: Final = re.compile(r"^CREATE (UNIQUE )?INDEX IF NOT EXISTS (\w+)\s+(ON (\w+)[^;]*);", re.MULTILINE)
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 UNUSED_AFTER_S: Final = 7 * 86_400.0
 """Statistics of a shorter time say little: what runs once a week has not run yet."""
 
@@ -50,7 +50,7 @@ def _rarely_used(rows: Sequence[asyncpg.Record]) -> str:
     unused = [row for row in rows if row["name"] in expected() and not row["scans"]]
     if not unused or unused[0]["counted_s"] < UNUSED_AFTER_S:
         return ""
-    named = ", ".join(row["name"] for row in sorted(unused, key=lambda row: -row["bytes"])[:_MOST_NAMED])
+    named = ", ".join(row["name"] for row in sorted(unused, key=lambda row: -row["bytes"])[:_MAX_NAMED])
     return f"; not used in {span(unused[0]['counted_s'])}: {len(unused)}, the largest {named}"
 
 

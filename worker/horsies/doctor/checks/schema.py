@@ -27,7 +27,7 @@ async def _schema(context: CheckContext) -> Iterable[CheckLine]:
     return [CheckLine(_VERDICTS.get(state.kind, CheckVerdict.FAIL), state.problem, state.way_out or None)]
 
 
-_MOST: Final = 10
+_MAX_ROWS: Final = 10
 
 
 async def _search_path(context: CheckContext) -> Iterable[CheckLine]:
@@ -48,7 +48,7 @@ async def _search_path(context: CheckContext) -> Iterable[CheckLine]:
             " the rights of the sender of a task",
             f"DROP {row['kind']} {row['name']}",
         )
-        for row in await context.fetch(statement(__name__, "doctor_objects_of_others"), name, _MOST)
+        for row in await context.fetch(statement(__name__, "doctor_objects_of_others"), name, _MAX_ROWS)
     ]
     if schema["open"]:
         evidence = f"every role may create functions and operators in schema {name}, which others then run unawares"

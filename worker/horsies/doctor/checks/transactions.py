@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 WARN_AFTER_S: Final = 300.0
 FAIL_AFTER_S: Final = 3_600.0
-_MOST: Final = 10
+_MAX_ROWS: Final = 10
 
 
 async def _long(context: CheckContext) -> Iterable[CheckLine]:
-    rows = await context.fetch(statement(__name__, "doctor_long_transactions"), WARN_AFTER_S, _MOST)
+    rows = await context.fetch(statement(__name__, "doctor_long_transactions"), WARN_AFTER_S, _MAX_ROWS)
     lines = [_session(row) for row in rows]
     if not context.sees_all_sessions:
         lines.append(context.not_seen("how long transactions of other roles have been open"))
@@ -39,7 +39,7 @@ def _session(row: asyncpg.Record) -> CheckLine:
 
 
 async def _prepared(context: CheckContext) -> Iterable[CheckLine]:
-    rows = await context.fetch(statement(__name__, "doctor_prepared_transactions"), WARN_AFTER_S, _MOST)
+    rows = await context.fetch(statement(__name__, "doctor_prepared_transactions"), WARN_AFTER_S, _MAX_ROWS)
     lines = [
         CheckLine(
             _verdict(row["age_s"]),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from horsies.doctor import CheckContext
 
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
 async def _clocks(context: CheckContext) -> Iterable[CheckLine]:
@@ -61,8 +61,8 @@ def _differences(reported: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _named(workers: list[str]) -> str:
-    more = f" and {len(workers) - _MOST_NAMED} more" if len(workers) > _MOST_NAMED else ""
-    return f"{', '.join(workers[:_MOST_NAMED])}{more}"
+    more = f" and {len(workers) - _MAX_NAMED} more" if len(workers) > _MAX_NAMED else ""
+    return f"{', '.join(workers[:_MAX_NAMED])}{more}"
 
 
 CHECKS = (

@@ -112,7 +112,7 @@ _KEYS: Final = frozenset((str,))
 # Far below MAX_DEPTH, so that values that are too deep, or contain themselves, are rejected in one place.
 _LEVELS: Final = 8
 # An integer that is refused for its 4,215 digits does not fit.
-_LONGEST_TEXT: Final = 4_000
+_MAX_TEXT: Final = 4_000
 
 
 def plain_json(value: Any) -> str | None:
@@ -124,7 +124,7 @@ def plain_json(value: Any) -> str | None:
     # NaN; another thread changes a dict; the caller is close to the recursion limit.
     except (CodecError, RuntimeError):
         return None
-    return text if len(text) <= _LONGEST_TEXT and first_surrogate(text) is None else None
+    return text if len(text) <= _MAX_TEXT and first_surrogate(text) is None else None
 
 
 def _is_plain(value: Any, levels: int) -> bool:

@@ -33,7 +33,7 @@ MAX_DEPTH: Final = 100
 # 4,214 digits. Python refuses to read integers of more than 4,300 from text.
 MAX_INTEGER_BITS: Final = 14_000
 
-_WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
+_REMEDY: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
     (Decimal, "annotate it as Decimal, or convert it to str or float"),
     (UUID, "annotate it as UUID, or convert it to str"),
     ((bytes, bytearray, memoryview), "annotate it as bytes, or encode it as text, for example with base64"),
@@ -42,7 +42,7 @@ _WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
     (Enum, "annotate it as its enum, or send its value"),
     (type, "send its name"),
 )
-_OTHER_WAY_OUT: Final = "send plain JSON values, a dataclass or a pydantic model"
+_DEFAULT_REMEDY: Final = "send plain JSON values, a dataclass or a pydantic model"
 
 _MESSAGE_LIMIT: Final = 8_000
 _TRACEBACK_LIMIT: Final = 32_000
@@ -126,7 +126,7 @@ class _Writer:
             return self.mapping(value)
         if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
             return [self.step(position, item) for position, item in enumerate(value)]
-        way_out = next((hint for kind, hint in _WAY_OUT if isinstance(value, kind)), _OTHER_WAY_OUT)
+        way_out = next((hint for kind, hint in _REMEDY if isinstance(value, kind)), _DEFAULT_REMEDY)
         raise self.refusal(f"{_type_name(value)} is not JSON; {way_out}")
 
     def step(self, name: str | int, value: Any) -> Any:

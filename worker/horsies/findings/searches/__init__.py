@@ -1,1 +1,1 @@
-"""One module for each family of findings, with its statement beside it: its `SEARCH` reads them."""
+"""One module per family of findings, with its SQL file; its `SEARCH` reads the findings."""

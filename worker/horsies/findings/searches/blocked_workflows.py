@@ -1,4 +1,4 @@
-"""Workflows that no sweep moves: a failed node has paused them, or their rows make no sense."""
+"""Workflows that no sweep repairs: a failed node has paused them, or their rows are contradictory."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 PAUSED_BY_ERROR = FindingKind("paused by error", 30)
 DAMAGED_WORKFLOW = FindingKind("damaged workflow", 100)
-_MOST: Final = 100
-_LONGEST_ERROR: Final = 120
+_MAX_ROWS: Final = 100
+_MAX_ERROR: Final = 120
 
 
 async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
-    paused = await conn.fetch(statement(__name__, "diagnose_paused_flows"), _MOST)
-    decided = await conn.fetch(statement(__name__, "diagnose_decided_flows"), _MOST)
-    damaged = await conn.fetch(statement(__name__, "damaged_workflows"), _MOST)
+    paused = await conn.fetch(statement(__name__, "diagnose_paused_flows"), _MAX_ROWS)
+    decided = await conn.fetch(statement(__name__, "diagnose_decided_flows"), _MAX_ROWS)
+    damaged = await conn.fetch(statement(__name__, "damaged_workflows"), _MAX_ROWS)
     return [*map(_paused, paused), *map(_decided, decided), *map(_damaged, damaged)]
 
 
 def _paused(row: Mapping[str, Any]) -> Finding:
-    error = error_summary(row["error"]) or "its error says nothing"
+    error = error_summary(row["error"]) or "without an error message"
     return _finding(
         row,
-        f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
+        f"a node failed: {shorten(error, _MAX_ERROR, placeholder='…')}",
         ("retry", "resume", "cancel"),
         (
-            "Its on_error is pause: nothing that follows starts until an operator has decided.",
-            "Retry runs failed nodes again; resumed as it is, it continues without them and ends FAILED.",
+            "Its on_error is pause: later nodes do not start until an operator decides.",
+            "Retry runs failed nodes again; resume continues without them, and it ends FAILED.",
         ),
     )
 
@@ -56,13 +56,13 @@ def _decided(row: Mapping[str, Any]) -> Finding:
     if row["failed"]:
         return _finding(
             row,
-            f"{done}, and others are still failed",
+            f"{done}, and other nodes are still failed",
             ("retry", "resume", "cancel"),
-            ("Complete those as well, or retry it, which runs them again; resumed as it is, it ends FAILED.",),
+            ("Complete those as well, or retry it, which runs them again; after a resume it ends FAILED.",),
         )
     return _finding(
         row,
-        f"{done}, and nothing in it is failed any more",
+        f"{done}, and no node is failed any more",
         ("resume", "cancel"),
         ("Completing a node by hand does not resume its workflow: resume continues it with that value.",),
     )
@@ -94,7 +94,7 @@ def _damaged(row: Mapping[str, Any]) -> Finding:
         evidence=row["what"],
         prediction=PredictedAction("nothing: it is skipped", Severity.NEEDS_ACTION),
         remedies=remedies("workflow", (row["id"],), "cancel"),
-        why=("The row was changed by something other than horsies; mend it in SQL, or cancel it.",),
+        why=("Another program has changed the row; correct it in SQL, or cancel the workflow.",),
     )
 
 

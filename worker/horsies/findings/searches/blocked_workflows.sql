@@ -1,5 +1,5 @@
 -- name: damaged_workflows
--- findings/blocked_workflows.py; reads only: RUNNING or PAUSED, with a row that makes no sense ($1 how many)
+-- findings/blocked_workflows.py; reads only: RUNNING or PAUSED, with a contradictory row ($1 how many)
 WITH live AS MATERIALIZED (
     SELECT id, name, updated_at,
            CASE WHEN NOT success_policy @? '$.cases[*].required_indices[*] ? (@.type() == "number")'
@@ -27,7 +27,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
                       ELSE ' has the status ' || node.status END AS what
          FROM horsies_workflow_tasks node
          LEFT JOIN LATERAL (
-              -- Its end would reach no node, or the wrong one.
+              -- Its end would reach no node, or the wrong node.
               SELECT child.id
                 FROM horsies_workflows child
                WHERE child.id = node.sub_workflow_id AND node.status NOT IN /* ended_nodes */
@@ -50,7 +50,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
  LIMIT $1
 
 -- name: diagnose_paused_flows
--- findings/blocked_workflows.py; reads only: paused since a node failed, and in need of a decision
+-- findings/blocked_workflows.py; reads only: paused since a node failed, and waiting for a decision
 -- ($1 how many ids of each name)
 SELECT name, count(*)::integer AS count, min(updated_at) AS since, (array_agg(id ORDER BY updated_at, id))[1:$1] AS ids,
        (array_agg(error ORDER BY updated_at, id))[1] AS error

@@ -53,10 +53,10 @@ WORKER_DIED = FindingKind(
     alert_severity=Severity.HANDLED,
 )
 MOST_CRASHED = 5_000
-"""As in the fragment `crashed`."""
+"""The condition of the fragment `crashed`."""
 ACKNOWLEDGE = "acknowledge"
-_LONGEST_END = 120
-_MOST_NAMES: Final = 10
+_MAX_END = 120
+_MAX_NAMES: Final = 10
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
@@ -87,8 +87,8 @@ class Unacknowledged:
     @property
     def _crashed_words(self) -> str:
         names = [(len(ids), name) for name, ids in self.crashed.items()]
-        said = ", ".join(f"{tasks:,} {name}" for tasks, name in names[:_MOST_NAMES])
-        more = sum(tasks for tasks, _ in names[_MOST_NAMES:])
+        said = ", ".join(f"{tasks:,} {name}" for tasks, name in names[:_MAX_NAMES])
+        more = sum(tasks for tasks, _ in names[_MAX_NAMES:])
         others = f" and {counted(more, 'other task')}" if more else ""
         return f"{counted(len(self.task_ids), 'task')} failed as it died: {said}{others}"
 
@@ -120,11 +120,11 @@ def _died(loss: Loss) -> Finding:
         count=loss.count,
         since=loss.died_at,
         evidence=loss.words(),
-        prediction=PredictedAction("nothing more: what it held was taken from it", Severity.NOTE),
+        prediction=PredictedAction("nothing more: its tasks were recovered", Severity.NOTE),
         remedies=remedies("worker", (loss.worker_id,), ACKNOWLEDGE),
         why=(
-            "It gave no sign of life any more, and had not said that it stops: it was killed, crashed, or was cut off.",
-            "Returned tasks had not begun; what ran has failed as WORKER_CRASHED, or is tried again by its policy.",
+            "It fell silent without a clean stop: it was killed, crashed, or lost its connection.",
+            "Returned tasks had not begun; running ones failed as WORKER_CRASHED, or are retried by their policy.",
         ),
         worker_id=loss.worker_id,
     )
@@ -139,7 +139,7 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
         evidence=f"failed as WORKER_CRASHED{_where(row, workers)}",
         verbs=("requeue", "rerun"),
         why=(
-            "Its worker, or the process that ran it, died; its policy does not retry WORKER_CRASHED, or no more.",
+            "Its worker, or the process that ran it, died; its policy has no (further) retry for WORKER_CRASHED.",
             RUNS_AGAIN,
             "Acknowledging leaves the tasks as they are, takes those of this name off the report, and says so in the"
             " audit trail; other tasks that crashed with the worker stay.",
@@ -153,12 +153,12 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
 
 
 def _where(row: Mapping[str, Any], workers: Sequence[str]) -> str:
-    """The worker; where its child died alone, that and how it ended, of the newest one."""
+    """Return the worker; if only its child died, also the newest child and how it ended."""
     reason = row["reason"] or ""
     child = reason.startswith(CHILD_ENDED)
     on = f" on {place_of(row['worker_id'], None, row['worker_pid'] if child else None)}" if row["worker_id"] else ""
     more = f" and {len(workers) - 1} more" if workers[1:] else ""
-    how = f", {shorten(reason.removeprefix(CHILD_ENDED), _LONGEST_END, placeholder='…')}" if child else ""
+    how = f", {shorten(reason.removeprefix(CHILD_ENDED), _MAX_END, placeholder='…')}" if child else ""
     return f"{on}{more}{how}"
 
 

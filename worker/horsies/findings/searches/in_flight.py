@@ -1,7 +1,7 @@
-"""Claimed and running tasks without a recent sign of life, and the lost workers that hold tasks.
+"""Claimed and running tasks without a recent sign of life, and the lost workers that have tasks.
 
-What a sweep will do to them, and when, comes from what the sweep itself calls: `horsies_silent_before` and
-`horsies_runs_silent_before` of the schema, and `after_crash`.
+The predictions use the sweep's own functions: `horsies_silent_before` and `horsies_runs_silent_before` of the
+schema, and `after_crash`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LEASE_RAN_OUT = FindingKind(
     190,
     state="CLAIMED",
     tasks="status:claimed",
-    alert="{count} {name} with a lease that ran out{on}",
+    alert="{count} {name} with an expired lease{on}",
 )
 
 _NEVER_BEGAN: Final = "User code has not begun, so nothing can happen twice."
@@ -73,7 +73,7 @@ _alike = attrgetter("kind", "task_name", "queue_name", "worker_id")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of `diagnose_in_flight`, in its column order. `alike` counts those of this kind, name, queue and worker."""
+    """A row of `diagnose_in_flight`, in its column order. `alike` counts rows of this kind, name, queue and worker."""
 
     kind: str
     stale: bool
@@ -98,7 +98,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A lost worker, in the column order of `diagnose_holders`. Both signs are of the task that is stale first."""
+    """A lost worker, in the column order of `diagnose_holders`. Both signs are of the task that becomes stale first."""
 
     worker_id: str
     running: int
@@ -115,7 +115,7 @@ class _Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """The limit of silence: what was silent since before `before` counts as dead now, by the sweep's own function."""
+    """The limit of silence: rows silent since before `before` count as dead now, by the sweep's own function."""
 
     now: datetime
     before: datetime
@@ -123,9 +123,9 @@ class _Silence:
     spared_until: datetime | None
 
     def counts_from(self, last_sign: datetime) -> datetime:
-        """Return when a sweep counts what gave its last sign then as dead.
+        """Return when a sweep counts a row with this last sign as dead.
 
-        While silent ones are spared, only the time counts in which workers could beat.
+        While silent rows are spared, only time in which workers could beat counts.
         """
         moment = last_sign + (self.now - self.before)
         if self.spared_until is None:
@@ -135,7 +135,7 @@ class _Silence:
 
 @dataclass(frozen=True, slots=True)
 class _Sweeps:
-    """The thresholds of the next sweeps: one for claims, one for finalizing marks, one for the runs of each worker."""
+    """The thresholds of the next sweeps: for claims, for finalizing marks, and for the runs of each worker."""
 
     cluster: Cluster
     claims: _Silence
@@ -197,13 +197,13 @@ async def _sweeps(conn: asyncpg.Connection, cluster: Cluster, owners: Iterable[s
         cluster,
         silence(first, "claims", settings.claimed_stale_threshold_ms, claims_until),
         silence(first, "marks", settings.finalizing_stale_threshold_ms, runs_until),
-        # A worker that reported a longer threshold is spared by that one.
+        # If a worker reported a longer threshold, its own applies.
         {row["worker_id"]: silence(row, "runs", of_runs, None if row.get("longer") else runs_until) for row in rows},
     )
 
 
 def _by_prediction(rows: list[_Row], sweeps: _Sweeps, holders: Mapping[str, _Holder]) -> Iterator[Finding]:
-    """One finding for each prediction. If these differ and not all rows were read, the counts are lower bounds."""
+    """Yield one finding per prediction. If they differ and not all rows were read, the counts are lower bounds."""
     case = _CASES[rows[0].kind]
     by_prediction: dict[PredictedAction, list[_Row]] = {}
     for row in rows:
@@ -277,11 +277,11 @@ def _lost(holder: _Holder, sweeps: _Sweeps) -> Finding:
     )
 
 
-# Predictions.
+# Predictions
 
 
 class _Middle(Random):
-    """No jitter: a report must not differ between two reads."""
+    """Return 0 instead of random jitter: a report must not differ between two reads."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -297,7 +297,7 @@ def _crash(row: _Row, sweeps: _Sweeps) -> PredictedAction:
     decision = after_crash(row, now=cluster.now + timedelta(seconds=in_seconds or 0.0), rng=_Middle())
     action, reason = "fail as WORKER_CRASHED", ""
     if isinstance(decision, GiveUp):
-        reason = f"It is not tried again: {decision.reason.value}."
+        reason = f"It is not retried: {decision.reason.value}."
     else:
         action = f"retry after {span(decision.delay_s)}"
     if cluster.spared is not None and cluster.spared.runs_until == moment:
@@ -306,7 +306,7 @@ def _crash(row: _Row, sweeps: _Sweeps) -> PredictedAction:
 
 
 def _marked(row: _Row, sweeps: _Sweeps) -> PredictedAction:
-    """Left alone while the mark is young, and while it beats."""
+    """Predict that it is not changed while its mark is young, or while it beats."""
     return _crash(row, sweeps) if row.stale else PredictedAction("nothing: it still beats", Severity.NEEDS_ACTION)
 
 
@@ -315,9 +315,9 @@ def _stale_claim(row: _Row, sweeps: _Sweeps) -> PredictedAction:
 
 
 def _lease_ran_out(row: _Row, sweeps: _Sweeps) -> PredictedAction:
-    """A worker that may run it takes it over with its next claim; without one it waits until it is stale."""
+    """Predict that a worker reclaims it with its next claim; without a worker it waits until it is stale."""
     if sweeps.cluster.may_run(row.task_name, row.queue_name):
-        return PredictedAction("claim it again with the next free place", Severity.HANDLED)
+        return PredictedAction("claim it again when a worker has room", Severity.HANDLED)
     return _requeue(row, sweeps, "requeue once it is stale")
 
 
@@ -344,7 +344,7 @@ def _recovery_of_all(holder: _Holder, sweeps: _Sweeps) -> PredictedAction:
     if not cluster.alive:
         return NO_WORKER_SWEEPS
     if not steps:
-        return PredictedAction("nothing: the recovery of what it holds is off", Severity.NEEDS_ACTION)
+        return PredictedAction("nothing: the recovery of its tasks is switched off", Severity.NEEDS_ACTION)
     steps.sort()
     moment, _, rule = steps[0]
     return PredictedAction(", ".join(step[1] for step in steps), Severity.HANDLED, cluster.sweep_in(moment, rule))
@@ -355,7 +355,7 @@ def _recovery_of_all(holder: _Holder, sweeps: _Sweeps) -> PredictedAction:
 
 @dataclass(frozen=True, slots=True)
 class _SilentCase:
-    """`since` names the moment from which on it is silent: the last sign, the end of its code, that of its lease."""
+    """The words of a case. `since` is the start of the silence: the last sign, the end of the code or of the lease."""
 
     kind: FindingKind
     since: str
@@ -371,14 +371,18 @@ _CLAIMED: Final = (("release", "cancel"), "claimed", _NEVER_BEGAN)
 _CASES: Final = {
     case.kind.name: case
     for case in (
-        _SilentCase(STALE_RUN, "last_sign", "no runner beat for {silent}, threshold {runs}", _crash, *_BEGAN),
+        _SilentCase(STALE_RUN, "last_sign", "no heartbeat of its run for {silent}, threshold {runs}", _crash, *_BEGAN),
         _SilentCase(
             FINALIZING, "finalizing_at", "user code ended {silent} ago, its outcome is not stored", _marked, *_BEGAN
         ),
         _SilentCase(
-            STALE_CLAIM, "last_sign", "no claimer beat for {silent}, threshold {claims}", _stale_claim, *_CLAIMED
+            STALE_CLAIM,
+            "last_sign",
+            "no heartbeat of its claim for {silent}, threshold {claims}",
+            _stale_claim,
+            *_CLAIMED,
         ),
-        _SilentCase(LEASE_RAN_OUT, "claim_expires_at", "its lease ran out {silent} ago", _lease_ran_out, *_CLAIMED),
+        _SilentCase(LEASE_RAN_OUT, "claim_expires_at", "its lease expired {silent} ago", _lease_ran_out, *_CLAIMED),
     )
 }
 SEARCH = Search((*(case.kind for case in _CASES.values()), WORKER_LOST), _find)

@@ -1,4 +1,4 @@
-"""Workflows that the next sweep repairs: `repairs_of`, which the sweep calls, says what is inconsistent in them."""
+"""Workflows that the next sweep repairs, found with `repairs_of`, which the sweep calls, too."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ KINDS: Final = {
     for place, symptom in enumerate(SYMPTOMS)
 }
 # All nodes of each are read: a hundred workflows of a thousand nodes are as many rows as a report may wait for.
-_MOST: Final = 100
-# Between the two transactions at the end of a task a healthy worker takes milliseconds, under load perhaps seconds.
+_MAX_ROWS: Final = 100
+# A healthy worker takes milliseconds between the two transactions at the end of a task, under load perhaps seconds.
 _YOUNG: Final = timedelta(seconds=5)
 
 
@@ -51,26 +51,26 @@ class _RepairCase:
     nodes: int
     since: datetime
     due: datetime
-    """When the sweep may repair it."""
+    """Time from which the sweep may repair it."""
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     """Find the workflows to repair. Of more than a hundred the first are read, and the counts are lower bounds."""
     grace = timedelta(milliseconds=cluster.settings.crashed_worker_recovery_grace_ms)
     young = min(grace, _YOUNG)
-    ids = await stuck_workflows(conn, int(young.total_seconds() * 1000), _MOST)
+    ids = await stuck_workflows(conn, int(young.total_seconds() * 1000), _MAX_ROWS)
     flows, nodes = await read_flows(conn, ids), await read_nodes(conn, ids)
     groups: dict[tuple[str, str], list[_RepairCase]] = {}
     for flow in flows.values():
         for case in _cases(flow, nodes[flow.id], young, grace):
             groups.setdefault((case.symptom.name, flow.name), []).append(case)
-    return [_finding(same, cluster, at_least=len(ids) == _MOST) for same in groups.values()]
+    return [_finding(same, cluster, at_least=len(ids) == _MAX_ROWS) for same in groups.values()]
 
 
 def _cases(flow: FamilyWorkflowRow, nodes: list[NodeRow], young: timedelta, grace: timedelta) -> Iterator[_RepairCase]:
     try:
         repairs = repairs_of(flow, nodes, young)
-    except DamagedWorkflowError:  # a finding of its own
+    except DamagedWorkflowError:  # reported as a separate finding
         return
     by_index = {node.index: node for node in nodes}
     by_symptom: dict[Symptom, list[Repair]] = {}
@@ -103,7 +103,7 @@ def _finding(cases: list[_RepairCase], cluster: Cluster, *, at_least: bool) -> F
         evidence=first.evidence + (f" (and {others} more)" if others else ""),
         prediction=prediction if cluster.alive else NO_WORKER_SWEEPS,
         remedies=remedies("workflow", ids, "reconcile", "cancel"),
-        why=(first.symptom.why, f"It has been so for {span((cluster.now - first.since).total_seconds())}."),
+        why=(first.symptom.why, f"Inconsistent for {span((cluster.now - first.since).total_seconds())}."),
         at_least=at_least,
     )
 

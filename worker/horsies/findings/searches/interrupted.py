@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from horsies.findings.cluster import Cluster
 
 INTERRUPTED = FindingKind("interrupted", 10, state="INTERRUPTED", tasks="status:interrupted")
-_MOST_COUNTED = 10_000
+_MAX_COUNTED = 10_000
 
 
 async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
-    rows = await conn.fetch(statement(__name__, "diagnose_interrupted"), _MOST_COUNTED, MOST_IDS)
-    capped = sum(row["count"] for row in rows) >= _MOST_COUNTED
+    rows = await conn.fetch(statement(__name__, "diagnose_interrupted"), _MAX_COUNTED, MOST_IDS)
+    capped = sum(row["count"] for row in rows) >= _MAX_COUNTED
     return [
         about_tasks(
             INTERRUPTED,
@@ -27,7 +27,7 @@ async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
             NEEDS_DECISION,
             evidence=f"stopped past its grace{_on(row['hosts'])}",
             verbs=("requeue", "fail", "rerun"),
-            why=("A worker was shut down while it ran, and it does not say requeue_on_interrupt.", RUNS_AGAIN),
+            why=("A worker was shut down while it ran, and its requeue_on_interrupt is off.", RUNS_AGAIN),
             at_least=capped,
         )
         for row in rows

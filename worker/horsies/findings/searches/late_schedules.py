@@ -1,4 +1,4 @@
-"""Findings about schedules: a run that is overdue, a scheduler that was lost, and none that could send any."""
+"""Findings about schedules: an overdue run, a lost scheduler, and no running scheduler at all."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SCHEDULE_OVERDUE = FindingKind(
 )
 
 LOST_AFTER_S = 13.0
-"""Of a scheduler that does not say it: those of earlier releases renew their rows in the first step after 10 s."""
+"""Seconds of silence of a scheduler that reports no limit: earlier releases renew their rows every 10 s or more."""
 _NOTED_S = 600.0
-"""A lost scheduler whose schedules are served by another one is mentioned for this long."""
+"""How long a lost scheduler is reported if another scheduler serves all of its schedules."""
 
 _START = "Start one: `horsies scheduler shop.tasks:app`, or `horsies worker shop.tasks:app --with-scheduler`."
 
@@ -63,11 +63,11 @@ def _is_recent(seen_at: datetime, now: datetime) -> bool:
 
 
 def _lost(row: Mapping[str, Any], now: datetime) -> Finding:
-    """Return the finding for a scheduler that did not stop: a stop deletes its row."""
+    """Return the finding for a scheduler that did not stop cleanly: a clean stop deletes its row."""
     unserved = tuple(row["unserved"])
     serves = "another scheduler has all of its schedules"
     if unserved:
-        serves = f"no other has {counted(len(unserved), 'of its schedules', 'of its schedules')}"
+        serves = f"no other scheduler has {counted(len(unserved), 'of its schedules', 'of its schedules')}"
     return Finding(
         kind=SCHEDULER_LOST,
         target_kind="schedule",
@@ -77,12 +77,12 @@ def _lost(row: Mapping[str, Any], now: datetime) -> Finding:
         since=row["seen_at"],
         evidence=f"no sign of life from pid {row['pid']} on {row['hostname']} for "
         f"{span((now - row['seen_at']).total_seconds())}; {serves}",
-        prediction=PredictedAction("nothing: no run is sent until one has them", Severity.NEEDS_ACTION)
+        prediction=PredictedAction("nothing: no run is sent until a scheduler has them", Severity.NEEDS_ACTION)
         if unserved
         else PredictedAction("nothing more: the others send its runs", Severity.NOTE),
         remedies=(),
         why=(
-            "It did not say that it stops: it was killed, crashed, hangs, or was cut off from the database.",
+            "It fell silent without a clean stop: it was killed, crashed, hangs, or lost the database.",
             *((_START,) if unserved else ()),
         ),
     )
@@ -95,9 +95,9 @@ def _no_scheduler(known: Mapping[str, Any], late: Sequence[Mapping[str, Any]], n
     if seen_at is not None:
         seen = f"the last, pid {known['pid']} on {known['hostname']}, was seen {_ago(seen_at, now)} and did not stop"
     overdue = f"{counted(len(late), 'run')} overdue" if late else f"next run {clock(known['next_run_at'])}"
-    # The row of one that was stopped is gone: this one was lost.
+    # A stopped scheduler has no row: this one was lost.
     severity = Severity.NEEDS_ACTION if late or seen_at is not None else Severity.NOTE
-    waits = PredictedAction("nothing: no run is sent until one runs", severity)
+    waits = PredictedAction("nothing: no run is sent until a scheduler runs", severity)
     return Finding(
         kind=NO_SCHEDULER,
         target_kind="schedule",
@@ -108,7 +108,7 @@ def _no_scheduler(known: Mapping[str, Any], late: Sequence[Mapping[str, Any]], n
         evidence=f"{counted(known['planned'], 'schedule')} planned, {overdue}; {seen}",
         prediction=waits,
         remedies=(),
-        why=(_START, "Of the runs that it missed it sends the oldest, or with `catch_up_missed` all of them."),
+        why=(_START, "It sends the oldest missed run, or all of them with `catch_up_missed`."),
         at_least=len(late) >= MOST_IDS,
     )
 
@@ -116,7 +116,7 @@ def _no_scheduler(known: Mapping[str, Any], late: Sequence[Mapping[str, Any]], n
 def _overdue(row: Mapping[str, Any], now: datetime) -> Finding:
     name = row["schedule_name"]
     last = "never ran" if row["last_run_at"] is None else f"last run {_ago(row['last_run_at'], now)}"
-    served = ", ".join(row["schedulers"]) or "no scheduler that runs"
+    served = ", ".join(row["schedulers"]) or "no running scheduler"
     return Finding(
         kind=SCHEDULE_OVERDUE,
         target_kind="schedule",
@@ -133,11 +133,11 @@ def _overdue(row: Mapping[str, Any], now: datetime) -> Finding:
 
 def _why(row: Mapping[str, Any]) -> Iterator[str]:
     if row["schedulers"]:
-        yield "Its scheduler's log says why: what cannot be sent is logged there as `schedule not sent`."
+        yield "Its scheduler's log gives the reason in a line `schedule not sent`."
     else:
-        yield "The schedulers that run belong to other applications, or to a release that does not have it."
+        yield "The running schedulers belong to other applications, or to a release without this schedule."
         yield _START
-        yield "If no application has it any more, a pause ends this finding."
+        yield "If no application has it any more, pause it to end this finding."
 
 
 def _ago(moment: datetime, now: datetime) -> str:

@@ -1,6 +1,6 @@
 -- name: diagnose_schedules_overdue
 -- findings/schedules.py; reads only ($1 within how many seconds a scheduler that runs was seen, $2 rows at most)
--- A scheduler that looks once a minute may be a minute late.
+-- A scheduler that checks once a minute may be a minute late.
 SELECT state.schedule_name, state.next_run_at, state.last_run_at,
        ARRAY(SELECT hostname || ':' || pid FROM horsies_schedulers
               WHERE seen_at > now() - $1::float8 * interval '1 s' AND state.schedule_name = ANY (schedules)
@@ -27,7 +27,7 @@ SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
 
 -- name: diagnose_schedulers_lost
 -- findings/schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
--- one has ($1 after how many seconds one is lost that does not say it, $2 rows at most)
+-- scheduler has ($1 silence in s of a lost scheduler that reports no limit, $2 rows at most)
 WITH planned AS MATERIALIZED (
     SELECT known.schedule_name
       FROM horsies_schedules known

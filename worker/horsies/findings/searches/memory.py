@@ -24,8 +24,8 @@ NEAR_ITS_LIMIT = FindingKind(
 )
 
 NEAR: Final = 0.9
-"""The share of a limit from which on it is near."""
-_KILLED = PredictedAction("at the limit of a container the kernel kills a process of it", Severity.HANDLED)
+"""The share of a limit from which usage is reported."""
+_KILLED = PredictedAction("at the limit of a container the kernel kills one of its processes", Severity.HANDLED)
 _REFUSED = PredictedAction("at its limit the child gets no more memory", Severity.HANDLED)
 
 
@@ -63,10 +63,10 @@ def _uses(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _why(row: Mapping[str, Any]) -> Iterator[str]:
     if row["container_is_near"]:
-        yield "The tasks of a child that is killed count as crashed; those of a worker, when a sweep finds it dead."
+        yield "The tasks of a killed child count as crashed; those of a killed worker, once a sweep finds it dead."
     else:
-        yield "What it allocates beyond raises MemoryError in the task that asks for it."
-    yield "`--max-tasks-per-child` replaces children that leak, fewer `--processes` need less."
+        yield "Further allocations raise MemoryError in the task that makes them."
+    yield "`--max-tasks-per-child` replaces children that leak; fewer `--processes` need less memory."
 
 
 def _megabytes(amount: float) -> str:

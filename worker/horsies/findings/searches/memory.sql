@@ -1,8 +1,8 @@
 -- name: diagnose_memory
 -- findings/memory.py; reads only: live workers near a limit, by their newest snapshots
 -- ($1 how old the snapshot of a live worker may be, in s; $2 the share of a limit that is near; $3 workers at most)
--- Since the first snapshot after the last one that was not near, if that is less than an hour old. BETWEEN leaves out
--- what is no number.
+-- Since the first snapshot after the last one that was not near, if that is less than an hour old. BETWEEN excludes
+-- NaN.
 SELECT newest.*, lately.since
        -- Upstream's tables lack these columns: a name that the table does not have is then resolved here.
   FROM (VALUES (NULL::float8, NULL::float8, NULL::float8, NULL::integer, NULL::float8))

@@ -1,4 +1,4 @@
-"""Findings about the sweeps themselves: a rule that workers have switched on and that none runs."""
+"""Findings about the sweeps themselves: a rule that workers have enabled but none runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 RULE_NOT_APPLIED = FindingKind("rule not applied", 220, tasks="status:claimed,running", alert="no worker sweeps {name}")
 _DOES = {
-    RUNS: "what a dead worker ran stays RUNNING",
-    CLAIMS: "what a dead worker had claimed waits for its lease",
+    RUNS: "runs of dead workers stay RUNNING",
+    CLAIMS: "claims of dead workers wait for their lease",
 }
 
 
@@ -30,7 +30,7 @@ async def _find(_conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 def _finding(rule: Rule, now: datetime) -> Finding:
     last = "never" if rule.last is None else f"last {span((now - rule.last).total_seconds())} ago"
     wanted = f"{counted(rule.workers, 'living worker')} every {span(rule.interval_ms / 1000)}"
-    stays = _DOES.get(rule.rule, "late tasks and broken workflows stay as they are")
+    stays = _DOES.get(rule.rule, "late tasks and broken workflows are not repaired")
     return Finding(
         kind=RULE_NOT_APPLIED,
         target_kind="worker",
@@ -38,7 +38,7 @@ def _finding(rule: Rule, now: datetime) -> Finding:
         ids=(),
         count=1,
         since=rule.last or rule.since,
-        evidence=f"wanted by {wanted}, swept {last}",
+        evidence=f"enabled by {wanted}, swept {last}",
         prediction=PredictedAction(f"nothing: {stays}", Severity.NEEDS_ACTION),
         remedies=(),
         why=tuple(_why(rule)),
@@ -52,8 +52,8 @@ def _name_of(rule: Rule) -> str:
 
 def _why(rule: Rule) -> Iterator[str]:
     if rule.since is not None:
-        yield f"A worker has had this rule on since {clock(rule.since)}."
-    yield "Its log says why: a sweep that fails is logged there as `loop failed`, with loop=recovery."
+        yield f"A worker has had this rule enabled since {clock(rule.since)}."
+    yield "Its log gives the reason in a line `loop failed` with loop=recovery."
 
 
 SEARCH = Search((RULE_NOT_APPLIED,), _find)

@@ -1,6 +1,6 @@
-"""Running tasks far beyond the usual duration of their name, and what waits behind them in a child or a worker.
+"""Running tasks far beyond the usual duration of their name, and tasks that wait behind them in a child or a worker.
 
-Nothing is broken yet: such tasks give signs of life. What gives none is found by in_flight.py.
+Such tasks still give signs of life; in_flight.py finds tasks without one.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ BEHIND_BUSY = FindingKind(
 )
 
 FAR: Final = 3.0
-"""A run is unusual from this many times the 95th percentile of its name on."""
+"""Multiple of the name's 95th percentile from which a run is unusual."""
 LEAST_RUNS: Final = 20
-"""A name with fewer completed runs in the last day has no usual duration: an absolute time decides."""
+"""Completed runs of a name in the last day below which an absolute time decides."""
 LEAST_S: Final = 30.0
-"""A shorter run is never unusual, however short the others are."""
+"""Seconds below which a run is never unusual, however short the others are."""
 WANTED_S: Final = 300.0
-"""A run without a usual duration is long from here on, if others wait for its place: as long as the oldest due task of
-a queue may wait before the overview warns, so the cause is named no later than its effect."""
+"""Seconds after which a run without a usual duration is long, if others wait for its place. The overview warns of a
+due task after the same time, so the cause is shown no later than its effect."""
 LONG_S: Final = 1_800.0
-"""The same, if nothing waits for its place: half an hour is rare, and a nightly job that takes it harms nothing."""
+"""The same limit if nothing waits for its place: a nightly job of less than half an hour harms nothing."""
 WAITS_S: Final = 15.0
-"""A claim waits for this long, and another worker has had room for as long: three snapshots."""
+"""Seconds that a claim waits while another worker has room: three snapshots."""
 BEATS_MISSED: Final = 3
-"""A run that has missed so many beats is no longer said to be only slow."""
-_MOST_NAMES: Final = 40
-"""The names whose usual durations are read: 20,000 tasks at most, 50 ms."""
+"""Missed beats after which a run is no longer reported as only slow."""
+_MAX_NAMES: Final = 40
+"""Maximum number of names whose usual durations are read: at most 20,000 tasks, 50 ms."""
 _ID_END: Final = 8
-"""The end of an id distinguishes it, and finds its task."""
+"""Length of the end of an id that is shown, which is enough to find the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 
 
 async def _long_runs(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    running = await conn.fetch(statement(__name__, "diagnose_names_that_run"), LEAST_S, _MOST_NAMES)
+    running = await conn.fetch(statement(__name__, "diagnose_names_that_run"), LEAST_S, _MAX_NAMES)
     usual = await usual_durations(conn, [row["task_name"] for row in running])
     limits = {row["task_name"]: _Limit.of(usual.get(row["task_name"])) for row in running}
     far = [row for row in running if row["runs_s"] > limits[row["task_name"]].wanted_after_s]
@@ -153,8 +153,8 @@ def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Find
             waits = f"{counted(row['others'], 'other', 'others')} in its child may wait for it; "
         evidence = f"{which} {runs}{on}; {waits}its usual duration is not known"
         because = (
-            f"Fewer than {LEAST_RUNS} runs of it completed in the last day: it is long after {span(WANTED_S)} while"
-            f" others wait for its place, and after {span(LONG_S)} otherwise."
+            f"Fewer than {LEAST_RUNS} runs of it completed in the last day, so it counts as long after {span(WANTED_S)}"
+            f" if others wait for its place, and after {span(LONG_S)} otherwise."
         )
     return about_tasks(
         RUNS_LONG,
@@ -162,15 +162,15 @@ def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Find
         PredictedAction("nothing: it still beats", Severity.NOTE),
         evidence=evidence,
         verbs=("fail", "requeue"),
-        why=(because, "`horsies tasks stack` shows what it does now, as does S in its story.", RUNS_AGAIN),
+        why=(because, "`horsies tasks stack`, or S on its screen, shows what it does now.", RUNS_AGAIN),
         at_least=False,
     )
 
 
 def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) -> Finding:
-    """A child starts the next job when the one before has ended, unless both are `async def`: which, no row says.
+    """Return a finding about jobs behind another: a child runs one job at a time unless all are `async def`.
 
-    It is only a note where the alert is about the run before it.
+    Rows do not tell which tasks are `async def`. The finding is only a note if the earlier run has an alert.
     """
     place = place_of(row["worker_id"], None, row["worker_pid"])
     more = (
@@ -186,7 +186,7 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
         why=(
             f"Its child began {row['first_name']} {row['first_id']} before it. Unless both are `async def`, its own"
             " code has not begun.",
-            f"`horsies tasks stack {row['first_id']}` shows what the other run does now, as does S in its story.",
+            f"`horsies tasks stack {row['first_id']}`, or S on its screen, shows what the other run does now.",
             RUNS_AGAIN,
         ),
         at_least=False,
@@ -195,9 +195,9 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
 
 
 def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:
-    """The task that has the place: its name, the end of its id, and for how long it has run."""
+    """Return the running task in words: its name, the end of its id, and its duration."""
     if row["first_id"] is None:  # rows without the time of their start
-        return "what has run longest is not known"
+        return "the longest run is not known"
     runs = span((cluster.now - row["first_since"]).total_seconds())
     return f"{row['first_name']} {row['first_id'][-_ID_END:]} has run for {runs}"
 

@@ -58,14 +58,14 @@ RETRY_OVERDUE = FindingKind("retry overdue", 210, state="RETRY", tasks="status:p
 
 _LONG_PAUSE_S = 300.0
 _VERY_LONG_PAUSE_S = 3_600.0
-"""A deployment takes minutes; after an hour a pause has mostly been forgotten."""
+"""Seconds after which a pause is critical: deployments take minutes, and longer pauses are usually forgotten."""
 _MUCH_DUE = 100
 _VERY_MUCH_DUE = 500
-"""Due tasks that make a pause critical after `_WITH_MANY_S` already: all of them start at once when it ends."""
+"""Due tasks that make a pause critical after `_WITH_MANY_S`: all of them start at once when it ends."""
 _WITH_MANY_S = 900.0
-# A lost notification costs one poll, 5 s by default: a later retry must have another cause.
+# A lost notification delays a retry by one poll, 5 s by default: a longer delay has another cause.
 _RETRY_LATE_S = 60.0
-_MOST_EXPIRING = 10_000
+_MAX_EXPIRING = 10_000
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
@@ -81,8 +81,8 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
         _RETRY_LATE_S,
         MOST_IDS,
     )
-    expiring = await conn.fetch(statement(__name__, "diagnose_expiring"), _MOST_EXPIRING, MOST_IDS)
-    capped = sum(row["count"] for row in expiring) >= _MOST_EXPIRING
+    expiring = await conn.fetch(statement(__name__, "diagnose_expiring"), _MAX_EXPIRING, MOST_IDS)
+    capped = sum(row["count"] for row in expiring) >= _MAX_EXPIRING
     return [
         *(_FINDINGS[row["kind"]](row, cluster) for row in rows),
         *(_deadline_passed(row, cluster, capped=capped) for row in expiring),
@@ -97,7 +97,7 @@ def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     finding = _about_queue(
         PAUSED_QUEUE,
         row,
-        # Only what needs action is counted as such: a pause is meant, as long as it is young.
+        # A recent pause is intended and needs no action.
         PredictedAction("nothing: an operator paused it", Severity.NOTE if harm < Severity.NEEDS_ACTION else harm),
         f"paused {span(paused_s)} ago{by}",
         remedies("queue", (row["queue_name"],), "resume"),
@@ -107,7 +107,7 @@ def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
 
 
 def _harm_of_pause(paused_s: float, due: int) -> Severity:
-    """A note at first; an alert when it lasts or much is due; critical when it is forgotten."""
+    """Return the severity of a pause: a note at first, an alert when it lasts or many tasks are due, then critical."""
     if paused_s >= _VERY_LONG_PAUSE_S or (paused_s >= _WITH_MANY_S and due >= _VERY_MUCH_DUE):
         return Severity.NEEDS_ACTION
     if paused_s >= _LONG_PAUSE_S or due >= _MUCH_DUE:
@@ -167,8 +167,8 @@ def _unknown_name(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         evidence="no running worker registers it",
         verbs=("cancel", "fail"),
         why=(
-            f"{counted(workers, 'worker')} of queue {row['queue_name']} reported the names they register; this is none"
-            " of them: a deploy that is not finished, or a name misspelt.",
+            f"{counted(workers, 'worker')} of queue {row['queue_name']} registered their names, but not this one:"
+            " an unfinished deployment, or a misspelt name.",
         ),
         at_least=row["more"],
     )
@@ -178,7 +178,7 @@ def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     return about_tasks(
         RETRY_OVERDUE,
         row,
-        PredictedAction("claim it with the next free place", Severity.NOTE),
+        PredictedAction("claim it when a worker has room", Severity.NOTE),
         evidence=f"its retry was due {span((cluster.now - row['since']).total_seconds())} ago",
         verbs=("cancel", "fail"),
         why=(f"Queue {row['queue_name']} is served: its workers are busy, or a cap is reached.",),

@@ -4,7 +4,7 @@ Each process that uses the server holds a shared lock on `users.lock`; the kerne
 One *keeper* process starts the server, waits for the exclusive lock, which it gets when the last user has ended, and
 stops the server. No list of process ids is kept, so a kill cannot leave a wrong one behind.
 
-Not the wheel's own `get_server`: it stops the server in an atexit hook, so after kill -9 of its last user the server
+The wheel's `get_server` is not used: it stops the server in an atexit hook, so after kill -9 of its last user it
 runs on (seen 12 s later, without end), and for root it opens each directory above the data to all accounts (a private
 one went from 0700 to 0755).
 """

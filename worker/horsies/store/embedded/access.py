@@ -16,7 +16,7 @@ from horsies.store.embedded.trusted_paths import EmbeddedError
 if TYPE_CHECKING:
     from typing import Self
 
-_PATIENCE_S = START_TIMEOUT_S + 5
+_TIMEOUT_S = START_TIMEOUT_S + 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ def acquire(place: EmbeddedPlace) -> EmbeddedServer:
         users = FileLock(place.users_lock)
         try:
             with FileLock(place.start_lock) as starting:
-                if not starting.exclusive_within(_PATIENCE_S):
+                if not starting.exclusive_within(_TIMEOUT_S):
                     raise _busy(place, "is starting it")
-                if not users.shared_within(_PATIENCE_S):
+                if not users.shared_within(_TIMEOUT_S):
                     raise _busy(place, "is stopping it")
                 _ensure_kept(place)
             return EmbeddedServer(place, users, _url(place))
@@ -59,14 +59,14 @@ def acquire(place: EmbeddedPlace) -> EmbeddedServer:
 
 
 def _url(place: EmbeddedPlace) -> str:
-    """Return the URL at which the server listens: its starter may have had another temporary directory."""
+    """Return the URL at which the server listens; the process that started it may use another temporary directory."""
     found = ready_postmaster(place)
     return place.url if found is None else place.url_by(found.sockets, found.port)
 
 
 def _ensure_kept(place: EmbeddedPlace) -> None:
-    """Start a keeper, or wait for the present one: its starter may have been killed while it waited."""
-    deadline = time.monotonic() + _PATIENCE_S
+    """Start a keeper, or wait for the running keeper, whose starter may have been killed while it waited."""
+    deadline = time.monotonic() + _TIMEOUT_S
     with FileLock(place.keeper_lock) as lock:
         while not lock.try_exclusive():
             if is_ready(place):
@@ -78,7 +78,7 @@ def _ensure_kept(place: EmbeddedPlace) -> None:
 
 
 def _start_keeper(place: EmbeddedPlace, lock: FileLock) -> None:
-    """The keeper inherits the lock, so that it is never free while a keeper is starting."""
+    """Start a keeper, which inherits the lock, so that the lock is never free while a keeper is starting."""
     command = [sys.executable, "-m", "horsies.store.embedded.keeper", str(place.root), str(lock.fileno())]
     keeper = subprocess.Popen(
         command,
@@ -104,7 +104,7 @@ def _start_keeper(place: EmbeddedPlace, lock: FileLock) -> None:
 
 def _busy(place: EmbeddedPlace, doing: str) -> EmbeddedError:
     return EmbeddedError(
-        f"another process {doing} in {place.root} and has not finished after {_PATIENCE_S:.0f} s",
+        f"another process {doing} in {place.root} and has not finished after {_TIMEOUT_S:.0f} s",
         notes=place.last_words(),
-        help_text=f"look at {place.log} and for processes that name {place.root}: pgrep -af {place.root}",
+        help_text=f"read {place.log}, and look for processes that name {place.root}: pgrep -af {place.root}",
     )

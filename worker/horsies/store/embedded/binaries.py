@@ -69,7 +69,7 @@ class Programs:
         return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
     def own(self, path: Path) -> None:
-        """Give a directory to the account that the server runs under, which may have put a link in its place."""
+        """Give a directory to the server's account, but never follow a link that this account may have put there."""
         if self.account is not None:
             entry = pwd.getpwnam(self.account)
             os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
@@ -149,7 +149,7 @@ def _refuse_closed_parents(root: Path, account: str) -> None:
         found = parent.stat()
         if not found.st_mode & (0o100 if found.st_uid == uid else 0o001):
             raise EmbeddedError(
-                f"started by root, PostgreSQL runs as user {account}, who may not enter {parent} "
+                f"started by root, PostgreSQL runs as user {account}, who cannot enter {parent} "
                 f"of user {owner_name(parent)}",
                 help_text=f"point HORSIES_HOME to a directory outside {parent}, such as /var/lib/horsies",
             )
@@ -165,7 +165,7 @@ def _refuse_data_of_others(data: Path, account: str) -> None:
 
 
 def reachable(programs: Programs, package: Path, place: EmbeddedPlace) -> Programs:
-    """Programs that the account can start: in their place, or a copy beside the data.
+    """Return programs that the account can start: the installed ones, or a copy next to the data.
 
     Other accounts cannot enter a virtual environment below root's home. Opening that home would be a security hole, so
     38 MB are copied once per wheel version instead.

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 _LOG_LIMIT_BYTES = 5_000_000
 _RESTART_PAUSE_S = 0.5
-_MEMORY_PATIENCE_S = 10.0  # the processes of a killed server notice its end within this time, or hang
+_MEMORY_RELEASE_TIMEOUT_S = 10.0  # processes of a killed server that run longer than this hang
 _MEMORY_IN_USE = "pre-existing shared memory block"
 
 
 def main() -> None:
     if os.fork():
-        os._exit(0)  # the starter has no child to reap, however long the keeper lives
+        os._exit(0)  # the process that starts the keeper never has to reap it
     place = EmbeddedPlace(Path(sys.argv[1]))
     lock = FileLock.handed_over(place.keeper_lock, int(sys.argv[2]))
     try:
@@ -104,7 +104,7 @@ def keep(server: subprocess.Popen[bytes], programs: Programs, place: EmbeddedPla
 
 
 def make_cluster(programs: Programs, place: EmbeddedPlace) -> None:
-    """initdb and the database, all or nothing: a cluster exists once its directory has the final name."""
+    """Run initdb and create the database, all or nothing: a cluster exists once its directory has the final name."""
     if place.data.exists():
         return
     new = place.half_made_data
@@ -146,7 +146,7 @@ def stop_orphan(place: EmbeddedPlace) -> None:
 def start_server(programs: Programs, place: EmbeddedPlace) -> subprocess.Popen[bytes]:
     """Start PostgreSQL on a unix socket only and wait until it takes connections."""
     make_socket_directory(programs, place)
-    deadline = time.monotonic() + _MEMORY_PATIENCE_S
+    deadline = time.monotonic() + _MEMORY_RELEASE_TIMEOUT_S
     while True:
         remove_sockets(place)
         with _open_log(place) as log:
@@ -167,7 +167,7 @@ def _launch(programs: Programs, place: EmbeddedPlace, log: BinaryIO) -> subproce
 
 
 def _comes_up(server: subprocess.Popen[bytes], place: EmbeddedPlace) -> bool:
-    """True once it accepts connections, False if it ended instead."""
+    """Wait for the server; return True once it accepts connections, False if it ended instead."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_ready(place, server.pid):
         if server.poll() is not None:
@@ -180,13 +180,16 @@ def _comes_up(server: subprocess.Popen[bytes], place: EmbeddedPlace) -> bool:
 
 
 def make_socket_directory(programs: Programs, place: EmbeddedPlace) -> None:
-    """Private to the server's account, as all who reach the socket are superusers; others' directories are refused."""
+    """Create a directory for the server's account only, because everyone who reaches the socket is a superuser.
+
+    A directory of another account is refused.
+    """
     directory = place.sockets
     if directory == place.far_sockets or not _is_private(directory, programs):
         if directory == place.root / "run":
             raise EmbeddedError(
                 f"the socket directory {directory} is not a private directory of ours",
-                help_text="look what it is and remove it, or point HORSIES_HOME to another directory",
+                help_text="inspect and remove it, or point HORSIES_HOME to another directory",
             )
         directory = Path(tempfile.mkdtemp(prefix="horsies-"))
         place.far_sockets.unlink(missing_ok=True)
@@ -208,7 +211,7 @@ def _is_private(directory: Path, programs: Programs) -> bool:
 
 
 def remove_sockets(place: EmbeddedPlace) -> None:
-    """Remove those of a server that was killed: their pid may belong to another process now."""
+    """Remove the sockets of a killed server: its pid may belong to another process now."""
     handle = os.open(place.sockets, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for name in os.listdir(handle):  # noqa: PTH208 - pathlib has no handles
@@ -219,7 +222,7 @@ def remove_sockets(place: EmbeddedPlace) -> None:
 
 
 def _explain(what: str, place: EmbeddedPlace, output: str) -> EmbeddedError:
-    """The cause in a message if it is known, otherwise the last lines of the program's output."""
+    """Return the error with its cause if that is known, otherwise with the last lines of the program's output."""
     if NO_SPACE in output:
         return disk_full(what, place.root)
     last_words = "\n".join(line for line in output.strip().splitlines()[-6:] if line.strip())

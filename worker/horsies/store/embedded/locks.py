@@ -25,7 +25,7 @@ class FileLock:
 
     @classmethod
     def handed_over(cls, path: Path, fd: int) -> Self:
-        """A lock that the parent process took and passed on.
+        """Return a lock that the parent process acquired and passed to this process.
 
         It gets the lowest free descriptor: the kernel closes a killed process's files in that order, so this lock is
         released before any that is opened later.
@@ -54,7 +54,7 @@ class FileLock:
         return self._within(fcntl.LOCK_SH, seconds)
 
     def unlock(self) -> None:
-        """Release it for every process that shares this open file, also for forks of the one that handed it over."""
+        """Release the lock for all processes that share this open file, including forks of its first owner."""
         fcntl.flock(self.fileno(), fcntl.LOCK_UN)
         self.close()
 
@@ -70,7 +70,7 @@ class FileLock:
         self.close()
 
     def _within(self, mode: int, seconds: float) -> bool:
-        """Polls, because flock has no timeout of its own and alarms belong to the application."""
+        """Poll for the lock: flock has no timeout, and signals such as SIGALRM belong to the application."""
         deadline = time.monotonic() + seconds
         while not self._try(mode):
             if time.monotonic() > deadline:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 ROLE = DATABASE = "horsies"
-_LONGEST_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
+_MAX_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
 NO_SPACE = "No space left on device"
 PORT = 5432  # only part of the socket's name
 SOCKET = f".s.PGSQL.{PORT}"
@@ -33,10 +33,10 @@ class EmbeddedPlace:
 
     root: Path
     given: Path = field(init=False, repr=False, compare=False)
-    """As it was named: a link on the way may belong to another account."""
+    """The directory as the user named it; a symbolic link in the path may belong to another account."""
 
     def __post_init__(self) -> None:
-        """One spelling for one directory: a server started through a symbolic link is recognised by its real name."""
+        """Resolve the directory, so that a server started through a symbolic link is recognised by its real name."""
         object.__setattr__(self, "given", self.root.absolute())
         object.__setattr__(self, "root", Path(os.path.realpath(self.root)))
 
@@ -46,7 +46,7 @@ class EmbeddedPlace:
 
     @property
     def half_made_data(self) -> Path:
-        """initdb writes here; the rename to `data` creates the cluster."""
+        """The directory that initdb writes; its rename to `data` completes the cluster."""
         return self.root / "data.new"
 
     @property
@@ -71,12 +71,12 @@ class EmbeddedPlace:
 
     @property
     def sockets(self) -> Path:
-        """The socket's directory: beside the data, or in the temporary directory if that path is too long.
+        """The socket's directory: next to the data, or in the temporary directory if that path is too long.
 
         A comma would split it in two for PostgreSQL and for its clients.
         """
         beside = self.root / "run"
-        if len(os.fsencode(beside / SOCKET)) <= _LONGEST_SOCKET_PATH and "," not in str(beside):
+        if len(os.fsencode(beside / SOCKET)) <= _MAX_SOCKET_PATH and "," not in str(beside):
             return beside
         try:
             return self.far_sockets.readlink()
@@ -93,7 +93,7 @@ class EmbeddedPlace:
         return self.url_by(str(self.sockets), PORT)
 
     def url_by(self, sockets: str, port: int) -> str:
-        """The port is explicit, because PGPORT would apply otherwise."""
+        """Return the URL for these sockets, with an explicit port, because PGPORT would apply otherwise."""
         return f"postgresql://{ROLE}@/{DATABASE}?host={quote(sockets, safe='/')}&port={port}"
 
     def last_words(self) -> list[str]:
@@ -105,7 +105,7 @@ class EmbeddedPlace:
         return ["\n".join(lines[-6:])] if lines else []
 
     def prepare(self) -> None:
-        """Create the directory, private to its owner if it is new; refuse it if others may change what is in it."""
+        """Create the directory, private to its owner; refuse one whose content other accounts may change."""
         try:
             if trusted_directory(self.given, make=True) != self.root:
                 raise EmbeddedError(
@@ -118,13 +118,15 @@ class EmbeddedPlace:
 
 
 def default_place() -> EmbeddedPlace:
-    """The server that is meant where no URL is given."""
+    """Return the place of the server that is used if no URL is given."""
     return EmbeddedPlace(embedded_home() / "postgres")
 
 
 def unusable(directory: Path, error: OSError) -> EmbeddedError:
     """The reason why the operating system refuses this directory, as an error message."""
-    if error.errno == errno.ENOSPC or NO_SPACE in str(error):  # shutil.Error has no errno, only the text of many
+    if error.errno == errno.ENOSPC or NO_SPACE in str(
+        error
+    ):  # shutil.Error combines several errors into one text and has no errno
         return disk_full("cannot use the embedded PostgreSQL", directory)
     reason = os.strerror(error.errno) if error.errno else str(error)
     found = EmbeddedError(f"cannot use {directory} for the embedded PostgreSQL: {reason}")
@@ -135,7 +137,7 @@ def unusable(directory: Path, error: OSError) -> EmbeddedError:
             "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
         )
     return found.with_help(
-        "free some space or mend the path, or point HORSIES_HOME to another directory,\n"
+        "free some space or correct the path, or point HORSIES_HOME to another directory,\n"
         "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
     )
 
@@ -147,7 +149,7 @@ def disk_full(what: str, directory: Path) -> EmbeddedError:
 
 
 def _who_refuses(path: Path) -> str:
-    """The nearest part of the path that exists, and its owner."""
+    """Return which existing part of the path is not writable, and its owner."""
     for part in (path, *path.parents):
         try:
             uid = part.lstat().st_uid
@@ -209,7 +211,7 @@ def fast_place() -> Path:
 
 
 def make_directory(parent: Path, prefix: str) -> Path:
-    """An empty directory for a server; those that killed processes have left there are removed."""
+    """Create an empty directory for a server, and remove the directories that killed processes have left there."""
     remove_left_behind(parent, prefix)
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     if os.geteuid() == 0:
@@ -223,7 +225,7 @@ def remove_left_behind(parent: Path, prefix: str) -> None:
 
 
 def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
-    """Those below `parent` whose locks are free, and that are too old to be just under creation."""
+    """Return the directories below `parent` whose locks are free and that are too old to be under creation now."""
     for directory in parent.glob(f"{prefix}*"):
         place = EmbeddedPlace(directory)
         try:

@@ -1,8 +1,8 @@
 """Directories and files of an embedded server that no other account can replace.
 
-Another account that may write one part of a path decides what stands below it: a symbolic link in place of `server.log`
-makes root write to any file. So the path is checked from `/` downwards, where each part that was found good can no
-longer be changed by others, and files are opened relative to a handle of their directory, never through a link.
+Another account that may write one part of a path controls everything below it: a symbolic link in place of `server.log`
+makes root write to any file. So the path is checked from `/` downwards: other accounts can no longer change a part that
+passed the check. Files are opened relative to a handle of their directory, never through a link.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final
 from horsies.domain.errors import ErrorCode, HorsiesError
 
 _ROOT: Final = 0
-_MOST_LINKS: Final = 40  # as Linux
-_WAY_OUT: Final = (
+_MAX_LINKS: Final = 40  # as Linux
+_REMEDY: Final = (
     "point HORSIES_HOME, or the URL, to a directory that only you can write, such as one below your home,\n"
     "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
 )
@@ -51,7 +51,7 @@ def trusted_directory(path: Path, *, make: bool = False) -> Path:
         found = _found(entry, make=make)
         if stat.S_ISLNK(found.st_mode):
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             if shared:
                 _require_owner(entry, found, _own_accounts())
@@ -66,7 +66,7 @@ def trusted_directory(path: Path, *, make: bool = False) -> Path:
         shared = _require_trusted(entry, found, in_shared=shared)
         here = entry
     if shared:
-        raise _refused(f"other accounts may create files in {here}", f"write a directory below {here}, or {_WAY_OUT}")
+        raise _refused(f"other accounts may create files in {here}", f"write a directory below {here}, or {_REMEDY}")
     return here
 
 
@@ -104,7 +104,7 @@ def _found(entry: Path, *, make: bool) -> os.stat_result:
     mode = 0o755 if os.geteuid() == _ROOT else 0o700
     try:
         entry.mkdir(mode)
-    except FileExistsError:  # another process was faster; the caller checks whose it is
+    except FileExistsError:  # another process has created it; the caller checks its owner
         return os.lstat(entry)
     found = os.lstat(entry)
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != mode:
@@ -115,8 +115,8 @@ def _found(entry: Path, *, make: bool) -> os.stat_result:
 def _require_trusted(directory: Path, found: os.stat_result, *, in_shared: bool) -> bool:
     """Return whether other accounts may add entries here without touching ours: a sticky directory such as /tmp.
 
-    In such a directory an entry of another account is refused whoever that is. Elsewhere the owner of `/` is as good as
-    root: in a user namespace that is how root may appear.
+    In such a directory an entry of any other account is refused. Elsewhere the owner of `/` is trusted like root,
+    because root may appear under that account in a user namespace.
     """
     accounts = _own_accounts()
     _require_owner(directory, found, accounts if in_shared else accounts | {os.lstat("/").st_uid})
@@ -124,14 +124,14 @@ def _require_trusted(directory: Path, found: os.stat_result, *, in_shared: bool)
     if writers and not found.st_mode & stat.S_ISVTX:
         raise _refused(
             f"{writers} may replace files in {directory}",
-            f"if it is meant for you alone: chmod go-w {directory};\n{_WAY_OUT}",
+            f"if only you use it: chmod go-w {directory};\n{_REMEDY}",
         )
     return writers is not None
 
 
 def _require_owner(path: Path, found: os.stat_result, accounts: set[int]) -> None:
     if found.st_uid not in accounts:
-        raise _refused(f"{path} belongs to {_account(found.st_uid)}, who may replace the files in it", _WAY_OUT)
+        raise _refused(f"{path} belongs to {_account(found.st_uid)}, who may replace the files in it", _REMEDY)
 
 
 def _own_accounts() -> set[int]:
@@ -148,9 +148,9 @@ def _writers(found: os.stat_result) -> str | None:
 
 
 def _is_private(gid: int) -> bool:
-    """True if no account but root and this one is in the group: many systems give each user a group of its own.
+    """Return whether the group has no other members than root and this account: many systems give each user a group.
 
-    Whoever is in group 0 is trusted as root is: some container platforms run each program in it under a random account.
+    Members of group 0 are trusted like root: some container platforms run each program in it under a random account.
     """
     if gid == _ROOT:
         return True
@@ -182,4 +182,4 @@ def _refused(reason: str, help_text: str) -> EmbeddedError:
 
 
 def _not_ours(path: Path, reason: str) -> EmbeddedError:
-    return _refused(f"{path} {reason}", f"look what it is and remove it, or {_WAY_OUT}")
+    return _refused(f"{path} {reason}", f"inspect and remove it, or {_REMEDY}")

@@ -14,7 +14,7 @@ _APPLIED = sql_file("applied.sql")
 
 
 async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
-    """The state of the schema that an unqualified table name refers to on this connection."""
+    """Return the state of the schema that an unqualified table name refers to on this connection."""
     async with conn.transaction():  # one backend for all statements, behind PgBouncer too
         session, found = await _read_contents(conn)
         applied = await _applied(conn, session) if _has_list(found) else {}

@@ -17,8 +17,8 @@ LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big",
 LOCK_TIMEOUT_S = 5.0
 
 SCHEMA_VERSION = 15
-"""The version of the folder tables. Earlier versions were never released; it adopts their tables, too."""
-# In this order: tables before those that refer to them.
+"""The version that the folder tables creates. It also adopts tables of earlier, unreleased versions."""
+# Referenced tables come before those that refer to them.
 _PARTS = (
     *("adoption", "tasks", "workflows", "workers", "schedules", "operators", "claiming", "caps", "pulse"),
     "search_path",
@@ -35,12 +35,12 @@ class Migration:
 
     @property
     def follows(self) -> int:
-        """The lowest version to which it can be applied: the schema to any before it, the others one by one."""
+        """The lowest version that it can be applied to: any for the schema, the previous one for later migrations."""
         return 0 if self.version == SCHEMA_VERSION else self.version - 1
 
 
 def sql_file(name: str) -> str:
-    """The text of a file of this package without its first line, which names the module that runs it."""
+    """Return the text of a file of this package without its first line, which names the module that runs it."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8").split("\n", 1)[1].lstrip("\n")
 
 
@@ -61,12 +61,12 @@ def quoted(identifier: str) -> str:
 
 
 def beginning(schema: str) -> str:
-    """Wait for the lock, then set this schema; both last until the end of the transaction."""
+    """Return the SQL that waits for the lock and sets this schema, both until the end of the transaction."""
     return sql_file("begin.sql").format(lock_key=LOCK_KEY, schema=quoted(schema))
 
 
 def application(migration: Migration, lock_timeout: float = LOCK_TIMEOUT_S) -> str:
-    """The migration and its entry in the list of applied ones, to be run after `beginning` in the same transaction."""
+    """Return the SQL that applies the migration and records it, to be run after `beginning` in the same transaction."""
     return sql_file("apply.sql").format(
         version=migration.version,
         follows=migration.follows,
@@ -77,7 +77,7 @@ def application(migration: Migration, lock_timeout: float = LOCK_TIMEOUT_S) -> s
 
 
 def script(pending: Iterable[Migration], schema: str) -> str:
-    """The SQL of `upgrade`, for psql: each migration in its own transaction."""
+    """Return the SQL of `upgrade` for psql: each migration in its own transaction."""
     return "\n".join(
         f"-- {migration.version:03d} {migration.name}\nBEGIN;\n{beginning(schema)}{application(migration)}COMMIT;\n"
         for migration in pending

@@ -22,7 +22,7 @@ _RIGHTS = qualified(without_comments(sql_file("rights.sql")))
 
 _BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
-# The server is stopping or full: nothing is wrong with the schema, and code that retries connections handles it.
+# The server is stopping or full: code that retries connections handles it; the schema has no fault.
 _PASSING = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -33,7 +33,7 @@ _PASSING = (
 
 @asynccontextmanager
 async def explained(conn: asyncpg.Connection, state: SchemaState) -> AsyncIterator[None]:
-    """Around a transaction that changes the schema: after its rollback, server errors are raised as SchemaError."""
+    """Wrap a transaction that changes the schema: after its rollback, raise server errors as SchemaError."""
     try:
         yield
     except _BUSY as error:
@@ -43,7 +43,7 @@ async def explained(conn: asyncpg.Connection, state: SchemaState) -> AsyncIterat
     except asyncpg.ReadOnlySQLTransactionError as error:
         raise SchemaError(
             "this server, or this session, is read-only, so the schema cannot be changed here",
-            help_text="connect to the primary (target_session_attrs=read-write), or for writing",
+            help_text="connect to the primary (target_session_attrs=read-write), or allow writes in this session",
         ) from error
     except _PASSING:
         raise
@@ -64,10 +64,10 @@ async def _busy(conn: asyncpg.Connection, state: SchemaState) -> SchemaError:
         holders = await conn.fetch(_HOLDERS, state.schema, NAMES)
     end_it = f", or end it with SELECT pg_terminate_backend({holders[0]['pid']})," if holders else ","
     return SchemaError(
-        f"the migration of schema {state.schema} from version {state.version} gave up and changed nothing:"
-        " another session holds a table that it needs for itself",
+        f"the migration of schema {state.schema} from version {state.version} was aborted and changed nothing:"
+        " another session has locked a table that it needs exclusively",
         notes=[
-            f"{row['held']} is held by pid {row['pid']} ({row['who']}, {row['state']} for {row['seconds']:.0f} s)"
+            f"{row['held']} is locked by pid {row['pid']} ({row['who']}, {row['state']} for {row['seconds']:.0f} s)"
             for row in holders
         ],
         help_text=f"let it finish{end_it} then run `{_command(state)}` again",
@@ -82,7 +82,7 @@ async def _forbidden(
     if rights["other_owner"]:
         way_out = f"run `{_command(state)}` as {rights['other_owner']}, who owns the tables"
     elif rights["may_create"]:
-        way_out = f"run `{_command(state)}` as the owner of what PostgreSQL names"
+        way_out = f"run `{_command(state)}` as the owner of the object that PostgreSQL names"
     else:
         grant = f"GRANT USAGE, CREATE ON SCHEMA {quoted(state.schema)} TO {quoted(rights['role'])}"
         way_out = f"as the owner of the schema: {grant}"

@@ -28,7 +28,7 @@ class SchemaKind(Enum):
     NEWER = "ours, from a later release"
     FOREIGN = "another program's, under our names"
     DAMAGED = "ours, with something missing"
-    READ_ONLY = "ours, as this release needs it, but not to be written from here"
+    READ_ONLY = "ours, as this release needs it, but not writable in this session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class FoundObject:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSession:
-    """The session that inspects the schema: its place and its role."""
+    """The schema and the role of the session that inspects it."""
 
     schema: str
     role: str
@@ -76,7 +76,7 @@ class SchemaState:
 
 
 def judge(session: SchemaSession, found: Mapping[str, FoundObject], applied: Mapping[int, str]) -> SchemaState:
-    """The state of the schema that contains `found` and lists the migrations `applied` (version to name)."""
+    """Return the state of the schema that contains `found` and lists the migrations `applied` (version to name)."""
     schema, version = session.schema, max(applied, default=0)
 
     def state(kind: SchemaKind, problem: str, way_out: str = "") -> SchemaState:
@@ -118,7 +118,7 @@ def judge(session: SchemaSession, found: Mapping[str, FoundObject], applied: Map
 
 
 def _foreign_objects(found: Mapping[str, FoundObject], applied: Mapping[int, str]) -> Iterator[str]:
-    """Objects under our names that no migration of ours has created and no later one could adopt."""
+    """Return objects with our names that none of our migrations has created and that no later one can adopt."""
     to_adopt = max(applied, default=0) < SCHEMA_VERSION
     for name, thing in found.items():
         if not thing.is_table:
@@ -133,7 +133,7 @@ def _foreign_objects(found: Mapping[str, FoundObject], applied: Mapping[int, str
 
 
 def _missing_objects(found: Mapping[str, FoundObject]) -> Iterator[str]:
-    """Objects that the migrations have created and that no longer exist."""
+    """Return objects that the migrations have created and that no longer exist."""
     for name, table in TABLES.items():
         if name not in found:
             yield f"the table {name} is missing"
@@ -143,13 +143,13 @@ def _missing_objects(found: Mapping[str, FoundObject]) -> Iterator[str]:
 
 
 def _broken_objects(schema: str, found: Mapping[str, FoundObject]) -> Iterator[tuple[str, str]]:
-    """Required triggers and indexes that are missing or invalid, while the tables are complete: problem and remedy."""
+    """Return required triggers and indexes that are missing or invalid in complete tables: problem and remedy."""
     again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it and keeps every row"
     for name, table in TABLES.items():
         for trigger in sorted(table.triggers - found[name].triggers):
             yield f"the trigger {trigger} of {name} is missing or disabled", again
         for index in sorted(table.indexes - found[name].indexes):
-            # IF NOT EXISTS would skip an invalid one, as a failed CREATE INDEX CONCURRENTLY leaves it.
+            # IF NOT EXISTS would skip an invalid index, which a failed CREATE INDEX CONCURRENTLY leaves.
             drop = f"DROP INDEX IF EXISTS {quoted(schema)}.{index}"
             yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
 
@@ -159,7 +159,7 @@ def _missing_privilege(session: SchemaSession, found: Mapping[str, FoundObject])
     if session.read_only:
         return (
             "this server, or this session, is read-only",
-            "connect to the primary (target_session_attrs=read-write), or for writing",
+            "connect to the primary (target_session_attrs=read-write), or allow writes in this session",
         )
     for name, table in TABLES.items():
         for privilege in table.needs:
@@ -174,7 +174,7 @@ def _missing_privilege(session: SchemaSession, found: Mapping[str, FoundObject])
 
 
 def _repair(found: Mapping[str, FoundObject]) -> str:
-    """The migrations recreate whole tables and our own columns, but no documented column."""
+    """Return the remedy: the migrations recreate whole tables and our own columns, but no documented column."""
     if all(_core(name) <= thing.columns for name, thing in found.items()):
         return f"restore a backup, or TRUNCATE {LEDGER} and run `horsies db upgrade`, which recreates it, empty"
     return "restore a backup: no migration can recreate it"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from horsies.operations.verb import AppliedVerb, Options
 
 _WAITS = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
-_LONGEST_AUDITED = 65_536
+_MAX_AUDITED = 65_536
 
 
 def _check(options: Options) -> Options:
@@ -28,13 +28,13 @@ def _check(options: Options) -> Options:
 
     if "value" not in options:
         raise OperationError(
-            "complete needs the value of the node", help_text="for example --value '{\"n\": 1}', or --value null"
+            "complete needs a value for the node", help_text="for example --value '{\"n\": 1}', or --value null"
         )
     return {**options, "value": checked_value(options["value"])}
 
 
 def _requires(targets: Sequence[WorkflowFacts], options: Options) -> Options:
-    """The value as its task would store it, if the application is there to say so."""
+    """Return the value as its task would store it, if the application is known."""
     types: TypedValues | None = options.get(TYPES)
     rest = {name: value for name, value in options.items() if name != TYPES}
     for seen in targets:
@@ -50,7 +50,7 @@ def _warns(options: Options) -> tuple[str, ...]:
     if TYPES in options:
         return ()
     return (
-        "the type that its task returns is not known here, so the value is stored as it is written; "
+        "the return type of its task is not known here, so the value is stored as written; "
         "`horsies workflows complete --module APP` checks and converts it",
     )
 
@@ -75,10 +75,10 @@ async def _reads(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts
 def _refusal(seen: WorkflowFacts) -> str | None:
     node = seen.node
     if node is None:
-        return "no node of it has this index"
+        return "it has no node with this index"
     if seen.flow.status not in WORKFLOW_TERMINAL_STATES and not node.has_ended:
         return None
-    return "it is COMPLETED already" if node.status == WorkflowTaskStatus.COMPLETED else seen.problem
+    return "it is already COMPLETED" if node.status == WorkflowTaskStatus.COMPLETED else seen.problem
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{names(waiting)}: may continue with this value"
     yield from seen.kept(opened)
     if seen.flow.status in WORKFLOW_TERMINAL_STATES:
-        yield f"{seen.flow.name} is {seen.flow.status} and RUNNING again, with what was skipped after this node"
+        yield f"{seen.flow.name} is {seen.flow.status} and will be RUNNING again, with the nodes skipped after this one"
     yield from seen.still_paused()
 
 
@@ -110,7 +110,7 @@ async def _change(
         seen,
         WorkflowTaskStatus.COMPLETED,
         lambda node: complete_node(conn, node.workflow_id, node.index, result, words),
-        {} if len(value) > _LONGEST_AUDITED else {"value": value},
+        {} if len(value) > _MAX_AUDITED else {"value": value},
     )
 
 
@@ -123,11 +123,11 @@ VERB = WorkflowVerb(
     done="completed by hand",
     help="Complete a node by hand, with a value in place of what its code would return.\n\n"
     "With `--module`, or HORSIES_MODULE, the application is imported: plain JSON becomes a value of the type that the "
-    "task returns, or is refused. Without it, the value is stored as it is written.",
+    "task returns, or is refused. Without it, the value is stored as written.",
     example="""horsies workflows complete 57b650e8 import_eu --value '{"rows": 12}'""",
     key="O",
-    hint="Give this node its result by hand.",
-    options=(Option("value", 'What it returns instead of its code: `{"rows": 12}`.', "JSON", "null"),),
+    hint="Complete this node with a value.",
+    options=(Option("value", 'The value to store as its result: `{"rows": 12}`.', "JSON", "null"),),
     typed=True,
     check=_check,
     requires=_requires,
@@ -137,5 +137,5 @@ VERB = WorkflowVerb(
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what follows may have its value already",
+    no_way_back=lambda _: "later nodes may have used its value already",
 )

@@ -1,4 +1,4 @@
-"""`horsies workflows skip`: a node ends as SKIPPED, and what waits for it follows as its joins say."""
+"""`horsies workflows skip`: a node ends as SKIPPED, and the nodes that wait for it follow their joins."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def _refusal(seen: WorkflowFacts) -> str | None:
     node = seen.node
     if node is None:
-        return "no node of it has this index"
+        return "it has no node with this index"
     if seen.flow.status not in WORKFLOW_TERMINAL_STATES and not node.has_ended:
         return None
     way_out = "; retry runs it again, complete gives it a value" if node.status == WorkflowTaskStatus.FAILED else ""
-    return f"it is {node.status} already{way_out}"
+    return f"it is already {node.status}{way_out}"
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
@@ -33,7 +33,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.stopped()
     after = [one for one in seen.nodes[seen.flow.id] if seen.index in one.dependencies and not one.has_ended]
     if after:
-        yield f"{names(after)}: judged by their joins, as after a dependency that was skipped"
+        yield f"{names(after)}: follow their joins, as after a skipped dependency"
     yield from seen.still_paused()
 
 
@@ -58,9 +58,9 @@ VERB = WorkflowVerb(
     name="skip",
     place=7,
     title="Skip",
-    will="will be left out",
+    will="will be skipped",
     done="left out",
-    help="Skip a node; what waits for it follows as its joins say.",
+    help="Skip a node; nodes that wait for it follow their joins.",
     example="horsies workflows skip 57b650e8 invoice",
     key="S",
     hint="Skip this node; nodes that wait for it continue.",
@@ -68,5 +68,5 @@ VERB = WorkflowVerb(
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what follows was judged without it; complete gives it a value",
+    no_way_back=lambda _: "later nodes have continued without it; complete gives it a value",
 )

@@ -1,4 +1,4 @@
-"""`horsies audit undo`: restore an operation's rows, one by one, unless something happened since."""
+"""`horsies audit undo`: restore an operation's rows, except those that have changed since."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from horsies.operations.verbs import verbs_for
 
 
 def _undoable() -> str:
-    """`tasks requeue, fail and cancel; queues pause and resume`: by the records of all other verbs."""
+    """Return the verbs that can be undone, such as `tasks requeue, fail and cancel; queues pause and resume`."""
     parts = []
     for kind, group in COMMAND_GROUPS.items():
         if kind != "operation" and (names := [verb.name for verb in verbs_for(kind) if verb.has_way_back]):
@@ -23,9 +23,9 @@ VERB = Verb(
     title="Undo",
     will="will be undone",
     done="undone",
-    help="Take an operation back, row by row, where there is a way back and nothing has happened since.\n\n"
-    "Until you decide, no worker starts a task of it that still waits; `--dry-run` holds none. "
-    f"There is one from {_undoable()}: not from what took a RUNNING task away.",
+    help="Undo an operation, row by row, except rows that have changed since.\n\n"
+    "Until you decide, workers do not start its waiting tasks; with `--dry-run` they do. "
+    f"These can be undone: {_undoable()}. A run that was taken from its worker cannot be restored.",
     example="horsies audit undo 01a1ee91-cf2f-7da6-9c68-28b49332a921",
     key="z",
     hint="Undo the last operation, if it can be undone.",

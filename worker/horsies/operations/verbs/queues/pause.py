@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def _effect(queue: QueueFacts) -> str:
     goes_on = queue.claimed + queue.running
     return (
-        f"{queue.name}: {queue.waiting} and nothing of it starts, until it is resumed or a good_until passes;"
+        f"{queue.name}: {queue.waiting} until it is resumed or their good_until passes;"
         f" {counted(goes_on, 'claimed or running continues', 'claimed or running continue')}"
     )
 
@@ -26,7 +26,7 @@ VERB = QueueVerb(
     will="will be paused",
     done="paused",
     help="Stop claims from queues until they are resumed; running tasks continue.",
-    example="horsies queues pause mail --reason 'the provider moves house'",
+    example="horsies queues pause mail --reason 'the provider is migrating'",
     key="P",
     hint="Stop claims from the queue; running tasks continue.",
     footer=True,

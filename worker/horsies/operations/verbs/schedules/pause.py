@@ -22,8 +22,8 @@ def _refusal(schedule: ScheduleFacts) -> str | None:
 
 
 def _effect(schedule: ScheduleFacts) -> str:
-    would = "" if schedule.next_run_at is None else f"; its next run would be that of {clock(schedule.next_run_at)}"
-    return f"{schedule.name}: sends nothing until it is resumed, nor what it misses meanwhile{would}"
+    would = "" if schedule.next_run_at is None else f"; its next run would be at {clock(schedule.next_run_at)}"
+    return f"{schedule.name}: sends nothing until it is resumed, and does not catch up on missed runs{would}"
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
@@ -38,11 +38,11 @@ VERB = ScheduleVerb(
     title="Pause",
     will="will be paused",
     done="paused",
-    help="Send nothing for schedules until they are resumed; what they have sent continues.\n\n"
-    "Slots that pass meanwhile are not sent afterwards, also where `catch_up_missed` is set.",
+    help="Pause schedules until they are resumed; tasks that they have sent continue.\n\n"
+    "Slots that pass during the pause are never sent, even if `catch_up_missed` is set.",
     example="horsies schedules pause nightly --reason 'the warehouse is being moved'",
     key="P",
-    hint="Let a schedule send nothing until it is resumed.",
+    hint="Pause the schedule until it is resumed.",
     for_paused=False,
     footer=True,
     on_recovery=True,

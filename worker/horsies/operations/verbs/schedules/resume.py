@@ -23,7 +23,7 @@ def _refusal(schedule: ScheduleFacts) -> str | None:
     if schedule.paused_at is None:
         return "it is not paused"
     if schedule.next_run_at is not None and schedule.following is None:
-        return "its pattern or zone is not known here, so its next slot cannot be computed: use the scheduler's release"
+        return "this release cannot read its pattern or zone, so its next slot is unknown: use the scheduler's release"
     return None
 
 
@@ -32,7 +32,7 @@ def _effect(schedule: ScheduleFacts) -> str:
     goes_on = "continues as soon as a scheduler plans it" if next_run_at is None else f"next run {clock(next_run_at)}"
     passed = len(schedule.passed(_COUNTED))
     more = "at least " if passed == _COUNTED else ""
-    missed = f"; {more}{counted(passed, 'slot')} passed and will not be sent" if passed else "; no slot has passed"
+    missed = f"; {more}{counted(passed, 'slot')} missed, which will not be sent" if passed else "; no slot was missed"
     return f"{schedule.name}: {goes_on}{missed}"
 
 

@@ -1,4 +1,4 @@
-"""`horsies schedules run-now`: send what a schedule sends now, in addition to its plan."""
+"""`horsies schedules run-now`: run a schedule now, in addition to its plan."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ def _effect(schedule: ScheduleFacts) -> str:
 def _sends(schedule: ScheduleFacts) -> str:
     sent = schedule.definition
     if sent.is_workflow:
-        when = "within a second" if schedule.has_scheduler else "once one runs that has it, within a day: none does now"
+        when = (
+            "within a second"
+            if schedule.has_scheduler
+            else "when one with this schedule runs, within a day: none runs now"
+        )
         return f"a scheduler starts {sent.target} {when}, and `horsies workflows cancel ID` ends it"
-    served = "" if schedule.is_served else ", where no living worker takes it: it waits for one"
+    served = "" if schedule.is_served else ", which no living worker serves: it waits for one"
     return f"sends {sent.target} to queue {sent.queue} now{served}, and `horsies tasks cancel ID` stops it"
 
 
@@ -54,12 +58,12 @@ VERB = ScheduleVerb(
     title="Run now",
     will="will be sent now",
     done="sent now",
-    help="Send what schedules send now, in addition to their plans.\n\n"
-    "A task is sent without a scheduler, also while the schedule is paused; a workflow is started by a scheduler that "
-    "has its application. `horsies tasks cancel ID`, or `horsies workflows cancel ID`, stops it.",
-    example="horsies schedules run-now nightly --reason 'yesterday was lost'",
+    help="Run schedules now, in addition to their plans.\n\n"
+    "A task is sent without a scheduler, even while the schedule is paused; a workflow needs a running scheduler of "
+    "its application. `horsies tasks cancel ID`, or `horsies workflows cancel ID`, stops it.",
+    example="horsies schedules run-now nightly --reason 'yesterday was missed'",
     key="R",
-    hint="Send it now, in addition to its plan.",
+    hint="Run it now, in addition to its plan.",
     footer=True,
     refusal=_refusal,
     effect=_effect,

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def _refusal(schedule: ScheduleFacts) -> str | None:
     if schedule.paused_at is not None:
-        return f"it is {schedule.words}, and sends nothing as it is"
+        return f"it is {schedule.words}, and sends nothing anyway"
     if schedule.next_run_at is None:
         return "no scheduler has planned its next run"
     if schedule.next_run_at == schedule.skip_slot:
-        return f"it skips the slot of {clock(schedule.next_run_at)} already"
+        return f"it already skips the slot of {clock(schedule.next_run_at)}"
     return None
 
 
@@ -52,7 +52,7 @@ VERB = ScheduleVerb(
     help="Skip the next slot of schedules; they continue with the one after it.",
     example="horsies schedules skip nightly --reason 'no data today'",
     key="S",
-    hint="Leave out its next slot.",
+    hint="Skip its next slot.",
     refusal=_refusal,
     effect=_effect,
     change=_change,

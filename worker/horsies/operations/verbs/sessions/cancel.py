@@ -11,7 +11,7 @@ VERB = SessionVerb(
     will="will have its statement cancelled",
     done="cancelled",
     help="Stop the statement that a session runs, as pg_cancel_backend does; its transaction is rolled back.",
-    example="horsies sessions cancel 4711 --reason 'report holds up the workers'",
+    example="horsies sessions cancel 4711 --reason 'the report blocks the workers'",
     only_active=True,
-    effect="its statement ends with an error; the session stays connected and may begin again",
+    effect="its statement ends with an error; the session stays connected and may repeat it",
 )

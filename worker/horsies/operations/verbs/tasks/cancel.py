@@ -24,14 +24,14 @@ VERB = TaskVerb(
     title="Cancel",
     will="will be cancelled",
     done="cancelled",
-    help="End tasks as CANCELLED: what waits, is claimed or runs.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done is not undone.",
+    help="Cancel waiting, claimed or running tasks.\n\n"
+    "A RUNNING task is taken from its worker, which stops it; side effects of user code remain.",
     example="horsies tasks cancel --filter 'queue:mail status:pending' --dry-run",
     key="C",
-    hint="Take it out of its queue.",
+    hint="Cancel the task.",
     footer=True,
     sources=sources("cancel"),
-    wrong_state=lambda status: f"it is {status} already",
+    wrong_state=lambda status: f"it is already {status}",
     ends=Ending(TaskStatus.CANCELLED, OutcomeCode.TASK_CANCELLED),
     attempt_code="OPERATOR_CANCELLED",
     past="cancelled",

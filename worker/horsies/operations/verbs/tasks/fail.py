@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
     if interrupted := facts.count("FAILED"):
-        yield f"{interrupted} interrupted: accepted as failed, nothing of them runs again"
+        yield f"{interrupted} interrupted: accepted as failed, they do not run again"
     yield "callers that wait for a result get OPERATOR_FAILED"
 
 
@@ -25,14 +25,14 @@ VERB = TaskVerb(
     title="Fail",
     will="will be failed",
     done="failed",
-    help="End tasks as FAILED with OPERATOR_FAILED: what waits, is claimed or runs.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done is not undone.",
+    help="Mark waiting, claimed or running tasks as FAILED, with OPERATOR_FAILED.\n\n"
+    "A RUNNING task is taken from its worker, which stops it; side effects of user code remain.",
     example="horsies tasks fail 1cd6ba9a --reason 'the customer is gone'",
     key="F",
-    hint="Give it up as failed.",
+    hint="Mark as FAILED.",
     footer=True,
     sources=sources("fail"),
-    wrong_state=lambda status: f"it is {status} already",
+    wrong_state=lambda status: f"it is already {status}",
     ends=Ending(TaskStatus.FAILED, "OPERATOR_FAILED"),
     attempt_code="OPERATOR_FAILED",
     past="failed",

@@ -1,4 +1,4 @@
-"""`horsies tasks move`: what waits goes to another queue, with its priority and its time."""
+"""`horsies tasks move`: waiting tasks go to another queue, with their priority and their time."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ if TYPE_CHECKING:
     from horsies.operations.facts import TaskFacts
     from horsies.operations.verb import Options
 
-_LONGEST: Final = 52
-"""In bytes: the channel of its notifications is `task_queue_<name>`, and PostgreSQL takes 63."""
+_MAX_NAME_BYTES: Final = 52
+"""The channel of its notifications is `task_queue_<name>`, for which PostgreSQL allows 63 bytes."""
 
 
 def _check(options: Options) -> Options:
     queue = str(options.get("queue", "")).strip()
     if not queue:
-        raise OperationError("no queue is given", help_text="give --queue NAME; `horsies status` lists the queues")
-    if len(queue.encode()) > _LONGEST or not queue.isprintable():
+        raise OperationError("--queue is missing", help_text="give --queue NAME; `horsies status` lists the queues")
+    if len(queue.encode()) > _MAX_NAME_BYTES or not queue.isprintable():
         raise OperationError(
-            f"{queue[:_LONGEST]!r} cannot be the name of a queue", help_text=f"a name has at most {_LONGEST} bytes"
+            f"{queue[:_MAX_NAME_BYTES]!r} cannot be the name of a queue",
+            help_text=f"a name has at most {_MAX_NAME_BYTES} bytes",
         )
     return {"queue": queue}
 
 
 def _effects(facts: TaskFacts) -> Iterator[str]:
-    yield f"they wait in the queue {facts.options['queue']} then, also for a retry, each with its priority and its time"
+    yield f"they will wait in the queue {facts.options['queue']}, also for a retry, each with its priority and its time"
     yield from facts.overdue()
 
 
@@ -39,13 +40,13 @@ VERB = TaskVerb(
     title="Move",
     will="will be moved",
     done="moved",
-    help="Move tasks that wait to another queue.",
+    help="Move waiting tasks to another queue.",
     example="horsies tasks move --filter 'status:pending queue:mail name:shop.newsletter' --queue bulk",
     key="M",
-    hint="To another queue, what waits.",
-    options=(Option("queue", "The queue where they wait from then on.", "NAME"),),
+    hint="Move waiting tasks to another queue.",
+    options=(Option("queue", "The queue to move them to.", "NAME"),),
     gives=NewValue(
-        "Move to which queue",
+        "Queue to move to",
         "bulk",
         lambda text: {"queue": text},
         lambda options, _now: options["queue"],
@@ -54,7 +55,7 @@ VERB = TaskVerb(
     ),
     check=_check,
     sources=sources("move"),
-    wrong_state=lambda status: f"it is {status}; only what is PENDING waits in a queue",
+    wrong_state=lambda status: f"it is {status}; only a PENDING task waits in a queue",
     refuses=(__name__, "move_refusal"),
     sets=(__name__, "move_sets"),
     past="moved",

@@ -7,8 +7,8 @@ from horsies.operations.verb import TaskVerb, sources
 
 def _wrong_state(status: str) -> str:
     if status == "RUNNING":
-        return "it is RUNNING, no claim to release; requeue takes it away from its worker"
-    return f"it is {status}, no worker has claimed it"
+        return "it is RUNNING, not only claimed; requeue takes it from its worker"
+    return f"it is {status}; no worker has claimed it"
 
 
 VERB = TaskVerb(
@@ -17,10 +17,10 @@ VERB = TaskVerb(
     title="Release",
     will="will be released",
     done="released",
-    help="Put claimed tasks that have not started back into their queue.",
+    help="Return claimed tasks that have not started to their queue.",
     example="horsies tasks release --filter 'status:claimed worker:web-1:4121'",
     key="L",
-    hint="Give a claimed task back to its queue.",
+    hint="Return a claimed task to its queue.",
     sources=sources("release") & {"CLAIMED"},
     wrong_state=_wrong_state,
     sets=(__name__, "release_sets"),

@@ -1,4 +1,4 @@
-"""`horsies tasks reprioritise`: what waits is claimed earlier or later among the tasks of its queue."""
+"""`horsies tasks reprioritise`: waiting tasks are claimed earlier or later among the tasks of their queue."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _check(options: Options) -> Options:
     text = str(options.get("priority", "")).strip()
     if not (text.isascii() and text.isdecimal() and len(text) < 4 and _FIRST <= int(text) <= _LAST):
         raise OperationError(
-            f"{text!r} is not a priority" if text else "no priority is given",
-            help_text=f"give one from {_FIRST}, which is claimed first, to {_LAST}",
+            f"{text!r} is not a priority" if text else "--priority is missing",
+            help_text=f"give a number from {_FIRST} (claimed first) to {_LAST}",
         )
     return {"priority": str(int(text))}
 
@@ -38,14 +38,14 @@ VERB = TaskVerb(
     title="Reprioritise",
     will="will be reprioritised",
     done="reprioritised",
-    help="Change the priority of tasks that wait: 1 is claimed first, 100 last.",
+    help="Change the priority of waiting tasks: 1 is claimed first, 100 last.",
     example="horsies tasks reprioritise --filter 'status:pending name:shop.invoice' --priority 5",
     key="I",
-    hint="Another priority for what waits.",
+    hint="Change the priority of waiting tasks.",
     label="priority",
-    options=(Option("priority", "The new one, from 1 (first) to 100 (last).", "N"),),
+    options=(Option("priority", "The new priority, from 1 (first) to 100 (last).", "N"),),
     gives=NewValue(
-        "New priority, 1 is first and 100 last",
+        "New priority (1 first, 100 last)",
         "5",
         lambda text: {"priority": text},
         lambda options, _now: int(options["priority"]),
@@ -54,7 +54,7 @@ VERB = TaskVerb(
     ),
     check=_check,
     sources=sources("reprioritise"),
-    wrong_state=lambda status: f"it is {status}; only what is PENDING has a place in its queue",
+    wrong_state=lambda status: f"it is {status}; only a PENDING task has a place in its queue",
     refuses=(__name__, "reprioritise_refusal"),
     sets=(__name__, "reprioritise_sets"),
     past="reprioritised",

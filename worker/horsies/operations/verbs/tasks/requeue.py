@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def _budgets(
     conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options
 ) -> tuple[list[int] | None]:
-    """Return for each task the retries of its policy, if they are granted again."""
+    """Return the retries of each task's policy, if they are granted again."""
     from horsies.operations.reruns import policy_retries
 
     if not options.get("fresh_budget"):
@@ -37,17 +37,17 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
     elif facts.count("RUNNING", *TERMINAL):
         yield "runs once more; tasks that never started keep their retries"
     if completed := facts.count("COMPLETED"):
-        yield f"{completed} COMPLETED: what has succeeded runs again, and its result is deleted"
+        yield f"{completed} COMPLETED: they run again although they succeeded, and their results are deleted"
     overdue = sum(
         one.good_until is not None and one.good_until <= facts.now and one.status != "CLAIMED" for one in facts.tasks
     )
     if overdue:
-        yield f"{overdue} past the deadline: it is dropped, or no worker would start them"
+        yield f"{overdue} past the deadline, which is removed so that workers start them"
 
 
 def _no_way_back(action: AuditedAction) -> str | None:
     if action.status == "RUNNING":
-        return "its run was taken away, and that attempt is history"
+        return "its run was taken from its worker, and that attempt has ended"
     return "a claim cannot be returned to a worker" if action.status == "CLAIMED" else None
 
 
@@ -58,14 +58,14 @@ VERB = TaskVerb(
     will="will be requeued",
     done="requeued",
     help="Run tasks again: ended, claimed or running ones.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; until it has, user code may run twice at once.",
+    "A RUNNING task is taken from its worker, which stops it; until then, user code may run twice at the same time.",
     example="horsies tasks requeue --filter 'error:RATE_LIMITED since:1h' --reason 'the limit was raised'",
     key="R",
-    hint="Run it once more.",
+    hint="Run it again.",
     footer=True,
-    options=(Option("fresh_budget", "Grant all retries of its policy again, not one run."),),
+    options=(Option("fresh_budget", "Grant all retries of its policy again, not only one run."),),
     sources=sources("requeue"),
-    wrong_state=lambda status: f"it is {status} already; retry-now makes it due",
+    wrong_state=lambda status: f"it is already {status}; retry-now makes it due",
     refuses=(__name__, "requeue_refusal"),
     sets=(__name__, "requeue_sets"),
     values=_budgets,

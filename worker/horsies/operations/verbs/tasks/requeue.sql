@@ -24,7 +24,7 @@ COALESCE(
                                         ELSE GREATEST(judged.retry_count, judged.last_attempt) END)) AS run (number)),
 enqueued_at = CASE judged.status WHEN 'CLAIMED' THEN task.enqueued_at ELSE statement_timestamp() END,
 next_retry_at = CASE judged.status WHEN 'CLAIMED' THEN task.next_retry_at END,
--- No worker would start it past its deadline, but the operator who requeues it wants it to run.
+-- Workers do not start a task past its deadline, but the operator who requeues it wants it to run.
 good_until = CASE WHEN task.good_until > statement_timestamp() OR judged.status = 'CLAIMED' THEN task.good_until END,
 completed_at = NULL, failed_at = NULL, result = NULL, error_code = NULL, failed_reason = NULL,
 /* back_in_queue */

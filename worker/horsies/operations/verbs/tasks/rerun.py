@@ -28,7 +28,7 @@ def _check(options: Options) -> Options:
 
 
 async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> Options:
-    """Edited arguments as a send of the application would store them; without it, plain JSON for objects is refused."""
+    """Return edited arguments as the application would store them; without it, plain JSON for objects is refused."""
     from horsies.operations.edited import Arguments
     from horsies.operations.reruns import refuse_untyped
 
@@ -80,16 +80,16 @@ VERB = TaskVerb(
     title="Rerun",
     will="will be sent again",
     done="sent again as new tasks",
-    help="Send tasks that have ended again, as new tasks; the old ones keep their outcome.\n\n"
-    "`--args` and `--kwargs` replace the arguments of one task; what is not given stays as it was. With `--module`, or "
+    help="Send ended tasks again as new tasks; the old ones keep their outcome.\n\n"
+    "`--args` and `--kwargs` replace the arguments of one task; an omitted one keeps its value. With `--module`, or "
     "HORSIES_MODULE, plain JSON becomes values of the types that the task takes, or is refused.",
     example="""horsies tasks rerun 1cd6ba9a --kwargs '{"dry_run": true}'""",
     key="E",
     hint="Send a copy; its arguments are edited first.",
     label="edit & rerun",
     options=(
-        Option("args", 'Other arguments: `[7, "eu"]`.', "JSON"),
-        Option("kwargs", 'Other named arguments: `{"dry_run": true}`.', "JSON"),
+        Option("args", 'New arguments: `[7, "eu"]`.', "JSON"),
+        Option("kwargs", 'New named arguments: `{"dry_run": true}`.', "JSON"),
     ),
     typed=True,
     check=_check,
@@ -97,13 +97,13 @@ VERB = TaskVerb(
     single=frozenset({"args", "kwargs"}),
     changes=_changes,
     sources=TERMINAL,
-    wrong_state=lambda status: f"it is {status}: only what has ended is run again as a new task",
+    wrong_state=lambda status: f"it is {status}: only an ended task can be sent again",
     refuses=(__name__, "rerun_refusal"),
     statement=(__name__, "rerun_change"),
     values=_copies,
     effects=_effects,
     guards_against_others=True,
-    # The arguments pass through this process: a hundred of a megabyte each are the limit.
+    # The arguments pass through this process, so a batch must fit into its memory, even at 1 MB each.
     batch=100,
     no_way_back=_no_way_back,
 )

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def _check(options: Options) -> Options:
     if len(options) != 1:
         raise OperationError(
-            "no time is given" if not options else "several times are given",
+            "no time is given" if not options else "more than one time is given",
             help_text="give one of --at 2026-11-20T03:00 (UTC), --in 10m and --now",
         )
     return options
 
 
 def _due(options: Options, now: datetime) -> datetime | None:
-    """Return when it is due; None: at once."""
+    """Return when it is due; None for now."""
     from horsies.query.values import read_ahead, read_delay
 
     try:
@@ -57,9 +57,9 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
 
     due: datetime | None = facts.options[VALUE]
     if due is None:
-        yield "due at once: workers that have room claim them in the order of their queue"
+        yield "due now: workers with room claim them in the order of their queue"
     else:
-        yield f"due {clock(due)}, in {span((due - facts.now).total_seconds())}; none of them starts before"
+        yield f"due {clock(due)}, in {span((due - facts.now).total_seconds())}; none starts earlier"
 
 
 VERB = TaskVerb(
@@ -68,20 +68,22 @@ VERB = TaskVerb(
     title="Reschedule",
     will="will be rescheduled",
     done="rescheduled",
-    help="Change when tasks that wait are due, also those that wait for a retry.",
+    help="Change when waiting tasks are due, including those that wait for a retry.",
     example="horsies tasks reschedule --filter 'status:pending name:shop.report' --at 2026-11-20T03:00",
     key="B",
-    hint="Begin now, later, or at a time: what waits.",
+    hint="Change when waiting tasks start.",
     label="due time",
     options=(
-        Option("at", "The time, in UTC if it names no zone; `03:00` is the next time it is that late.", "TIME"),
-        Option("delay", "How long after the preview: `10m`, `1h30m`.", "DURATION", flags=("--in",)),
+        Option(
+            "at", "The time, in UTC unless it names a zone; `03:00` is today or tomorrow, whichever is next.", "TIME"
+        ),
+        Option("delay", "Delay from the preview: `10m`, `1h30m`.", "DURATION", flags=("--in",)),
         Option("now", "At once."),
     ),
     gives=NewValue("Due when", "now, in 10m, 03:00 or 2026-11-20T03:00 (UTC)", _read, _due, _became, "due"),
     check=_check,
     sources=sources("reschedule"),
-    wrong_state=lambda status: f"it is {status}; only what is PENDING waits for a time",
+    wrong_state=lambda status: f"it is {status}; only a PENDING task waits for a time",
     refuses=(__name__, "reschedule_refusal"),
     sets=(__name__, "reschedule_sets"),
     past="rescheduled",

@@ -1,4 +1,4 @@
-"""`horsies tasks retry-now`: what waits for its next try, or for its time, is due now."""
+"""`horsies tasks retry-now`: tasks that wait for a retry, or for their time, become due now."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ VERB = TaskVerb(
     title="Retry now",
     will="will be due now",
     done="made due now",
-    help="Make tasks due that wait for their next try or for their time.",
+    help="Make tasks due now that wait for a retry or for their time.",
     example="horsies tasks retry-now --filter 'status:retry error:GATEWAY_DOWN'",
     key="T",
-    hint="Skip the wait before the next try.",
+    hint="Skip the wait before the next attempt.",
     sources=sources("retry-now"),
-    wrong_state=lambda status: f"it is {status}, not waiting to be due",
+    wrong_state=lambda status: f"it is {status}; it does not wait for a time",
     refuses=(__name__, "retry_now_refusal"),
     sets=(__name__, "retry_now_sets"),
     became="PENDING, due now",

@@ -1,4 +1,4 @@
-"""`horsies workers acknowledge`: an operator has seen the death of a worker; no task changes."""
+"""`horsies workers acknowledge`: record that an operator has seen the death of a worker; no task changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from horsies.operations.facts import WorkerFacts
     from horsies.operations.verb import Options
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def _check(options: Options) -> Options:
@@ -26,12 +26,12 @@ def _check(options: Options) -> Options:
 
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
     seen = [(worker.worker_id, worker.unacknowledged) for worker in workers if worker.unacknowledged is not None]
-    others = [one for _, one in seen[_MOST_NAMED:]]
+    others = [one for _, one in seen[_MAX_NAMED:]]
     tasks, deaths = sum(len(one.task_ids) for one in others), sum(one.loss is not None for one in others)
     counts = [counted(deaths, "death")] if deaths else []
     counts += [f"{counted(tasks, 'task')} failed as they died"] if tasks else []
     return [
-        *(f"{worker_id} {one.words}" for worker_id, one in seen[:_MOST_NAMED]),
+        *(f"{worker_id} {one.words}" for worker_id, one in seen[:_MAX_NAMED]),
         *([f"{counted(len(others), 'more worker')}: {', '.join(counts)}"] if others else []),
         "no task changes; exactly this leaves the recovery report; the audit trail keeps it",
     ]
@@ -43,7 +43,7 @@ VERB = WorkerVerb(
     title="Acknowledge",
     will="will be acknowledged",
     done="acknowledged",
-    help="Record that the death of workers was seen, and what failed with them; no task changes.\n\n"
+    help="Record that you have seen the death of workers and what failed with them; no task changes.\n\n"
     "Until then `horsies recovery ls` and the console show the tasks that each of them held and how they ended.",
     example="horsies workers acknowledge web-1:4121 --reason 'out of memory, has more now'",
     key="A",
@@ -53,7 +53,7 @@ VERB = WorkerVerb(
     check=_check,
     no_way_back=lambda _: None,
     fits=lambda worker: worker.is_unacknowledged,
-    wrong_state=lambda worker: f"nothing of it waits to be acknowledged; it is {worker.words}",
+    wrong_state=lambda worker: f"it has no losses to acknowledge; it is {worker.words}",
     effects=_effects,
     reads_losses=True,
     order=(__name__, "acknowledge"),

@@ -1,4 +1,4 @@
-"""`horsies workers drain`: the worker claims nothing more, and ends what it runs."""
+"""`horsies workers drain`: the worker claims no more tasks and finishes its running ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> 
     ids = [worker.worker_id for worker in workers]
     unserved = await conn.fetch(statement(__name__, "drain_unserved"), ids, ALIVE_WITHIN_S)
     return [
-        f"claims nothing more; {running} may end, {claimed} back to the queue unless they start now",
-        *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),
+        f"claims nothing more; {running} may end, {claimed} back to the queue unless started first",
+        *(f"no other worker serves queue {queue}: its tasks stay there" for (queue,) in unserved),
     ]
 
 
@@ -33,12 +33,12 @@ VERB = WorkerVerb(
     name="drain",
     place=1,
     title="Drain",
-    will="will be told to drain",
+    will="will drain",
     done="told to drain",
-    help="Let workers claim nothing more and end what they run, for example before a deploy.",
+    help="Stop workers from claiming and let their running tasks finish, for example before a deploy.",
     example="horsies workers drain web-1:4121 --reason 'kernel update'",
     key="D",
-    hint="Let it end what it runs, and claim nothing more.",
+    hint="Finish running tasks, claim no more.",
     footer=True,
     fits=lambda worker: worker.lives and not worker.drains,
     wrong_state=lambda worker: f"it is {worker.words}",

@@ -1,4 +1,4 @@
-"""`horsies workers recover`: the tasks of a dead worker are taken from it now, not when a sweep finds them stale."""
+"""`horsies workers recover`: recover the tasks of a dead worker now, before a sweep finds them stale."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ def _detail(recovered: RecoveryResult) -> str:
         "left to the sweep (outcome about to be stored, or locked)": recovered.left - len(refusals),
         f"not changed ({refusals[0].error})" if refusals else "": len(refusals),
     }
-    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it holds nothing any more"
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no tasks any more"
 
 
 def _wrong_state(worker: WorkerFacts) -> str:
     from horsies.findings.cluster import ALIVE_WITHIN_S
 
     if worker.lives:
-        return f"it lives: last sign of life {worker.late}; a dead one is silent for {span(ALIVE_WITHIN_S)}"
-    return f"it holds no task; {worker.words}"
+        return f"it is alive: last sign of life {worker.late}; a dead worker is silent for {span(ALIVE_WITHIN_S)}"
+    return f"it has no task; {worker.words}"
 
 
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
     claims, runs = sum(worker.claimed for worker in workers), sum(worker.running for worker in workers)
-    again = "tried again where the retry policy lists WORKER_CRASHED, else failed with that code"
+    again = "retried if the retry policy lists WORKER_CRASHED, otherwise failed with that code"
     return [
         *([f"{counted(claims, 'claimed task')}: back in the queue, user code never started"] if claims else []),
         *([f"{counted(runs, 'running task')}: {again}"] if runs else []),
-        "a worker that was only cut off may still run their code; its outcomes are then refused",
+        "a disconnected worker may still run their code; its outcomes are then refused",
     ]
 
 
@@ -84,12 +84,12 @@ VERB = WorkerVerb(
     title="Recover",
     will="will be recovered",
     done="recovered",
-    help="Recover the tasks of dead workers, now and not when the sweep finds them stale.\n\n"
-    "What they had claimed goes back to its queue; what they ran is tried again where its policy lists WORKER_CRASHED, "
-    "and fails otherwise. A worker that lives is refused.",
+    help="Recover the tasks of dead workers now, before the sweep finds them stale.\n\n"
+    "Claimed tasks go back to their queue; running tasks are retried if their policy lists WORKER_CRASHED, "
+    "and fail otherwise. A live worker is refused.",
     example="horsies workers recover web-1:4121",
     key="W",
-    hint="Recover all that it held, if it is lost.",
+    hint="Recover its tasks, if it is lost.",
     on_recovery=True,
     footer=True,
     fits=lambda worker: not worker.lives and worker.holds_tasks,

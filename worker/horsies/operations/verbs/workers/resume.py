@@ -1,4 +1,4 @@
-"""`horsies workers resume`: a worker that drains claims again."""
+"""`horsies workers resume`: a draining worker claims again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
-    return ["claims again at once"]
+    return ["claims again immediately"]
 
 
 VERB = WorkerVerb(
@@ -24,7 +24,7 @@ VERB = WorkerVerb(
     title="Resume",
     will="will continue",
     done="resumed",
-    help="Let workers that drain claim again.",
+    help="Let draining workers claim again.",
     example="horsies workers resume web-1:4121",
     key="U",
     hint="Let it claim again.",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _refusal(seen: WorkflowFacts) -> str | None:
-    return None if VERB.fits(seen.flow.status) else f"it is {seen.flow.status} already"
+    return None if VERB.fits(seen.flow.status) else f"it is already {seen.flow.status}"
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
@@ -30,7 +30,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     skipped = counted(waiting, "waiting node is skipped", "waiting nodes are skipped")
     yield (
         f"{seen.flow.name}: {running} with TASK_CANCELLED, their workers are"
-        f" told to stop, and what user code has done is not undone; {skipped}"
+        f" notified to stop them, and side effects of user code remain; {skipped}"
     )
     yield from seen.family("cancelled")
     parent = seen.flows.get(seen.flow.parent_workflow_id or "")
@@ -53,15 +53,15 @@ VERB = WorkflowVerb(
     title="Cancel",
     will="will be cancelled",
     done="cancelled",
-    help="End workflows as CANCELLED, with those below and all their tasks.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done is not undone.",
+    help="Cancel workflows, with their child workflows and all their tasks.\n\n"
+    "A RUNNING task is taken from its worker, which stops it; side effects of user code remain.",
     example="horsies workflows cancel --filter 'name:month_end status:paused' --dry-run",
     key="C",
-    hint="End the workflow and all below it.",
+    hint="Cancel the workflow and its child workflows.",
     footer=True,
     sources=frozenset(WorkflowStatus) - WORKFLOW_TERMINAL_STATES,
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what was cancelled has ended: rerun starts it again",
+    no_way_back=lambda _: "its nodes have ended: rerun starts it again",
 )

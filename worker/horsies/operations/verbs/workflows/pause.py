@@ -1,4 +1,4 @@
-"""`horsies workflows pause`: what runs may end, and nothing more starts."""
+"""`horsies workflows pause`: running nodes finish, and no new ones start."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ VERB = WorkflowVerb(
     title="Pause",
     will="will be paused",
     done="paused",
-    help="Let what runs end, and start nothing more, also in workflows below.",
-    example="horsies workflows pause 57b650e8 --reason 'the till is counted first'",
+    help="Pause workflows: running nodes finish, and no new ones start, also in child workflows.",
+    example="horsies workflows pause 57b650e8 --reason 'waiting for the bank file'",
     key="P",
-    hint="Let what runs end, and begin nothing more.",
+    hint="Finish running nodes, start no new ones.",
     footer=True,
     sources=frozenset({WorkflowStatus.RUNNING}),
     refusal=_refusal,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
 
-# No grace, because the operator waits: nothing is repaired twice if a worker is about to do the same.
+# No grace period, because the operator waits; a repair that a worker makes first is not repeated.
 _GRACE_MS = 0
 
 
@@ -33,12 +33,12 @@ async def _with_repairs(conn: asyncpg.Connection, seen: WorkflowFacts) -> Workfl
 
 def _refusal(seen: WorkflowFacts) -> str | None:
     if not VERB.fits(seen.flow.status):
-        return f"it is {seen.flow.status}: only what is RUNNING can be inconsistent"
-    return seen.problem or (None if seen.repairs else "nothing in it is inconsistent")
+        return f"it is {seen.flow.status}: only a RUNNING workflow can be repaired"
+    return seen.problem or (None if seen.repairs else "it is consistent")
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
-    """One line for each repair."""
+    """Return one line per repair."""
     for repair in seen.repairs:
         what = "the workflow" if repair.node_id is None else repair.node_id
         then = "then " if repair.follows else ""
@@ -53,7 +53,7 @@ async def _change(
 
     repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
     if not repairs:
-        raise RefusedError("nothing in it is inconsistent any more")
+        raise RefusedError("it is consistent now")
     made = [
         {"node": one.node_id, "from": one.before, "to": one.after, "why": one.why} for one in repairs[:MOST_AUDITED]
     ]
@@ -67,10 +67,10 @@ VERB = WorkflowVerb(
     will="will be reconciled",
     done="reconciled",
     help="Repair workflows whose nodes are inconsistent with their tasks or with each other.\n\n"
-    "Lists each repair before it does it. Workers do the same at every sweep.",
+    "Lists all repairs before it makes them. Workers make the same repairs at every sweep.",
     example="horsies workflows reconcile 57b650e8 --dry-run",
     key="X",
-    hint="Repair what is inconsistent; shows each repair.",
+    hint="Repair inconsistent nodes; lists each repair.",
     on_recovery=True,
     footer=True,
     sources=frozenset({WorkflowStatus.RUNNING}),
@@ -78,5 +78,5 @@ VERB = WorkflowVerb(
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what was repaired was inconsistent before",
+    no_way_back=lambda _: "a repair cannot restore the inconsistent state",
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def _with_last_action(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
-    """A rerun leaves the row as it is: only the audit shows that another operator has rerun it."""
+    """Read the newest action: a rerun does not change the row, so only the audit shows another operator's rerun."""
     from horsies.operations.workflow_targets import newest_action
 
     return replace(seen, last_action=await newest_action(conn, seen.flow.id))
@@ -27,13 +27,13 @@ async def _with_last_action(conn: asyncpg.Connection, seen: WorkflowFacts) -> Wo
 
 def _refusal(seen: WorkflowFacts) -> str | None:
     status = seen.flow.status
-    return None if VERB.fits(status) else f"it is {status}: only what has ended is run again as a new one"
+    return None if VERB.fits(status) else f"it is {status}: only an ended workflow can be started again"
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
     yield (
         f"{seen.flow.name}: starts from the beginning as a separate workflow, with the arguments it had;"
-        " this one stays as it is, and what waits for it does not get the new result"
+        " this one does not change, and callers that wait for it do not get the new result"
     )
 
 
@@ -44,7 +44,7 @@ async def _change(
     from horsies.operations.workflow_targets import RefusedError, newest_action
 
     if await newest_action(conn, seen.flow.id) != seen.last_action:
-        raise RefusedError("an operator has acted on it meanwhile")
+        raise RefusedError("an operator has acted on it since the preview")
     copy = await copy_workflow(conn, seen.flow.id)
     return AppliedVerb(f"runs again as {copy}", {"new_workflow_id": copy}, copy)
 
@@ -58,7 +58,7 @@ VERB = WorkflowVerb(
     help="Start ended workflows again from the beginning, as new ones.",
     example="horsies workflows rerun 57b650e8",
     key="E",
-    hint="Send a copy of the whole workflow.",
+    hint="Start a copy of the whole workflow.",
     sources=frozenset(WORKFLOW_TERMINAL_STATES),
     reads=_with_last_action,
     refusal=_refusal,

@@ -1,4 +1,4 @@
-"""`horsies workflows resume`: continue a paused workflow. What has failed in it stays failed."""
+"""`horsies workflows resume`: continue a paused workflow. Failed nodes stay failed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     waiting = sum(not node.has_ended for node in seen.nodes_below())
     yield f"{seen.flow.name}: {counted(waiting, 'node continues', 'nodes continue')}"
     if seen.flow.has_error:
-        yield f"{seen.flow.name}: a node of it has failed, so that it will end FAILED; retry runs that node again"
+        yield f"{seen.flow.name}: a node has failed, so the workflow will end FAILED; retry runs that node again"
     yield from seen.family("resumed")
 
 
@@ -45,10 +45,10 @@ VERB = WorkflowVerb(
     title="Resume",
     will="will continue",
     done="resumed",
-    help="Go on with paused workflows, also with those below. What has failed stays failed.",
+    help="Resume paused workflows and their child workflows. Failed nodes stay failed.",
     example="horsies workflows resume 57b650e8",
     key="U",
-    hint="Resume what is paused.",
+    hint="Resume the workflow.",
     footer=True,
     sources=frozenset({WorkflowStatus.PAUSED}),
     refusal=_refusal,

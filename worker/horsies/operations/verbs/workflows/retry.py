@@ -1,4 +1,4 @@
-"""`horsies workflows retry`: what failed runs again, and what was skipped because of it waits for it."""
+"""`horsies workflows retry`: failed nodes run again, and nodes skipped because of them wait for them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
     opened = list(seen.reopening.reopened.values())
     again = [one.node for one in opened if one.node.status == WorkflowTaskStatus.FAILED and not one.keep]
     skipped = [one.node for one in opened if one.node.status == WorkflowTaskStatus.SKIPPED]
-    yield f"{seen.flow.name}: run again, with a fresh task, all retries and no deadline that has passed: {names(again)}"
+    yield f"{seen.flow.name}: run again, with a new task, all retries and without a past deadline: {names(again)}"
     if skipped:
-        yield f"{seen.flow.name}: skipped before, wait for them now: {names(skipped)}"
+        yield f"{seen.flow.name}: skipped before, now wait for them: {names(skipped)}"
     yield from seen.kept(seen.reopening.reopened)
     parents = [
         flow.name
@@ -59,7 +59,7 @@ async def _change(
 
     reopening = await retry_from_failed(conn, seen.flow.id)
     again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]
-    # Their former tasks stay as they are, and belong to no node any more.
+    # Their former tasks do not change, and no longer belong to a node.
     tasks = {one.node.node_id: one.node.task_id for one in again[:MOST_AUDITED]}
     return AppliedVerb(f"RUNNING, {counted(len(again), 'node')} again", {"former_tasks": tasks})
 
@@ -67,18 +67,18 @@ async def _change(
 VERB = WorkflowVerb(
     name="retry",
     place=1,
-    title="Retry from what failed",
+    title="Retry failed nodes of",
     will="will continue",
-    done="retried from what had failed",
-    help="Run again what failed in a workflow, and what was skipped because of it; what has completed is kept.",
+    done="retried from the failed nodes",
+    help="Run failed nodes of workflows again, with the nodes skipped because of them; completed nodes are kept.",
     example="horsies workflows retry --filter 'status:failed name:order_* since:1h'",
     key="R",
-    hint="Run what failed again, and what was skipped for it.",
+    hint="Run failed nodes again, and those skipped because of them.",
     footer=True,
     sources=frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED}),
     reads=_with_reopening,
     refusal=lambda seen: seen.problem,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what runs again cannot be made to have failed: cancel it instead",
+    no_way_back=lambda _: "the previous failures cannot be restored: cancel it instead",
 )
