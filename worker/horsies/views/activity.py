@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from horsies.views.workers import WorkerRow
 
 _MAX_TIMES: Final = 2_000
-"""Times of batches that one page walks through, three probes each. An operation on 100,000 tasks has 200 of them."""
+"""Maximum number of batch times per page, three probes each. An operation on 100,000 tasks has 200 of them."""
 _EVERY_ROW: Final = 2_000_000_000
 _MAX_ENDS: Final = 1_000
-"""Tasks of each status whose ends are read."""
+"""Maximum number of tasks of each status whose ends are read."""
 _MAX_GROUPS: Final = 300
 _MAX_WORKFLOWS: Final = 200
 _MAX_RECOVERIES: Final = 200
 _MAX_OUTAGES: Final = 500
 _MAX_SWEEPS: Final = 300
 _REPORTED_WITHIN_S: Final = 30.0
-"""A worker that lived at the beginning of an outage had stored a snapshot so lately: six are due in this time."""
+"""Seconds before an outage in which a live worker has stored a snapshot: six are due in this time."""
 _MAX_SNAPSHOTS: Final = 2_000
 _SLICES: Final = 720
 _MAX_PER_SLICE: Final = 20
 _MAX_COUNTED: Final = 2_000
-"""Attempts that are read, and counted, of a part of the time: of a day all up to 10 in a minute."""
+"""Attempts read, and counted, per slice of the time: for a day, all attempts up to 10 a minute."""
 LOOKS_BACK: Final = timedelta(days=1)
-"""How far back changes are read where the filter does not say."""
+"""How far back changes are read if the filter does not say."""
 _A_MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -53,16 +53,16 @@ class OperationRow:
     operation_id: UUID
     began_at: datetime
     acted_at: datetime
-    """Of its last row."""
+    """Time of its last row."""
     verbs: tuple[str, ...]
     kinds: tuple[str, ...]
     applied: int
     refused: int
     undone: int
     at_least: bool
-    """Not all of its rows were counted."""
+    """True if not all of its rows were counted."""
     target_id: str
-    """Of the first of its targets by id."""
+    """Of its first target by id."""
     os_user: str | None
     os_host: str | None
     db_role: str
@@ -80,13 +80,13 @@ class OperationRow:
 
     @property
     def verb(self) -> str:
-        """`requeue`; `undo` also for orders, whose audit rows have the opposite verb."""
+        """The verb, such as `requeue`; `undo` also for orders, whose audit rows have the opposite verb."""
         return "undo" if self.is_undo else " and ".join(self.verbs)
 
 
 @dataclass(frozen=True, slots=True)
 class OperationPage:
-    """Newest first. `recorded` is false if the database has no audit. `next`: further ones are before this time."""
+    """Operations, newest first. `recorded` is false without an audit table. `next`: older ones are before this time."""
 
     rows: tuple[OperationRow, ...]
     now: datetime
@@ -112,7 +112,7 @@ What: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that was not done by an operator. Ends of tasks alike, within ten minutes, are one with a `count`."""
+    """A change that no operator made. Similar ends of tasks within ten minutes are one change with a `count`."""
 
     kind: Literal["task", "workflow", "worker", "scheduler", "database", "sweep"]
     what: What
@@ -125,14 +125,14 @@ class Change:
 
     @property
     def id(self) -> str:
-        """Stays the same while more ends of the same ten minutes are counted, and while an outage lasts."""
+        """A key that does not change while more ends of the same ten minutes are counted, or while an outage lasts."""
         part = int(self.began_at.timestamp() // 600) if self.kind == "task" else self.began_at.isoformat()
         return "\t".join((self.kind, self.what, self.name, self.detail if self.kind == "task" else "", str(part)))
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Newest first. `since`: before this time not all ends of tasks were read."""
+    """Changes, newest first. Before `since`, not all ends of tasks were read."""
 
     rows: tuple[Change, ...]
     since: datetime | None
@@ -146,7 +146,7 @@ async def operation_page(
     before: datetime | None = None,
     count_up_to: int = _EVERY_ROW,
 ) -> OperationPage:
-    """The newest operations that fit, each with its totals. A page may have fewer rows than the limit and a `next`."""
+    """Read the newest matching operations with their totals. A page may have fewer rows than the limit and a `next`."""
     here = await tables(conn)
     if not here.actions:
         return OperationPage((), here.now, None, recorded=False)
@@ -161,7 +161,7 @@ async def operation_page(
     request = (limit, _MAX_TIMES, since, end, *who, *verbs, *kinds, *words)
     found = await conn.fetchrow(statement(__name__, "activity_operations"), *request)
     operations = await operation_totals(conn, found["found"], count_up_to=count_up_to)
-    # One that went on after the previous page's end was on that page.
+    # An operation that continued after the previous page's end was on that page.
     shown = tuple(row for row in operations if before is None or row.acted_at < before)
     return OperationPage(shown, here.now, found["reached"] if found["more"] else None, recorded=True)
 
@@ -169,13 +169,13 @@ async def operation_page(
 async def operation_totals(
     conn: asyncpg.Connection, operation_ids: Sequence[UUID], *, count_up_to: int = _EVERY_ROW
 ) -> list[OperationRow]:
-    """These operations, the newest first, each with its totals."""
+    """Read these operations with their totals, newest first."""
     rows = await conn.fetch(statement(__name__, "activity_totals"), operation_ids, count_up_to)
     return [_operation(row) for row in rows]
 
 
 async def newest_action(conn: asyncpg.Connection) -> int | None:
-    """The newest audit row: as long as it is the same, so are all operations and their totals."""
+    """Read the newest audit row: while it is unchanged, so are all operations and their totals."""
     if not (await tables(conn)).actions:
         return None
     newest: int | None = await conn.fetchval(statement(__name__, "activity_newest_action"))
@@ -183,7 +183,7 @@ async def newest_action(conn: asyncpg.Connection) -> int | None:
 
 
 async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
-    """The newest changes that fit; of the last day, if the filter does not say since when."""
+    """Read the newest matching changes; those of the last day if the filter has no start."""
     here = await tables(conn)
     since, until = span(wanted, here.now)
     since = since or min(until or here.now, here.now) - LOOKS_BACK
@@ -222,7 +222,7 @@ async def _attempts(conn: asyncpg.Connection, since: datetime, until: datetime |
 
 
 def _merged(ends: list[Change]) -> list[Change]:
-    """One change for the tasks that failed and for their attempts: those of a requeued task are in the latter only."""
+    """Merge failed tasks and failed attempts into one change: a requeued task has only failed attempts."""
     found: dict[str, Change] = {}
     for end in ends:
         part = end.began_at.timestamp() // 600
@@ -239,7 +239,7 @@ def _merged(ends: list[Change]) -> list[Change]:
 async def _of_schedulers(
     conn: asyncpg.Connection, since: datetime, until: datetime | None, now: datetime
 ) -> list[Change]:
-    """Starts, and ends without a word; one that was stopped has no row."""
+    """Return starts and losses of schedulers; a scheduler that was stopped has no row."""
     found = []
     for one in await scheduler_rows(conn, there=True, within=now - since):
         version = f"horsies {one.version}"
@@ -251,7 +251,7 @@ async def _of_schedulers(
 
 
 def _outage(row: Any) -> Change:
-    """A time without heartbeats; `idle` if all workers had been stopped. The current one has the current time."""
+    """Return a time without heartbeats; `idle` if all workers were stopped. A current outage has the current time."""
     began, ended = row["began_at"], row["ended_at"]
     lasts = f"for {(ended - began).total_seconds():,.0f}s{' until now' if row['lasts'] else ''}"
     if row["stopped"]:
@@ -291,10 +291,10 @@ async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime
 
 
 def _deployments(rows: Iterable[WorkerRow], now: datetime) -> Iterator[Change]:
-    """Yield the workers that started with another version than those before them, while none with theirs was alive.
+    """Yield workers that started with a version that no live worker of their queues had.
 
-    They are compared with the workers of the same queues, which other applications need not share. So a return to an
-    earlier version is a deployment, and a worker that takes the place of one of the same version is none.
+    A return to an earlier version is a deployment, too; a replacement of a worker by one of the same version is not.
+    Other applications usually have other queues.
     """
     newest: dict[str, str] = {}
     alive_until: dict[tuple[str, str], datetime] = {}
@@ -315,7 +315,7 @@ def _deployments(rows: Iterable[WorkerRow], now: datetime) -> Iterator[Change]:
 
 
 def _by_itself(ends: str, condition: str, *, audited: bool) -> str:
-    """The statement of these ends, without those that the audit has."""
+    """Return the statement of these ends, without those that are in the audit."""
     return statement(__name__, ends, by_itself=statement(__name__, condition) if audited else "")
 
 

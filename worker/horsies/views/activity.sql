@@ -3,9 +3,9 @@
 -- ($1 operations at most, $2 distinct times that are read at most, $3 not before, $4 before; $5 patterns of who did it
 -- and $6 of who did not, $7 and $8 the same for verbs, $9 and $10 kinds, $11 and $12 parts of the reason or the id;
 -- an empty array: any)
--- All rows of one batch have the time of its statement: from time to time, an operation on 100,000 tasks costs 200
--- probes of ix_horsies_operator_actions_latest and not 100,000 entries. Of two operations with the same microsecond
--- both are found, by the first and the last row of that time.
+-- All rows of one batch have the time of its statement. Stepping from time to time, an operation on 100,000 tasks costs
+-- 200 probes of ix_horsies_operator_actions_latest, not 100,000 entries. Two operations with the same microsecond are
+-- both found, by the first and the last row of that time.
 WITH RECURSIVE walk AS (
     SELECT 0 AS step, COALESCE($4::timestamptz, 'infinity') AS acted_at, '{}'::uuid[] AS found
      UNION ALL
@@ -65,7 +65,7 @@ SELECT id FROM horsies_operator_actions ORDER BY acted_at DESC, id DESC LIMIT 1
 -- views/activity.py; reads only: tasks that failed, were cancelled or expired, of each the newest by
 -- ix_horsies_tasks_unsuccessful, counted by name and error code within ten minutes
 -- ($1 tasks of each status at most, $2 not before, $3 before, $4 groups at most)
--- What an operator has ended stands in the audit.
+-- Tasks that an operator ended are in the audit.
 WITH ended AS (
     SELECT status, id, task_name, error_code, at
       FROM unnest(ARRAY['FAILED', 'CANCELLED', 'EXPIRED']) AS wanted (state)
@@ -94,8 +94,8 @@ SELECT status, task_name, error_code, min(at) AS began_at, max(at) AS at, count(
 -- they are when their tasks are retried or requeued.
 -- ($1 not before, $2 before, $3 slices, $4 attempts read of each at most, $5 attempts counted of each at most, $6 groups
 -- at most)
--- By idx_horsies_task_attempts_finished_at_desc, which has the completed ones as well: of a full slice the first ones
--- stand for all, if some of them failed. A handful in a group is not weighted.
+-- By idx_horsies_task_attempts_finished_at_desc, which contains completed attempts as well: the first attempts of a full
+-- slice represent all of it, if some of them failed. Small groups are not weighted.
 WITH slice AS (
     SELECT $1::timestamptz + number * whole / $3::integer AS since, $1::timestamptz + (number + 1) * whole / $3::integer AS until
       FROM generate_series(0, $3::integer - 1) AS number
@@ -131,14 +131,14 @@ SELECT 'FAILED' AS status, task.task_name, error_code, min(at) AS began_at, max(
 -- views/activity.py; reads only: times in which no worker stored a heartbeat, the current one included
 -- ($1 outages at most, $2 not before, $3 before, $4 how long before and after its beginning snapshots are read, in s,
 -- $5 snapshots read of each at most)
--- By the snapshots around its beginning: whether all workers had been stopped by then, and whether one of them reported
--- again after it.
+-- The snapshots around its beginning show whether all workers had been stopped by then, and whether one of them
+-- reported again after it.
 WITH outage AS (
     (SELECT began_at, ended_at, false AS lasts FROM horsies_outages
       WHERE ended_at >= $2::timestamptz AND began_at < COALESCE($3::timestamptz, 'infinity')
       ORDER BY ended_at DESC, id DESC LIMIT $1::integer)
      UNION ALL
-    -- One of an earlier release does not say how long it may pause.
+    -- A scheduler of an earlier release does not report how long it may pause.
     SELECT beaten_at, statement_timestamp(), true FROM horsies_pulse
      WHERE statement_timestamp() - beaten_at > COALESCE(may_pause, interval '1 min')
        AND beaten_at < COALESCE($3::timestamptz, 'infinity')

@@ -42,7 +42,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditCursor:
-    """The position of a row."""
+    """The position of a row in the audit."""
 
     acted_at: datetime
     id: int
@@ -50,7 +50,7 @@ class AuditCursor:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Newest first. `recorded` is false if the database has no such table, so that nothing is recorded there."""
+    """Audit rows, newest first. `recorded` is false if the database has no audit table."""
 
     rows: tuple[AuditRow, ...]
     now: datetime

@@ -31,7 +31,7 @@ _MAX_INTERRUPTED: Final = 10_000
 class ClusterStatus:
     """`completed`, `failed` and `other` (cancelled, expired) are tasks that ended within the window before now.
 
-    `counted_since`: tasks that ended before it are not in these numbers; None: all of the window is counted.
+    `counted_since`: tasks that ended earlier are not counted; None if the whole window is counted.
     """
 
     now: datetime
@@ -43,9 +43,9 @@ class ClusterStatus:
     other: Count
     counted_since: datetime | None
     interrupted: Count
-    """All tasks that were stopped at a shutdown and need a decision."""
+    """Number of tasks that were stopped at a shutdown and need a decision."""
     in_table: int | None
-    """About how many tasks there are; None if the table was never vacuumed or analyzed."""
+    """Estimated number of tasks; None if the table was never vacuumed or analyzed."""
 
 
 async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:

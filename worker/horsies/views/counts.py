@@ -24,14 +24,14 @@ GroupBy: TypeAlias = Literal["error_code", "task_name", "queue_name", "worker"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 
 MOST_WAITING: Final = 100_000
-"""Waiting tasks are counted up to this number in an index, without a filter: 10 ms."""
+"""Maximum count of waiting tasks without a filter, from an index: 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     number: int
     at_least: bool = False
-    """Counting stopped at its bound: there may be more."""
+    """True if counting stopped at its bound, so that there may be more."""
 
     def __str__(self) -> str:
         return f"{self.number}+" if self.at_least else str(self.number)
@@ -39,18 +39,18 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class StateCounts:
-    """Counts by state; states without a match are left out."""
+    """Counts by state, without states that have no match."""
 
     states: Mapping[str, Count]
     reached: datetime | None
-    """Older tasks were not counted in all states; None: everything was counted."""
+    """Older tasks were not counted in all states; None if all were counted."""
     in_table: int | None
-    """About how many rows there are, matching or not; None if the table was never vacuumed or analyzed."""
+    """Estimated number of rows, matching or not; None if the table was never vacuumed or analyzed."""
     rest: Rest | None = None
-    """Where to continue counting, for a part of a filter; None if all was counted."""
+    """The position to continue counting at, for a part of a filter; None if all were counted."""
 
     def __add__(self, more: Self) -> Self:
-        """The sum with the counts from `rest` on."""
+        """Return the sum with the counts from `rest` on."""
         states = dict(self.states)
         for state, count in more.states.items():
             before = states.get(state, Count(0))
@@ -67,12 +67,12 @@ class StateCounts:
 
 
 class TaskCounts(StateCounts):
-    """RETRY and INTERRUPTED are separate from PENDING and FAILED. `task_counts` continues a part of `count_parts`."""
+    """Counts with RETRY and INTERRUPTED separate from PENDING and FAILED. `task_counts` continues `count_parts`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """`key` is None for tasks without such a value; the times are those of creation."""
+    """One group; `key` is None for tasks without a value, times are of creation."""
 
     key: str | None
     number: int
@@ -82,7 +82,7 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroups:
-    """Largest first. With `reached`, only tasks created since then were counted."""
+    """Groups, largest first. With `reached`, only tasks created since then were counted."""
 
     now: datetime
     groups: tuple[TaskGroup, ...]
@@ -90,9 +90,9 @@ class TaskGroups:
 
 
 async def task_counts(conn: asyncpg.Connection, wanted: TaskConditions, rest: Rest | None = None) -> TaskCounts:
-    """Count the matching tasks in each state. All live ones are counted, up to the number that a refresh may read.
+    """Count the matching tasks in each state. All live tasks are counted, up to the number that a refresh may read.
 
-    With `rest` only the part not counted yet; added to the earlier counts it gives the total.
+    With `rest`, count only the uncounted part; added to the earlier counts it gives the total.
     """
     states: dict[str, Count] = {}
     reached: datetime | None = None
@@ -114,12 +114,12 @@ async def task_counts(conn: asyncpg.Connection, wanted: TaskConditions, rest: Re
 
 
 def count_parts(wanted: TaskConditions) -> list[TaskConditions]:
-    """Filters that may be counted one by one, each in a third of the time; no task matches two of them."""
+    """Return filters that can be counted one by one, each in a third of the time; no task matches two of them."""
     return [replace(wanted, statuses=statuses) for statuses in _apart(wanted)]
 
 
 async def task_groups(conn: asyncpg.Connection, wanted: TaskConditions, *, by: GroupBy, limit: int = 100) -> TaskGroups:
-    """Matching tasks by one of their columns. By error code, only failed, cancelled and expired tasks are read."""
+    """Count matching tasks by a column. By error code, only failed, cancelled and expired tasks are read."""
     if by == "error_code" and wanted.statuses is None:
         wanted = replace(wanted, statuses=tuple(sorted(UNSUCCESSFUL_STATUSES)))
     wanted = await answerable(conn, wanted)
@@ -141,11 +141,11 @@ _COUNTED_AS: Final[Mapping[TaskConditions, tuple[str, ...]]] = {
     task_conditions(parse("status:pending")): ("PENDING",),
     task_conditions(parse("status:retry")): ("RETRY",),
 }
-"""The filters that an index alone counts, and the states of what it counts that they show."""
+"""Filters that are counted by an index alone, and the states that they show."""
 
 
 def _apart(wanted: TaskConditions) -> list[tuple[str, ...]]:
-    """The statuses in groups, each of which has an index of its own."""
+    """The statuses in groups, each with a separate index."""
     statuses = wanted.statuses or tuple(status.value for status in TaskStatus)
     groups = [_WAITING, ("CLAIMED", "RUNNING"), _COMPLETED, tuple(sorted(UNSUCCESSFUL_STATUSES))]
     return [found for group in groups if (found := tuple(status for status in group if status in statuses))]
@@ -158,7 +158,7 @@ async def _stretch(conn: asyncpg.Connection, part: TaskConditions, rest: Rest | 
     by_id = part.exact("id") is not None or part.exact("workflow") is not None
     if part.statuses == _WAITING and not by_id:
         return Stretch(search.LIVE, ascending=False, after=None, edge=None, most=search.LIVE.rows_at_once)
-    # The newest rows may contain no completed task yet; those that ended last do.
+    # The newest rows may contain no completed task yet, but the rows that ended last do.
     by_time = any(condition.key == "since" for condition in part.others)
     sort = Sort.FINISHED if part.statuses == _COMPLETED and not by_id and not by_time else Sort.NEWEST
     source = await source_for(conn, part, sort)

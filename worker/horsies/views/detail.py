@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from horsies.views.statistics import Usual
 
 _BY_OPERATOR: Final = "OPERATOR_"
-"""How the error codes of runs begin that an operator took from their workers."""
+"""Prefix of the error codes of runs that an operator took from their workers."""
 _MAX_IDS: Final = 10
 _MAX_SEARCHED: Final = 1_000_000
-"""The end of an id is searched in this many of the newest tasks: 0.15 s, once."""
+"""Number of newest tasks in which the end of an id is searched: 0.15 s, once."""
 _MAX_ATTEMPTS: Final = 50
 _MAX_BEATS: Final = 120
 _MAX_ACTIONS: Final = 50
 _MAX_RERUNS: Final = 20
 _MAX_BRIEF_BYTES: Final = 400
-"""Of each text: more than a column can show, and of 200 rows 80 kB at most."""
+"""Maximum bytes of each text: more than a column can show, and 80 kB for 200 rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """Several ids have this beginning or end; `ids` are the newest of them, `more` says that there are others."""
+    """The error for a beginning or end of several ids; `ids` are the newest, `more` is true if there are others."""
 
     text: str
     ids: tuple[str, ...]
@@ -61,7 +61,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class BriefArguments:
-    """The arguments of a task in a list; a text that is cut is empty."""
+    """The arguments of a task in a list; a text that is too long is empty."""
 
     args: Stored | None
     kwargs: Stored | None
@@ -84,11 +84,11 @@ class Attempt:
     worker_pid: int | None
     worker_process_name: str | None
     output: str | None = None
-    """The last lines that it had written, if it failed."""
+    """The last lines of output, if it failed."""
     app_version: str | None = None
-    """The version of the application that its worker ran, as long as that is known."""
+    """The version of the application that its worker ran, if that is still known."""
     progress: Progress | None = None
-    """How far it came, if its code has reported that."""
+    """Its last reported progress, if any."""
 
     @property
     def ended_by_operator(self) -> bool:
@@ -96,16 +96,14 @@ class Attempt:
 
     @property
     def state(self) -> str:
-        """The state whose sign stands for its end. The column knows no cancellation, only a run that was taken away."""
+        """The state that shows its end. The column has no cancellation, only a run that was taken from its worker."""
         if self.error_code in ("OPERATOR_CANCELLED", OutcomeCode.TASK_CANCELLED):
             return "CANCELLED"
         return "COMPLETED" if self.outcome == "COMPLETED" else "FAILED"
 
     @property
     def outcome_words(self) -> str:
-        """`completed`, `worker failure`; of a run that was taken from its worker, what was done: `cancelled by an
-        operator`.
-        """
+        """The end in words: `completed`, `worker failure`; `cancelled by an operator` for a run that was taken away."""
         if self.ended_by_operator:
             return f"{(self.error_code or '').removeprefix(_BY_OPERATOR).lower()} by an operator"
         if self.state == "CANCELLED":
@@ -121,9 +119,9 @@ class Execution:
     claimer: tuple[datetime, ...]
     runner: tuple[datetime, ...]
     runner_sender: str | None
-    """The sender of the runner's beats."""
+    """The process that sent the beats of the run."""
     cut: bool
-    """Older ones are left out."""
+    """True if older beats are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +149,19 @@ class TaskDetail:
     failed_reason: Stored | None
     attempts: tuple[Attempt, ...]
     earlier_attempts: int
-    """How many older ones are left out."""
+    """Number of older attempts that are omitted."""
     executions: tuple[Execution, ...]
     audit: tuple[AuditRow, ...]
-    """Operator actions on it, newest first, the last few."""
+    """The last operator actions on it, newest first."""
     reruns: tuple[str, ...]
-    """Tasks that an operator copied from this one, newest first, the last few."""
+    """The last tasks that operators copied from this one, newest first."""
     node: NodeLink | None
     usual: Usual | None = None
-    """How long its name usually runs, while it does; None if none of its name has completed of late."""
+    """The usual duration of its name, while it runs; None if no such task completed recently."""
 
 
 async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
-    """The id `text`, or the only id that begins or ends with it; None if there is none."""
+    """Return the id `text`, or the only id that begins or ends with it; None if there is none."""
     return await find_id(conn, "horsies_tasks", text)
 
 
@@ -188,14 +186,14 @@ async def find_id(
 async def task_detail(
     conn: asyncpg.Connection, text: str, *, exact: bool = False, most_characters: int = 200_000
 ) -> TaskDetail | Ambiguous | None:
-    """`text` is an id, or, unless `exact`, its beginning or end. Texts are truncated after `most_characters`."""
+    """Read a task by its id, or, unless `exact`, its beginning or end. Texts are cut after `most_characters`."""
     found = text if exact else await find_task(conn, text)
     if not isinstance(found, str):
         return found
     page = await task_page(conn, TaskConditions().among("id", (found,)), limit=1)
     story = await conn.fetchrow(statement(__name__, "view_task_story"), found, most_characters, _MAX_RERUNS)
     if not page.rows or story is None:
-        return None  # deleted a moment ago
+        return None  # has just been deleted
     row = page.rows[0]
     attempts, all_attempts = await _attempts(conn, found)
     audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("task", found))
@@ -218,14 +216,14 @@ async def task_detail(
 
 
 async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
-    """Upstream's tables have no index by which it could be read."""
+    """Return None for upstream's tables, which have no index for it."""
     if row.status != "RUNNING" or not await has_progress(conn):
         return None
     return (await usual_durations(conn, [row.name])).get(row.name)
 
 
 async def brief_arguments(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, BriefArguments]:
-    """Read arguments for a list. A longer text is left out: values to be masked cannot be found in a part."""
+    """Read arguments for a list. Longer texts are omitted: values to mask cannot be found in a part of a text."""
     rows = await conn.fetch(statement(__name__, "view_brief_arguments"), list(ids), _MAX_BRIEF_BYTES)
     return {row["id"]: BriefArguments(_brief(row, "args"), _brief(row, "kwargs")) for row in rows}
 

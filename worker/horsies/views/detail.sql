@@ -24,7 +24,7 @@ SELECT id FROM (
 
 -- name: view_task_story
 -- views/detail.py; reads only ($1 task, $2 characters of each text at most, $3 copies at most): what lists do not show
--- A text is decompressed to count its characters, 50 ms for 10 MB; none of more than four bytes for each needs counting.
+-- Counting characters decompresses the text, 50 ms for 10 MB; texts of more than four bytes per character are not counted.
 SELECT left(args, $2) AS args, octet_length(args) AS args_size,
        CASE WHEN octet_length(args) / 4 > $2 THEN true ELSE length(args) > $2 END AS args_cut,
        left(kwargs, $2) AS kwargs, octet_length(kwargs) AS kwargs_size,

@@ -19,33 +19,33 @@ if TYPE_CHECKING:
 
 _MAX_WORKFLOWS: Final = 20_000
 OVERDUE_AFTER_S: Final = 60.0
-"""A scheduler looks every second, so a slot this late has been missed by all."""
+"""Seconds after which a slot is overdue: schedulers check every second."""
 _SCHEDULER_GONE_AFTER_S: Final = 30.0
 """Three of the intervals at which a scheduler renews its row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTotals:
-    """Totals of the schedules, in the column order of the statement. One without a scheduler is not overdue."""
+    """Totals of the schedules, in the column order of the statement. A schedule without a scheduler is not overdue."""
 
     schedules: int
     paused: int
     overdue: int
     overdue_s: float
-    """How late the most overdue one is."""
+    """Seconds by which the most overdue schedule is late."""
     schedulers: int
-    """How many are alive."""
+    """Number of live workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
     status: ClusterStatus
     workflows: Mapping[str, Count]
-    """Those that have not ended, by status."""
+    """Number of workflows that have not ended, by status."""
     sweeps: Mapping[str, float]
-    """How long ago a sweep of each rule began, in seconds; empty in a database of upstream."""
+    """Seconds since a sweep of each rule began; empty in a database of upstream."""
     schedules: ScheduleTotals | None
-    """None without our tables of schedules."""
+    """Totals of schedules; None without our tables of schedules."""
 
 
 async def exported(conn: asyncpg.Connection) -> Exported:

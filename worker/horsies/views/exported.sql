@@ -20,8 +20,8 @@ SELECT split_part(sweep, ' ', 1) AS rule, date_part('epoch', statement_timestamp
 -- name: view_schedule_totals
 -- views/exported.py; reads only ($1 from how late on a slot is overdue, in s; $2 how old the sign of life of a live
 -- scheduler may be, in s)
--- No row of a schedule is deleted: one that no known scheduler serves any more is not overdue, but over. Without any
--- scheduler there is nothing to tell them apart by.
+-- Rows of schedules are never deleted: a schedule that no known scheduler serves is abandoned, not overdue. Without any
+-- scheduler the two cannot be distinguished.
 WITH served AS (
     SELECT DISTINCT name FROM horsies_schedulers, unnest(schedules) AS name
 )

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 _SLICES: Final = 4
 MOST_OF_A_SLICE: Final = 250
-"""Ended tasks, and attempts, that a series reads of a quarter of a bucket. The same for every read: of two consoles one
-would draw what it read of 60 buckets beside what the other read of two."""
+"""Maximum number of ended tasks, and attempts, read per quarter of a bucket. It is the same for every read, so that
+points from a read of two buckets are comparable with points from a read of 60."""
 _MAX_COUNTED: Final = 5_000
-"""Attempts of such a quarter that are counted, if there are more than are read."""
+"""Maximum number of attempts counted per quarter, if there are more than are read."""
 RATES_OVER: Final = timedelta(minutes=5)
-"""Rates of queues are measured over this time, or over the newest 10 000 tasks."""
+"""Time over which rates of queues are measured; shorter if more than 10 000 tasks ended in it."""
 MINUTE: Final = timedelta(minutes=1)
 MOMENT: Final = timedelta(seconds=5)
-"""Shorter times, whose rates show a trend: in five minutes an end of a burst or a stop of workers is not seen."""
+"""Shorter times for the trend: rates over five minutes hide the end of a burst or a stop of workers."""
 LATELY: Final = timedelta(minutes=10)
 BEFORE: Final = timedelta(hours=2)
-"""Recent failures are compared with those in this time before."""
+"""Time before the recent failures that they are compared with."""
 _MAX_FOR_RATES: Final = 10_000
 _MAX_FAILURES: Final = 10_000
 RECENTLY: Final = timedelta(minutes=2)
-"""A surge without failures in this time has ended."""
+"""Time without failures after which a surge has ended."""
 _FAILURE_SLICES: Final = 20
 _MAX_LATELY: Final = 250
 _MAX_BEFORE: Final = 100
-"""Attempts that are read of a slice: of LATELY all up to 8 in a second; of BEFORE fewer, it only says what is usual."""
+"""Maximum number of attempts read per slice: for LATELY 8 a second; fewer for BEFORE, which shows only the norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TaskPoint:
 
     start: datetime
     seconds: float
-    """How much of it has passed: the newest one is not over."""
+    """The part of the bucket that has passed; the newest one is not over."""
     completed: float | None = None
     failed: float | None = None
     other: float | None = None
@@ -109,26 +109,26 @@ class Failures:
     before: int
     before_s: float
     recent: int | None = None
-    """Those within RECENTLY; None: not known."""
+    """Number of failures within RECENTLY; None if not known."""
     retried: int = 0
-    """Those of LATELY after which the task runs again."""
+    """Number of failures of LATELY after which the task runs again."""
     since: datetime | None = None
-    """The first one of LATELY."""
+    """Time of the first failure of LATELY."""
 
     @property
     def is_over(self) -> bool:
-        """True if it failed so seldom of late that the surge has ended."""
+        """True if recent failures are so rare that the surge has ended."""
         share = RECENTLY / LATELY
         return self.recent is not None and self.recent < 0.2 * share * self.lately
 
     @property
     def usual(self) -> float | None:
-        """The usual number of failures in a time as long as LATELY; None: too many failed to tell."""
+        """The usual number of failures in a time as long as LATELY; None if there were too many to read."""
         return self.before * LATELY.total_seconds() / self.before_s if self.before_s > 0 else None
 
 
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
-    """One point per bucket, oldest first. The last ones, read alone, are the same as those of a longer series."""
+    """Read one point per bucket, oldest first. A shorter series has the same last points as a longer one."""
     horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
     text = statement(__name__, "view_task_series")
     rows = by_bucket(
@@ -154,7 +154,7 @@ def _point(
     told: tuple[Any, ...],
     sampled: int | None,
 ) -> TaskPoint:
-    """The point of a bucket. Where no worker has sampled what waits, it is computed from the tasks as they are now."""
+    """Return the point of a bucket. Without a sample, the waiting tasks are computed from the current rows."""
     end = min(start + step, now)
     seconds = max((end - start).total_seconds(), 0.0)
     if horizon is None or end <= horizon or not told:
@@ -166,14 +166,14 @@ def _point(
 
 
 async def growing_since(conn: asyncpg.Connection, queues: list[str]) -> Mapping[str, datetime]:
-    """Read since when these queues grow, an hour at most; those that no worker has sampled are left out."""
+    """Read since when these queues have grown, at most an hour; queues without samples are omitted."""
     if not queues or not (await tables(conn)).outages:
         return {}
     return dict(await conn.fetch(statement(__name__, "view_growth"), queues))
 
 
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
-    """Read the rates by queue; queues in which nothing arrived or ended are left out."""
+    """Read the rates by queue, without queues in which no task arrived or ended."""
     over_s, *shorter = (time.total_seconds() for time in (RATES_OVER, MINUTE, MOMENT))
     rows = await conn.fetch(statement(__name__, "view_queue_rates"), over_s, _MAX_FOR_RATES, *shorter, MOST_WAITING)
     return {name: _rate(*map(_flow, *counts)) for name, *counts in rows}

@@ -12,9 +12,9 @@ SELECT LEAST((SELECT finished_at::timestamptz FROM horsies_task_attempts ORDER B
 -- views/flow.py; reads only
 -- ($1 first bucket, $2 length of a bucket, $3 how many, $4 rows read of each slice at most, $5 waiting tasks read at
 -- most, $6 slices of a bucket, $7 attempts counted of each at most)
--- Attempts are never changed: what they count is the same whenever it is read. Tasks only add what never ran, and
--- slices without attempts, as older versions left them. In a slice with more than $4 rows the first ones stand for
--- all: each is weighted as if the rest of the slice were like them.
+-- Attempts never change, so their counts are the same at each read. Tasks only add ends without a run, and slices
+-- without attempts, which older versions left. In a slice with more than $4 rows the first rows represent all: each
+-- is weighted as if the other rows of the slice were like them.
 WITH slice AS (
     SELECT number / $6::integer AS number, $1::timestamptz + number * $2::interval / $6::integer AS since,
            LEAST($1::timestamptz + (number + 1) * $2::interval / $6::integer, statement_timestamp()) AS until
@@ -30,8 +30,8 @@ WITH slice AS (
              ORDER BY finished_at
              LIMIT $4::integer) AS lately
 ), weights AS (
-    -- All of a full slice are counted, in the index alone: batches end in the same microsecond, so that the first ones
-    -- of a slice say little of the rest.
+    -- A full slice is counted completely, in the index alone: batches end in the same microsecond, so the first rows of
+    -- a slice do not represent the others.
     SELECT part.since, /* slice_weight */ AS weight
       FROM (SELECT since, until, count(*) AS rows, max(ended_at) AS last FROM sample GROUP BY since, until) part
      CROSS JOIN LATERAL (
@@ -53,7 +53,7 @@ WITH slice AS (
              ORDER BY COALESCE(completed_at, failed_at)
              LIMIT $4::integer) AS lately
 ), finished_weights AS (
-    -- Ends are counted only where they stand for attempts.
+    -- Ends are counted only in slices without attempts.
     SELECT part.since, /* slice_weight */ AS weight
       FROM (SELECT since, until, count(*) AS rows, max(ended_at) AS last FROM finished GROUP BY since, until) part
       LEFT JOIN (SELECT DISTINCT since, true AS yes FROM sample) has USING (since)
@@ -78,7 +78,7 @@ WITH slice AS (
      WHERE status IN ('CANCELLED', 'EXPIRED') OR by_hand OR has.yes IS NULL
 ), done AS (
     SELECT number,
-           -- Rounded, as a sum in another order has other last digits.
+           -- Rounded, because the order of a sum changes its last digits.
            round(COALESCE(sum(weight) FILTER (WHERE completed), 0)::numeric, 3) AS completed,
            round(COALESCE(sum(weight) FILTER (WHERE failed), 0)::numeric, 3) AS failed,
            round(COALESCE(sum(weight) FILTER (WHERE other), 0)::numeric, 3) AS other,
@@ -88,8 +88,8 @@ WITH slice AS (
       FROM outcome GROUP BY number
 ), flow AS (
     SELECT number,
-           -- A task waits only from when it is due; after a retry, from when it was due last. One that never began has
-           -- no such wait: GREATEST would make it one of 0 s.
+           -- A task waits only from when it is due; after a retry, from when it was due last. A task that never began has
+           -- no wait: GREATEST would make it 0 s.
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
                 ORDER BY GREATEST(extract(epoch FROM started_at) - extract(epoch FROM enqueued_at), 0)::float8)
                 FILTER (WHERE started_at IS NOT NULL) AS wait_s
@@ -184,7 +184,7 @@ WITH RECURSIVE /* levels */, share AS (
      WHERE finished_at > statement_timestamp() - $1::float8 * interval '1 s' AND finished_at <= statement_timestamp()
      ORDER BY finished_at DESC LIMIT $2::integer
 ), retried AS MATERIALIZED (
-    -- The row of its task has the time of its next arrival; the earlier one is not known better than by this.
+    -- The row of its task has the time of its next arrival; this is the best estimate of the earlier one.
     SELECT task.queue_name, attempts.finished_at AS at, COALESCE(before.finished_at, task.created_at) AS enqueued_at
       FROM attempts
      CROSS JOIN LATERAL (SELECT queue_name, created_at FROM horsies_tasks WHERE id = attempts.task_id LIMIT 1) task
@@ -234,7 +234,7 @@ SELECT queue_name,
 -- a part at its end, in s; $5 slices of either, $6 and $7 attempts read of a slice at most)
 -- Failed tasks by ix_horsies_tasks_unsuccessful, newest first; `before_s` is shorter if more failed than were read.
 -- Failed attempts, retried or not, by their time: their index has the completed ones as well, so that among many only
--- the first ones of each slice are read, and weighted. A handful is not weighted: one of ten thousand is no storm.
+-- the first ones of each slice are read, and weighted. Few failures are not weighted: one of ten thousand is no surge.
 WITH final AS MATERIALIZED (
     SELECT COALESCE(error_code, '') AS error_code, COALESCE(completed_at, failed_at) AS at
       FROM horsies_tasks
@@ -284,7 +284,7 @@ WITH final AS MATERIALIZED (
              UNION ALL SELECT 3 WHERE at > statement_timestamp() - $4::float8 * interval '1 s') part
      GROUP BY error_code, part.number
 ), found AS (
-    -- A task that failed at last and was requeued is in no list of failed tasks; its attempts are.
+    -- A failed task that was requeued is no longer among the failed tasks, but its attempts are.
     SELECT error_code, number, since, again::integer AS again,
            GREATEST(ended + again, CASE WHEN tried < 10 THEN tried ELSE round(tries) END)::integer AS failed
       FROM sums

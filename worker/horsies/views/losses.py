@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import asyncpg
 
 MOST_IDS: Final = 200
-"""This many tasks of one worker are named; a worker with 8 processes has 16 in flight."""
+"""Maximum number of tasks listed per worker; a worker with 8 processes has 16 in flight."""
 _MAX_ROWS: Final = 1_000
-"""The newest; each has at most 200 tasks. An open console reads them every two seconds."""
+"""Maximum number of newest rows read, each with at most 200 tasks; an open console reads them every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Loss:
 
     worker_id: str
     taken_at: datetime
-    """When the last of them was recovered."""
+    """Time of the last recovery."""
     snapshot_at: datetime | None
     """The worker's last snapshot; None if that was pruned."""
     failed: int
@@ -53,11 +53,11 @@ class Loss:
 
     @property
     def came_back(self) -> bool:
-        """The worker has reported since: it was only cut off."""
+        """True if the worker has reported since: it had only lost its connection."""
         return self.snapshot_at is not None and self.snapshot_at > self.taken_at
 
     def words(self, zone: tzinfo | None = UTC) -> str:
-        """`died 21:02Z with 5 running, 10 claimed: 5 failed, 10 returned`; by the local clock where `zone` is None."""
+        """Return `died 21:02Z with 5 running, 10 claimed: 5 failed, 10 returned`, in local time if `zone` is None."""
         clock = f"{self.died_at.astimezone(zone):%H:%M}{'Z' if zone is UTC else ''}"
         return f"died {clock} with {self.held_words}: {self.outcome_words}"
 

@@ -20,7 +20,7 @@ WITH lost AS (
 )
 SELECT worker_id, max(taken_at) AS taken_at, newest.snapshot_at, sum(cardinality(failed))::integer AS failed,
        sum(cardinality(retried))::integer AS retried, sum(cardinality(returned))::integer AS returned,
-       -- Not of one array: those of two dimensions cannot be joined.
+       -- Separate arrays, because two-dimensional arrays cannot be joined.
        (ARRAY(SELECT each.id FROM told mine
                CROSS JOIN LATERAL (SELECT unnest(failed) UNION ALL SELECT unnest(retried) UNION ALL SELECT unnest(returned))
                           AS each (id)

@@ -33,7 +33,7 @@ class ChartMarks:
 
 
 async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
-    """The same for every reader, whenever it reads."""
+    """Width of a bucket, the same for every reader and every read."""
     kinds = Term("kind", (Choice("worker"), Choice("database")))
     since = Term("since", (Moment("", at=buckets.first),))
     found = (await changes(conn, ActivityFilter((kinds, since)))).rows
@@ -51,7 +51,7 @@ async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
 
 
 def _covered(gaps: list[Change], buckets: Buckets, least: timedelta) -> set[int]:
-    """The buckets of which at least this much lies in a gap."""
+    """Return the buckets of which at least this share lies in a gap."""
     return {
         number
         for number, start in enumerate(buckets.starts)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Sort(StrEnum):
-    """Some orders show only the tasks that have the sort column: WAITING the PENDING ones, RUNNING the RUNNING ones.
+    """Orders of lists. Some show only tasks with the sort column: WAITING only PENDING tasks, RUNNING only RUNNING
 
-    FINISHED shows those with a time of their end; a task cancelled by upstream has none.
+    ones, FINISHED only tasks with an end time, which a task cancelled by upstream lacks.
     """
 
     NEWEST = "newest"
@@ -59,22 +59,22 @@ class TaskRow:
     worker_pid: int | None
     worker_process_name: str | None
     error_code: str | None
-    """For a task that waits for a retry: the code of its last attempt."""
+    """The error code; for a task that waits for a retry, that of its last attempt."""
     is_workflow_task: bool
     unique_key: str | None
     rerun_of: str | None
     beat_at: datetime | None
-    """The newest beat of this execution: by the runner while RUNNING, by the claimer while CLAIMED, else None."""
+    """The newest beat of this execution, of the run or of the claim; None if it is neither RUNNING nor CLAIMED."""
     error_message: str | None = None
-    """The beginning of it, of the last attempt of a task that failed or waits for a retry."""
+    """The beginning of the error message of the last attempt, if the task failed or waits for a retry."""
     progress: Progress | None = None
-    """Of its run, while it is RUNNING, if its code reports any."""
+    """The progress of its run, if its code reports any."""
     duplicates: Duplicates | None = None
-    """The sends that it has swallowed, if any."""
+    """The sends that found its unique key in use, if any."""
 
     @property
     def attempt(self) -> int:
-        """The number of the present, the last, or for a waiting task the next attempt."""
+        """The number of the current or last attempt, or for a waiting task of the next."""
         return self.retry_count + 1
 
     @property
@@ -83,14 +83,14 @@ class TaskRow:
 
     @property
     def due_at(self) -> datetime:
-        """The first time at which it could be claimed."""
+        """The earliest time at which it can be claimed."""
         return max(self.enqueued_at, self.next_retry_at or self.enqueued_at)
 
     def age(self, now: datetime) -> timedelta:
         return now - (self.sent_at or self.created_at)
 
     def wait(self, now: datetime) -> timedelta | None:
-        """Return the time from claimable to started; None while it is not due yet, and if it ended without a start."""
+        """Return the time from claimable to started; None before it is due, or if it ended without a start."""
         until = self.started_at or (None if self.finished_at else now)
         return None if until is None or until < self.enqueued_at else until - self.enqueued_at
 

@@ -29,7 +29,7 @@ _with_progress: WeakSet[asyncpg.Connection] = WeakSet()
 
 
 class ProgressWords(NamedTuple):
-    """`34 %`, `3,400/10,000 rows`, `120/s`, `55s left`; each may be empty. Of an old report: no rate, and `4m ago`."""
+    """Words like `34 %`, `3,400/10,000 rows`, `120/s`, `55s left`, each possibly empty; an old report says `4m ago`."""
 
     percent: str
     amount: str
@@ -48,7 +48,7 @@ class Progress:
     total: float | None
     unit: str | None
     rate: float | None
-    """Per second, of late; None before the second change."""
+    """Recent rate per second; None before the second change."""
     gap_s: float | None
     """The usual time between two changes."""
     reported_at: datetime
@@ -59,7 +59,7 @@ class Progress:
         return max(min(self.done / self.total, 1.0), 0.0) if self.total else None
 
     def is_stale(self, now: datetime) -> bool:
-        """Return whether it has not changed for so long that its rate means nothing: the code or its worker hangs."""
+        """Return whether it has not changed for so long that its rate is meaningless: the code or its worker hangs."""
         return (now - self.reported_at).total_seconds() > max(_FRESH_S, _MISSED * (self.gap_s or 0))
 
     def left(self, now: datetime) -> timedelta | None:
@@ -71,7 +71,7 @@ class Progress:
 
     @property
     def percent(self) -> str:
-        """`34 %`, never 100 % before all is done; empty without a total."""
+        """Return a text like `34 %`, never 100 % before all is done; empty without a total."""
         return f"{int(max(min(self.done * 100 / self.total, 100), 0))} %" if self.total else ""
 
     @property
@@ -101,7 +101,7 @@ class Progress:
 
 
 async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Mapping[RunKey, Progress]:
-    """Runs that have reported nothing are left out. Upstream has no such table, and a role may not read it."""
+    """Read the reports; runs without one are omitted. Empty if the table is missing (upstream) or not readable."""
     if not runs or not await has_progress(conn):
         return {}
     tasks, starts = zip(*runs, strict=True)
@@ -112,7 +112,7 @@ async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Map
 def _progress(
     done: float, total: float | None, unit: str | None, rate: float | None, gap_s: float | None, reported_at: datetime
 ) -> Progress:
-    """Build a report; of a damaged one only its time and unit are kept."""
+    """Build a report; only time and unit are kept of a damaged one."""
     for stored in (done, total, rate, gap_s):
         if isinstance(damaged := number(stored), DamagedNumber):
             return Progress(damaged, None, unit, None, None, reported_at)
@@ -120,7 +120,7 @@ def _progress(
 
 
 async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:
-    """Read, by workflow, how many nodes' worth of its running nodes is done, as their tasks report."""
+    """Read the sum of the reported shares of its running nodes, by workflow."""
     if not workflow_ids or not await has_progress(conn):
         return {}
     rows = await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids))
@@ -128,7 +128,7 @@ async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> 
 
 
 async def has_progress(conn: asyncpg.Connection) -> bool:
-    """Return whether the tables have version 12's indexes; asked until they do, because they may be upgraded."""
+    """Return whether the tables have version 12's indexes; asked again until an upgrade has made them."""
     if conn in _with_progress:
         return True
     found: bool = await conn.fetchval(statement(__name__, "view_has_progress"))
@@ -145,7 +145,7 @@ def _number(value: float) -> str:
 
 
 def _rate(rate: float) -> str:
-    """`120/s`, `1.3/s`, `7/min`, `2.5/h`."""
+    """Return a rate like `120/s`, `1.3/s`, `7/min` or `2.5/h`."""
     for per, unit in ((1, "s"), (60, "min"), (3_600, "h")):
         if rate * per >= 1 or unit == "h":
             break

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 MOST_WAITING: Final = 50_000
-"""Waiting tasks of all queues together that one refresh counts, an equal share for each queue: 5 ms."""
+"""Maximum number of waiting tasks that one refresh counts, an equal share for each queue: 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class QueueRow:
     """Its max_concurrency, by the newest snapshot of a worker that serves it."""
     priority: int | None
     workers: int
-    """How many live workers serve it."""
+    """Number of live workers that serve it."""
     draining: int
-    """How many of these claim nothing more."""
+    """Number of these workers that are draining."""
     paused_at: datetime | None
     paused_by: str | None
     paused_reason: str | None
@@ -94,7 +94,7 @@ def _row(name: str, load: Any, service: _Service, pause: tuple[Any, ...] | None)
 
 
 def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
-    """Return who serves each queue. Workers of two deployments may differ: the latest report is used."""
+    """Return the workers of each queue. Settings of two deployments may differ: the latest report is used."""
     services: dict[str, _Service] = {}
     for row in sorted(consumers, key=lambda row: aware(row["snapshot_at"])):
         caps, priorities = (

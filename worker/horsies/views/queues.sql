@@ -14,7 +14,7 @@ SELECT own.*
           FROM horsies_worker_states
          WHERE snapshot_at > statement_timestamp() - $1::float8 * interval '1 s'
          ORDER BY worker_id, snapshot_at DESC) own
-       -- The last snapshot of a worker that was stopped has 0.
+       -- The last snapshot of a stopped worker has 0.
  WHERE own.processes > 0
 
 -- name: view_queues
@@ -31,7 +31,7 @@ WITH RECURSIVE /* levels */, waiting AS (
            min(enqueued_at) FILTER (WHERE status = 'CLAIMED') AS oldest_claimed_at
       FROM horsies_tasks WHERE status IN /* tasks_in_flight */ GROUP BY queue_name
 )
--- A claimed task has not begun: it waits as well.
+-- A claimed task has not begun, so it counts as waiting.
 SELECT statement_timestamp() AS now, queue_name, LEAST(oldest_due_at, oldest_claimed_at) AS oldest_due_at,
        COALESCE(due, 0) AS due, COALESCE(later, 0) AS later,
        COALESCE(due + later >= (SELECT most FROM share), false) AS at_least, COALESCE(claimed, 0) AS claimed,

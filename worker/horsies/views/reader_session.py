@@ -62,15 +62,15 @@ async def is_as_the_server(conn: asyncpg.Connection) -> bool:
 
 
 READER_SETTINGS: tuple[tuple[str, str], ...] = (
-    # Only a plan made for these very values knows how few rows they leave, and finds that a partial index fits.
+    # Only a plan for the given values estimates well how few rows match, and can use a partial index.
     ("plan_cache_mode", "force_custom_plan"),
-    # For many rows at the end of the table, a plan finds "any ten thousand" by reading it from the beginning.
+    # Otherwise the planner reads the table from the beginning to find "any ten thousand" rows at its end.
     ("enable_seqscan", "off"),
     # A bitmap is filled to its end before the first row is read: no LIMIT bounds it.
     ("enable_bitmapscan", "off"),
     ("jit", "off"),
     ("max_parallel_workers_per_gather", "0"),
-    # A reader gives up by itself, and asks for the cause while it still waits for the lock.
+    # A reader times out on its own, and reads the cause while it still waits for the lock.
     ("lock_timeout", "0"),
     # Some of upstream's columns have their time without a zone, in UTC; they are compared with now().
     ("timezone", "UTC"),

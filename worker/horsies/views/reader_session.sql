@@ -6,7 +6,7 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
        to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
        to_regclass('horsies_schedules') IS NOT NULL AS schedules,
        statement_timestamp() AS now,
-       -- The console's own sessions are read-only: a session's setting does not depend on the role.
+       -- The console's own sessions are read-only, so the session's setting says nothing about the role.
        CASE WHEN pg_is_in_recovery() THEN 'the server is a standby'
             -- The most specific setting applies: of this role here, of this role, of this database, of all.
             WHEN (SELECT split_part(said, '=', 2)::boolean
@@ -21,7 +21,7 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
                  THEN format('transactions of role %s are read-only by default', current_user)
             WHEN NOT has_table_privilege(to_regclass('horsies_tasks'), 'UPDATE')
                  THEN format('role %s may not change horsies_tasks', current_user) END AS no_writes,
-       -- Made together with horsies_sweeps and horsies_queue_samples.
+       -- Created together with horsies_sweeps and horsies_queue_samples.
        to_regclass('horsies_outages') IS NOT NULL AS outages, pg_is_in_recovery() AS standby
 
 -- name: view_default_source

@@ -32,7 +32,7 @@ class Fields(Generic[RowT]):
 
     state: Callable[[RowT, datetime], str]
     bare: Callable[[RowT], Iterable[str]]
-    """The texts in which words without a key are looked for."""
+    """Return the texts in which words without a key are searched."""
     texts: Mapping[str, Callable[[RowT], Iterable[str]]]
     has: Mapping[str, Callable[[RowT], bool]]
     numbers: Mapping[str, Callable[[RowT, datetime], float | None]]
@@ -50,7 +50,7 @@ class Fields(Generic[RowT]):
         if term.key == BARE:
             return any(is_part(value, text) for value in term.values for text in self.bare(row))
         if term.key == "has":
-            # All wanted values must hold; none of the excluded ones may.
+            # All included conditions must match, and no excluded one.
             found = (self.has[value.word](row) for value in term.values if isinstance(value, Choice))
             return any(found) if term.negated else all(found)
         if term.key in self.texts:

@@ -19,11 +19,11 @@ TEACHES: Final = (
     "Schedules are defined in AppConfig(schedule=ScheduleConfig(schedules=[TaskSchedule(…)])). A scheduler stores them",
     f"and sends their tasks: {START}.",
 )
-_UNDEFINED: Final = "its scheduler has not stored what it sends: upstream's does not, and older releases did not"
+_UNDEFINED: Final = "its scheduler has not stored what it sends: upstream's and older releases do not"
 
 
 def note(row: ScheduleRow, now: datetime, lasting: Callable[[timedelta], str]) -> str:
-    """Return what the operator should know about the schedule; empty if its runs end well."""
+    """Return problems of the schedule in words; empty if its runs end well."""
     served = row.definition is None or bool(row.schedulers)
     match row.standing(now):
         case Standing.PAUSED if row.paused_at is not None:
@@ -41,14 +41,14 @@ def note(row: ScheduleRow, now: datetime, lasting: Callable[[timedelta], str]) -
 
 
 def sends(definition: Definition | None) -> str:
-    """`shop.report`, or `workflow month_end`."""
+    """Return the target, such as `shop.report` or `workflow month_end`."""
     if definition is None:
         return ""
     return definition.target if definition.kind == "task" else f"{definition.kind} {definition.target}"
 
 
 def served_by(schedulers: Sequence[SchedulerRow]) -> str:
-    """`1 scheduler, web-1:4121`; of those that run."""
+    """Return the running schedulers, such as `1 scheduler, web-1:4121`."""
     if not schedulers:
         return NO_SCHEDULER
     names = ", ".join(one.name for one in schedulers)
@@ -73,7 +73,7 @@ def about_all_next(row: ScheduleRow) -> str:
     if row.definition is None:
         return _UNDEFINED
     if row.definition.pattern is None:
-        return "this release does not know its pattern, so only the run that is planned is known"
+        return "this release does not know its pattern, so only the planned run is known"
     if row.paused_at is not None:
         return "it is paused: none of these is sent"
     return "" if row.schedulers else "no scheduler serves it: none of these is sent"

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from horsies.views.audit import AuditRow
 
 OVERDUE_AFTER_S: Final = 60.0
-"""And twice the interval at which its scheduler looks, if that is longer: it may be busy for one."""
+"""Seconds after which a run is overdue, or twice the interval of its scheduler if that is longer."""
 SEEN_WITHIN_S: Final = 60.0
-"""A scheduler that runs renews its row every 5 s; horsies.operations uses the same."""
+"""Silence in s of a lost scheduler: rows are renewed every 5 s; horsies.operations uses the same value."""
 MOST_SCHEDULES: Final = 2_000
 STRIP_RUNS: Final = 12
-"""The newest runs that a list shows of each schedule."""
+"""Number of newest runs of each schedule in a list."""
 STORY_RUNS: Final = 50
 _MAX_SCHEDULERS: Final = 200
 _LISTED_FOR: Final = timedelta(days=1)
-"""A scheduler that ended without a word is listed with the schedules for this long."""
+"""How long a lost scheduler is listed with the schedules."""
 _MAX_ACTIONS: Final = 10
 
 _AT_ONCE: Final = timedelta()
@@ -48,7 +48,7 @@ _SOURCES_OF_UPSTREAM: Final = {
     "rows": "view_schedule_rows_of_upstream",
     "slots": "view_used_slots_of_upstream",
 }
-"""Upstream has no table of ours."""
+"""The names of the statements for a database of upstream, which lacks our tables."""
 
 
 class ScheduleRun(NamedTuple):
@@ -59,9 +59,9 @@ class ScheduleRun(NamedTuple):
     task_id: str | None
     workflow_id: str | None
     ordered_by: str | None
-    """Of a run that an operator ordered, or of a slot that one skipped."""
+    """The operator who ordered the run or skipped the slot."""
     state: str
-    """That of its task or workflow; SKIPPED if nothing was sent, PRUNED if it is not stored any more."""
+    """The status of its task or workflow; SKIPPED if nothing was sent, PRUNED if it was deleted."""
     error_code: str | None
     started_at: datetime | None
     ended_at: datetime | None
@@ -77,12 +77,12 @@ class ScheduleRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of the schedule, as the scheduler that registered it has it."""
+    """The definition of the schedule as its scheduler registered it."""
 
     pattern: SchedulePattern | None
-    """None if it was stored by a newer release that has other patterns."""
+    """The pattern; None for an unknown pattern of a newer release."""
     words: str
-    """`daily 02:30 Europe/Berlin`, `every 5 min`."""
+    """The pattern in words, such as `daily 02:30 Europe/Berlin` or `every 5 min`."""
     timezone: str
     kind: str
     """`task` or `workflow`."""
@@ -98,11 +98,11 @@ class Definition:
 
 
 class Standing(StrEnum):
-    """The worst first."""
+    """Conditions of a schedule, the worst first."""
 
     OVERDUE = "overdue"
     UNSERVED = "unserved"
-    """No scheduler that runs has it, so nothing will be sent."""
+    """No running scheduler has it, so nothing will be sent."""
     PAUSED = "paused"
     SCHEDULED = "scheduled"
 
@@ -113,10 +113,10 @@ class ScheduleRow:
 
     name: str
     definition: Definition | None
-    """None for a schedule that only a scheduler of upstream, or of a version before 10, has served."""
+    """The definition; None if only schedulers of upstream or of versions before 10 have served it."""
     registered_at: datetime | None
     next_run_at: datetime | None
-    """None: it has never been planned, and runs at once."""
+    """The next run; None if it was never planned: it then runs at once."""
     last_run_at: datetime | None
     run_count: int
     paused_at: datetime | None
@@ -126,9 +126,9 @@ class ScheduleRow:
     """The slot that an operator ordered to skip."""
     skipped_by: str | None
     runs: tuple[ScheduleRun, ...]
-    """The newest first."""
+    """Its runs, newest first."""
     schedulers: tuple[str, ...]
-    """The ids of the schedulers that serve it and run."""
+    """The ids of the running schedulers that serve it."""
 
     @property
     def id(self) -> str:
@@ -144,7 +144,7 @@ class ScheduleRow:
         return self.skip_slot is not None and self.skip_slot == self.next_run_at
 
     def overdue(self, now: datetime) -> timedelta | None:
-        """Return how long it has been due; None if it is not, or not long enough to be a problem."""
+        """Return how long it has been overdue; None if it is not due, or only for a short time."""
         if self.paused_at is not None or self.next_run_at is None:
             return None
         late = now - self.next_run_at
@@ -182,13 +182,13 @@ class SchedulerRow:
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """All schedules by name, and the schedulers that run or ended without a word."""
+    """All schedules by name, and the running and lost schedulers."""
 
     now: datetime
     rows: tuple[ScheduleRow, ...]
     schedulers: tuple[SchedulerRow, ...]
     more: bool
-    """There are more than MOST_SCHEDULES."""
+    """True if there are more than MOST_SCHEDULES."""
 
     def living(self, now: datetime) -> tuple[SchedulerRow, ...]:
         return tuple(one for one in self.schedulers if one.lives(now))
@@ -196,22 +196,22 @@ class Schedules:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStory:
-    """One schedule with more of its runs, and what operators did to it."""
+    """One schedule with more of its runs, and operators' actions on it."""
 
     now: datetime
     row: ScheduleRow
     schedulers: tuple[SchedulerRow, ...]
-    """Those that serve it, living or not."""
+    """The schedulers that serve it, running or lost."""
     audit: tuple[AuditRow, ...]
 
 
 class NextRun(NamedTuple):
-    """A run that is planned."""
+    """A planned run."""
 
     at: datetime
     is_skipped: bool
     shift: timedelta
-    """By how much the clocks of the schedule's zone will have changed since the run before, or since now."""
+    """Change of the clocks of the schedule's zone since the previous run, or since now."""
 
 
 async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
@@ -234,9 +234,9 @@ async def schedule_story(conn: asyncpg.Connection, name: str) -> ScheduleStory |
 
 
 def next_runs(row: ScheduleRow, now: datetime, count: int) -> tuple[NextRun, ...]:
-    """The next runs by its stored definition; fewer if that never comes due again, only the first if it is unknown.
+    """Return the next runs by its stored definition: fewer if it ends, only the first if its pattern is unknown.
 
-    Those of a paused schedule are the runs that it would have if it were resumed at `now`.
+    For a paused schedule, return the runs after a resume at `now`.
     """
     found: list[NextRun] = []
     before = now
@@ -307,7 +307,7 @@ def _living(schedulers: Sequence[SchedulerRow], now: datetime) -> list[Scheduler
 
 @lru_cache(maxsize=4096)
 def definition_of(text: str) -> Definition:
-    """Cached by its text: a definition changes with a release, and a list of 1,000 is read every two seconds."""
+    """Parse a definition, cached by its text: it rarely changes, and a list of 1,000 is read every two seconds."""
     stored = json_map(text)
     known = {name: value for name in _TEXTS if isinstance(value := stored.get(name), str)}
     zone = known.get("timezone") or "UTC"

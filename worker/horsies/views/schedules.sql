@@ -61,17 +61,17 @@ SELECT named.schedule_name, own.definition, own.registered_at, state.next_run_at
                       CASE WHEN task.status NOT IN /* open_tasks */
                            THEN COALESCE(task.completed_at, task.failed_at)
                            WHEN workflow.status NOT IN /* open_workflows */
-                           -- Upstream stores no time of the end when it cancels.
+                           -- Upstream stores no end time when it cancels.
                            THEN COALESCE(workflow.completed_at, workflow.updated_at) END AS ended_at
                  FROM (/* slots */) used
                  LEFT JOIN horsies_tasks task ON task.id = used.task_id
                  LEFT JOIN horsies_workflows workflow ON workflow.id = used.workflow_id
-                -- Not before the joins: a hash join keeps no order.
+                -- Sorted after the joins, because a hash join keeps no order.
                 ORDER BY slot DESC) newest) run
  ORDER BY named.schedule_name
 
 -- name: view_schedulers
--- views/schedules.py; reads only: the schedulers that run, or ended without a word, those seen last first
+-- views/schedules.py; reads only: the running and lost schedulers, most recently seen first
 -- ($1 at most, $2 how long ago they may have been seen)
 SELECT scheduler_id, hostname, pid, schedules, horsies_version, started_at, seen_at
   FROM horsies_schedulers

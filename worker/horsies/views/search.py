@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 ROWS_WITH_ARGUMENTS: Final = 2_000
-"""Arguments may be large, stored out of line and compressed."""
+"""Rows read by a search in arguments, which may be large, stored out of line and compressed."""
 
 LIVE_STATUSES: Final = frozenset({"PENDING", "CLAIMED", "RUNNING"})
 UNSUCCESSFUL_STATUSES: Final = frozenset({"FAILED", "CANCELLED", "EXPIRED"})
@@ -64,7 +64,7 @@ WAITING: Final = Source(
     statuses=frozenset({"PENDING"}),
     each=statement(__name__, "view_queues_that_wait"),
 )
-"""In the order in which they are claimed."""
+"""Waiting tasks in the order in which they are claimed."""
 RUNNING: Final = Source("running", statement(__name__, "view_running"), 5_000)
 IN_FLIGHT: Final = Source("in flight", statement(__name__, "view_in_flight"), 10_000)
 LIVE: Final = Source("live", statement(__name__, "view_live"), 10_000)
@@ -73,7 +73,7 @@ OF_WORKFLOW: Final = Source("workflow", statement(__name__, "view_of_workflow"),
 
 
 async def source_for(conn: asyncpg.Connection, wanted: TaskConditions, sort: Sort) -> Source:
-    """The smallest source that contains all matches."""
+    """Return the smallest source that contains all matches."""
     among = None if wanted.statuses is None else frozenset(wanted.statuses)
     unsuccessful = among is not None and among <= UNSUCCESSFUL_STATUSES
     match sort:

@@ -1,8 +1,8 @@
-"""Searches a table for a filter: along an index, so many rows at once, with the conditions that are wanted.
+"""Searches a table for a filter, along an index and a bounded number of rows at a time.
 
-A search has two statements. The first finds the edge: how far the rows of a source may be read at once. The second
-reads the rows up to there and keeps those that match. Both are put together from texts of ours; every value, be it of
-the filter or of the place where the search stands, is a numbered parameter.
+A search has two statements. The first finds the edge, up to which the rows of a source may be read at once. The
+second reads the rows up to the edge and keeps the matches. Both consist only of our own texts; every value, of the
+filter or of the position of the search, is a numbered parameter.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Cursor:
     time: datetime
     id: str = ""
     priority: int = 0
-    """Only WAITING sorts by it."""
+    """The priority, only for the order WAITING."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[RowT]):
-    """Rows in their order. A cursor that is None: there are no further rows in that direction."""
+    """Rows in their order. A cursor is None if there are no further rows in that direction."""
 
     rows: tuple[RowT, ...]
     now: datetime
@@ -63,13 +63,13 @@ class Source:
     name: str
     rows: str
     rows_at_once: int
-    """As many as a refresh may read: more if they are adjacent than if each is on a page of its own."""
+    """Maximum number of rows per refresh, higher for adjacent rows than for rows on different pages."""
     time: str = ""
     by_priority: bool = False
     serves: frozenset[str] = frozenset()
     """Keys whose conditions the index serves, if they are of a form that an index can serve."""
     statuses: frozenset[str] | None = None
-    """The statuses that its rows have; None: all."""
+    """The statuses of its rows; None for all."""
     each: str = ""
     """A query of names. The index is read for each of them from its beginning, as `one.name`."""
 
@@ -79,7 +79,7 @@ class Source:
 
     @cached_property
     def place(self) -> str:
-        """The columns of its order, as they are stored."""
+        """The stored columns of its order."""
         return ", ".join([*(["priority"] if self.by_priority else []), self.time or "at", "id"])
 
     def order(self, *, ascending: bool) -> str:
@@ -91,7 +91,7 @@ class Source:
         return [one for one in wanted.all if one.indexed and one.key in self.serves]
 
     def further(self, wanted: Conditions) -> list[Condition]:
-        """The conditions that each of its rows must still be held against."""
+        """Return the conditions that its rows do not satisfy by themselves and that must be checked."""
         among = set(wanted.statuses or ())
         has_only = self.statuses is not None and self.statuses <= among
         served = self.served(wanted)
@@ -128,7 +128,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The part that is not counted yet: of this source, from here on."""
+    """The uncounted part of a source, from this position on."""
 
     source: Source
     after: Cursor
@@ -158,7 +158,7 @@ async def stretch_of(
     after: Cursor | None = None,
     most: int,
 ) -> Stretch:
-    """The part to read at once: `most` rows of the source."""
+    """Read the edge of the next part: `most` rows of the source."""
     # Rows that arrive during the search must not displace the last ones.
     whole = Stretch(source, ascending, after, None, 2 * most)
     if not source.is_walked:
@@ -169,7 +169,7 @@ async def stretch_of(
 
 
 def edge_of(table: Table, wanted: Conditions, stretch: Stretch) -> tuple[str, list[object]]:
-    """The statement that finds the last of `most` rows of the source, and no row if there are fewer."""
+    """Return the statement that finds the last of `most` rows of the source, or no row if there are fewer."""
     source, given = stretch.source, StatementParameters()
     slots = {
         "time": source.time,
@@ -243,7 +243,7 @@ async def read_page(
 async def read_newest(
     conn: asyncpg.Connection, table: Table, wanted: Conditions, source: Source, selecting: str, limit: int
 ) -> list[Sequence[Any]]:
-    """The newest `limit` matches, however old they are: many short statements, each bounded ($1 rows at most)."""
+    """Read the newest `limit` matches of any age, with many short, bounded statements ($1 rows at most)."""
     found: list[Sequence[Any]] = []
     after: Cursor | None = None
     while True:
@@ -261,7 +261,7 @@ def _walked_rows(source: Source, wanted: Conditions, stretch: Stretch, given: St
 
 
 def _bounds(place: str, stretch: Stretch, given: StatementParameters) -> list[str]:
-    """Beyond `after`, up to the edge."""
+    """Return the condition for rows beyond `after`, up to the edge."""
     signs = (">", "<=") if stretch.ascending else ("<", ">=")
     cursors = zip(signs, (stretch.after, stretch.edge), strict=True)
     by_priority = stretch.source.by_priority

@@ -19,7 +19,7 @@ SELECT /* time */ AS at, id, /* priority */ AS priority
 OFFSET /* most */ - 1 LIMIT 1
 
 -- name: view_edge_of_each
--- views/searching.py; reads only: the same of a source that is read name by name, each until they are so many together
+-- views/searching.py; reads only: the same for a source that is read name by name, until so many rows are found in total
 WITH one AS (SELECT name FROM (/* each */) every (name) WHERE /* named */)
 SELECT walked.at, walked.id, walked.priority
   FROM one

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 MOST_SNAPSHOTS: Final = 100
-"""Read of all workers in one bucket: the average of a hundred of 500 differs by some per cent, and is read in a
-fifth."""
+"""Maximum number of snapshots read per bucket: the average of 100 of 500 workers differs by a few per cent, and takes
+a fifth of the time."""
 _ROUND_S: Final = 6.0
-"""In this time each live worker reports once: snapshots come every 5 s, and a little later each time."""
+"""Time in which each live worker reports once: snapshots come every 5 s, slightly delayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ClusterPoint:
 
 
 async def worker_series(conn: asyncpg.Connection, worker_id: str, buckets: Buckets) -> tuple[WorkerPoint, ...]:
-    """One point for each bucket, oldest first, by one index probe each."""
+    """Read one point for each bucket, oldest first, with one index probe each."""
     told = by_bucket(
         await conn.fetch(
             statement(__name__, "view_worker_series"), worker_id, buckets.first, buckets.step, buckets.count
@@ -60,7 +60,7 @@ async def worker_series(conn: asyncpg.Connection, worker_id: str, buckets: Bucke
 
 
 async def cluster_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[ClusterPoint, ...]:
-    """One point for each bucket, oldest first; the last one up to now."""
+    """Read one point for each bucket, oldest first; the last one up to now."""
     told = by_bucket(
         await conn.fetch(
             statement(__name__, "view_cluster_series"),
@@ -79,7 +79,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """`count` of them, `step` long each, the first from `first` on. Repeated reads use the same bounds."""
+    """`count` ranges of length `step`, starting at `first`. Repeated reads use the same bounds."""
 
     first: datetime
     step: timedelta
@@ -87,7 +87,7 @@ class Buckets:
 
     @classmethod
     def until(cls, now: datetime, window: timedelta, step: timedelta) -> Buckets:
-        """The last one contains `now`; together they are not shorter than the window."""
+        """Return buckets that cover the window; the last one contains `now`."""
         count = -(-window // step)
         newest = _EPOCH + (now - _EPOCH) // step * step
         return cls(newest - (count - 1) * step, step, count)
@@ -98,20 +98,20 @@ class Buckets:
 
     @property
     def end(self) -> datetime:
-        """The end of the last one; it may lie in the future."""
+        """The end of the last bucket, possibly in the future."""
         return self.first + self.count * self.step
 
     def index(self, moment: datetime) -> int | None:
-        """The number of the one that contains this moment, or None."""
+        """Return the number of the bucket that contains this moment, or None."""
         number = (moment - self.first) // self.step
         return number if 0 <= number < self.count else None
 
     def newest(self, count: int) -> Buckets:
-        """The last `count` of them."""
+        """Return the last `count` buckets."""
         count = min(count, self.count)
         return Buckets(self.first + (self.count - count) * self.step, self.step, count)
 
 
 def by_bucket(rows: Sequence[Sequence[Any]]) -> dict[int, tuple[Any, ...]]:
-    """Rows of a statement whose first column is the number of a bucket, counted from zero."""
+    """Read the rows of a statement whose first column is the number of a bucket, counted from zero."""
     return {row[0]: tuple(map(decoded, tuple(row)[1:])) for row in rows}

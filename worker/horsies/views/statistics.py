@@ -45,7 +45,7 @@ class NameStatistics:
 
     name: str
     tasks: int
-    """Those that match and ended: completed, failed, cancelled or expired."""
+    """Number of matching tasks that completed, failed, were cancelled or expired."""
     failed: int
     retries: int
     wait_p50: float | None
@@ -53,13 +53,13 @@ class NameStatistics:
     run_p50: float | None
     run_p95: float | None
     busy_s: float
-    """How long they ran together."""
+    """Total duration of their runs."""
     partly: bool
     since: datetime
     over_s: float
     """The time from `since` to now."""
     busy_share: float = 0.0
-    """Its part of what all listed names ran, from 0 to 1. Partly read names count by what they ran per second."""
+    """Its share of the total duration of all listed names, from 0 to 1; partly read names count by their rate."""
 
     @property
     def id(self) -> str:
@@ -106,11 +106,11 @@ class TaskStatistics:
     more_names: bool
 
     def sorted_by(self, sort: StatisticsSort) -> tuple[NameStatistics, ...]:
-        """The largest first, names from A on."""
+        """Sort by the largest value first, names alphabetically."""
         return tuple(sorted(self.names, key=lambda row: (_ORDERS[sort](row), row.name)))
 
     def filter_of(self, wanted: TaskFilter, names: Sequence[str]) -> TaskFilter:
-        """The tasks that match and are counted in the rows of these names. Its times are fixed."""
+        """Return a filter of the counted tasks of these names, with fixed times."""
         others = tuple(term for term in wanted.terms if term.key != "name" or term.negated)
         ended = parse(f"ended:>={self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}").terms
         return TaskFilter((*others, Term("name", tuple(map(Glob.literal, names))), *ended))

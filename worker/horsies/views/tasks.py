@@ -24,7 +24,7 @@ _ASCENDING: Final = frozenset({Sort.OLDEST, Sort.WAITING, Sort.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """A task as the operator saw it. A row that differs in status, owner, claim, try or error is not changed.
+    """A task as the operator saw it. A row that now differs in status, owner, claim, attempt or error is not changed.
 
     Statements that fill it select its fields in this order, so that `ExpectedState(*row)` builds one.
     """
@@ -42,7 +42,7 @@ class ExpectedState:
     finalizing_at: datetime | None
     is_workflow_task: bool
     last_action: int | None = None
-    """The newest audit row of an action on it; read only where the verb does not change the row."""
+    """The newest audit row of an action on it; read only if the verb does not change the row."""
 
 
 async def task_page(
@@ -90,7 +90,7 @@ async def task_page(
 
 
 async def matching(conn: asyncpg.Connection, wanted: TaskConditions, limit: int) -> list[ExpectedState]:
-    """The newest `limit` matches, however old they are."""
+    """Read the newest `limit` matches of any age."""
     wanted = await answerable(conn, wanted)
     source = await source_for(conn, wanted, Sort.NEWEST)
     selecting = statement(__name__, "view_task_matching")

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import asyncpg
 
 LATE_AFTER_S: Final = 12.0
-"""Two snapshots and the time that one of them may take."""
+"""Seconds without a sign of life after which a worker is late: two snapshots and the time to take one."""
 GONE_AFTER_S: Final = 30.0
-"""Six snapshots; horsies.operations uses the same."""
+"""Seconds without a sign of life after which a worker is lost: six snapshots; horsies.operations uses the same."""
 SNAPSHOT_EVERY_S: Final = 5.0
 """The interval of horsies.run.worker.snapshots."""
 FIRST_WORKER_WITHIN_S: Final = 10.0
-"""Where no worker has ever been, a task may wait so long before that is an alert: the first one may be starting."""
+"""Seconds that a task may wait without an alert if no worker has ever run: the first one may be starting."""
 
 
 Sign: TypeAlias = Literal["snapshot", "beat", "claim"]
@@ -40,14 +40,14 @@ _UNSEEN: Final[Sign] = "claim"
 class Liveness(StrEnum):
     ALIVE = "alive"
     DRAINING = "draining"
-    """Alive, and claims nothing more: by order, or because it stops."""
+    """Alive, but no longer claims tasks: by an operator's order, or because it stops."""
     LATE = "late"
     LOST = "lost"
-    """Silent for so long that it counts as dead, without a snapshot that it stops."""
+    """Silent for so long that it counts as dead, and its last snapshot did not announce a stop."""
     DIED = "died"
-    """Lost, and its tasks were recovered."""
+    """Lost, with its tasks recovered."""
     STOPPED = "stopped"
-    """Its last snapshot said that it stops, and it had no tasks any more."""
+    """Stopped: its last snapshot announced a stop, and it had no tasks."""
 
 
 LIVING: Final = frozenset({Liveness.ALIVE, Liveness.DRAINING, Liveness.LATE})
@@ -76,18 +76,18 @@ class Snapshot:
     cpu_percent: float | None
     started_at: datetime
     version: str | None
-    """That of horsies."""
+    """The version of horsies."""
     draining: bool | None
     app_version: str | None = None
 
     @property
     def stopped(self) -> bool:
-        """The worker wrote it at the end of a clean stop."""
+        """True if the worker wrote it at the end of a clean stop."""
         return self.processes == STOPPED
 
     @property
     def versions(self) -> str:
-        """`1.4.2, horsies 0.1.0`: that of the application, if it names one, and of horsies; empty for upstream's."""
+        """Versions of the application, if known, and of horsies, like `1.4.2, horsies 0.1.0`; empty for upstream."""
         ours = f"horsies {self.version}" if self.version else ""
         return ", ".join(filter(None, (self.app_version, ours)))
 
@@ -98,17 +98,17 @@ class Snapshot:
 
 
 _ID: Final = re.compile(r"(.+)-([0-9]+)-[0-9a-f]{2,}", re.DOTALL)
-"""As horsies.run.settings.Identity creates them."""
+"""Matches worker ids as horsies.run.settings.Identity creates them."""
 
 
 def name_of(worker_id: str) -> str:
-    """`web-1:4121`, as lists name a worker; an id of another form is returned unchanged."""
+    """Return the name of a worker in lists, such as `web-1:4121`; an id of another form is returned unchanged."""
     made = _ID.fullmatch(worker_id)
     return worker_id if made is None else f"{made[1]}:{made[2]}"
 
 
 def place_of(worker_id: str | None, hostname: str | None, child_pid: int | None) -> str:
-    """`web-1:4121 child 4133`: the worker and the child process that ran the code; empty for neither."""
+    """Return the worker and the child process that ran the code, such as `web-1:4121 child 4133`; empty for neither."""
     if worker_id is None:
         return f"{hostname}:{child_pid}" if hostname and child_pid is not None else hostname or ""
     return name_of(worker_id) if child_pid is None else f"{name_of(worker_id)} child {child_pid}"
@@ -127,7 +127,7 @@ class WorkerRow:
     running: int
     claimed: int
     snapshot: Snapshot | None
-    """None for one that has tasks but no snapshot, or whose snapshots were pruned."""
+    """The newest snapshot; None if it never wrote one, or if its snapshots were pruned."""
     draining_since: datetime | None
     draining_by: str | None
     draining_reason: str | None
@@ -140,16 +140,16 @@ class WorkerRow:
 
     @property
     def name(self) -> str:
-        """`web-1:4121`, as tasks name it too."""
+        """The name in lists, such as `web-1:4121`."""
         return name_of(self.id) if self.snapshot is None else f"{self.snapshot.hostname}:{self.snapshot.pid}"
 
     def up_until(self, now: datetime) -> datetime:
-        """Return the last time at which it is known to have lived."""
+        """Return the last time at which it is known to have been alive."""
         return now if self.lives else self.seen_at
 
     @property
     def in_flight(self) -> int:
-        """The tasks that it has claimed or runs."""
+        """The number of its claimed and running tasks."""
         return self.running + self.claimed
 
     @property
@@ -178,7 +178,7 @@ async def had_workers(conn: asyncpg.Connection) -> bool:
 async def worker_rows(
     conn: asyncpg.Connection, *, gone_within: timedelta | None = timedelta(hours=1)
 ) -> tuple[WorkerRow, ...]:
-    """Workers with tasks, with a report within `gone_within` (None: ever), or with an unacknowledged death, by id."""
+    """Read workers that have tasks, a report within `gone_within` (None: ever), or an unacknowledged death, by id."""
     orders: dict[str, tuple[Any, ...]] = {}
     losses: Mapping[str, Loss] = {}
     here = await tables(conn)
@@ -200,8 +200,7 @@ class Clock:
 
     @property
     def is_off(self) -> bool:
-        """A worker takes some seconds from its start to its first snapshot; only a longer delay means that it is
-        behind."""
+        """Seconds from start to first snapshot that are normal; only a longer delay means that its clock is behind."""
         return not -30.0 <= self.ahead_s <= 2.0
 
 
@@ -243,7 +242,7 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | N
 
 
 def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
-    """A stopped worker reports in its last snapshot that it drains and has no tasks: then it is not expected back."""
+    """Return whether its last snapshot reports a stop: it drains and has no tasks."""
     if silent_s > GONE_AFTER_S:
         return Liveness.LOST
     if silent_s > LATE_AFTER_S and (holds or not draining):
@@ -252,7 +251,7 @@ def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
 
 
 def _end_of(snapshot: Snapshot | None, loss: Loss | None, *, holds: int) -> Liveness:
-    """Return how a silent worker ended. One of an earlier release that was stopped drains in its last snapshot."""
+    """Return how a silent worker ended. Stopped workers of earlier releases are draining in their last snapshot."""
     if loss is not None and not loss.came_back:
         return Liveness.DIED
     said_so = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed
@@ -272,6 +271,6 @@ def _snapshot(told: list[Any]) -> Snapshot:
     return Snapshot(*fields)
 
 
-# Of a thousand workers nearly all report the same: 3 ms for each list of 500 otherwise.
+# Cached, because nearly all of a thousand workers report the same; parsing takes 3 ms for each list of 500.
 _numbers = lru_cache(maxsize=256)(partial(json_map, values=is_whole))
 _settings = lru_cache(maxsize=256)(json_map)

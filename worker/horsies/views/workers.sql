@@ -3,7 +3,7 @@
 SELECT worker_id, draining_since, ordered_by, reason FROM horsies_worker_orders WHERE draining_since IS NOT NULL
 
 -- name: view_had_workers
--- views/workers.py; reads only: whether a worker has ever been here, also one of which only its work is left
+-- views/workers.py; reads only: whether a worker has ever run here, even if only its tasks are left
 SELECT EXISTS (SELECT FROM horsies_worker_states)
     OR EXISTS (SELECT FROM horsies_tasks WHERE status IN /* tasks_in_flight */)
     OR EXISTS (SELECT FROM horsies_task_attempts)
@@ -26,11 +26,11 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
        beat.sent_at AS beat_at, snapshot.*
   FROM known
   FULL JOIN in_flight USING (worker_id)
-       -- A worker may be late with its snapshots only. Only the beats of its newest task, because beats are sent for
-       -- all at once.
+       -- A worker may be late with only its snapshots. The beats of its newest task are enough, because beats are sent
+       -- for all tasks at once.
   LEFT JOIN LATERAL (
         SELECT max(newest.sent_at) AS sent_at
-               -- Not as a condition of the join, which is checked after the beats have been read: 14 ms of 21 for 500
+               -- Not as a condition of the join, which would be checked after reading the beats: 14 ms of 21 for 500
                -- workers.
           FROM unnest(CASE WHEN COALESCE(known.snapshot_at < statement_timestamp() - $2::float8 * interval '1 s', true)
                            THEN in_flight.newest_ids END) AS mine (id)

@@ -16,7 +16,7 @@ UNSUCCESSFUL_STATUSES: Final = ("FAILED", "CANCELLED")
 
 
 class WorkflowSort(StrEnum):
-    """Orders that an index serves. OPEN shows only workflows that have not ended, ENDED only those that have."""
+    """Orders that an index serves. OPEN shows only unfinished workflows, ENDED only ended ones."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -64,7 +64,7 @@ OF_PARENTS: Final = Source(
 
 
 def source_for(wanted: WorkflowConditions, sort: WorkflowSort = WorkflowSort.NEWEST) -> Source:
-    """The smallest source that contains all matches, in this order."""
+    """Return the smallest source that contains all matches, in this order."""
     match sort:
         case WorkflowSort.OPEN:
             return LIVE

@@ -1,4 +1,4 @@
-"""All stored data of one workflow: its present nodes, its result, its parent; and the texts of one node."""
+"""All stored data of one workflow: its current nodes, its result, its parent; and the texts of one node."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class NodeView:
     priority: int
     task_id: str | None
     task_status: str | None
-    """None if it has no task, or if the row of its task was deleted."""
+    """The status of its task; None if it has no task, or if the task was deleted."""
     retry_count: int
     max_retries: int
     next_retry_at: datetime | None
-    """Only while it waits for a retry."""
+    """Time of the next attempt, only while it waits for a retry."""
     error_code: str | None
     """The error of a failed node, or of the last attempt of one that is retried."""
     started_at: datetime | None
     completed_at: datetime | None
     last_beat: datetime | None
-    """The newest beat of the present execution."""
+    """The newest beat of the current execution."""
     worker_id: str | None
     worker_hostname: str | None
     worker_pid: int | None
@@ -67,11 +67,11 @@ class NodeView:
     """`__horsies_map__` (domain.plan.MAP_DEFINITION) for a node that runs one task per item."""
     sub_status: str | None
     sub_total: int | None
-    """How many nodes the child has; None if there is no child (yet)."""
+    """Number of nodes of the child workflow; None without a child."""
     sub_done: int | None
     sub_failed: int | None
     progress: Progress | None = None
-    """Of its task, while that is RUNNING, if its code reports any."""
+    """The progress of its running task, if its code reports any."""
 
     @property
     def label(self) -> str:
@@ -85,7 +85,7 @@ class NodeView:
 
     @property
     def state(self) -> str:
-        """The status, or before it is stored that of its task: RUNNING once it runs, RETRY while it waits."""
+        """The status; before that is stored, the task's: RUNNING once it runs, RETRY while it waits."""
         if self.status not in ("ENQUEUED", "RUNNING") or self.task_status is None:
             return self.status
         if self.task_status == "PENDING" and self.retry_count > 0:
@@ -122,20 +122,20 @@ class WorkflowStory:
     now: datetime
     row: WorkflowRow
     nodes: tuple[NodeView, ...]
-    """At most `most_nodes`; `row.total` says how many there are."""
+    """The nodes, at most `most_nodes`; `row.total` is their number."""
     result: Stored | None
     error: Stored | None
     success_policy: Stored | None
     output_index: int | None
-    """The node whose result is the workflow's; None: the results of all nodes on which none depends."""
+    """The node whose result is the workflow's; None for the results of all final nodes."""
     parent: ParentLink | None
     audit: tuple[AuditRow, ...]
-    """Operator actions on the workflow, newest first, the last few."""
+    """The last operator actions on the workflow, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStory:
-    """The data that a list of nodes does not show."""
+    """The data of a node that a list does not show."""
 
     now: datetime
     workflow_id: str
@@ -147,12 +147,12 @@ class NodeStory:
     options: Stored | None
     result: Stored | None
     summary: Stored | None
-    """Of a child workflow that has ended."""
+    """The summary of an ended child workflow."""
     audit: tuple[AuditRow, ...]
 
 
 async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
-    """The id `text`, or the only id that begins or ends with it; None if there is none."""
+    """Return the id `text`, or the only id that begins or ends with it; None if there is none."""
     return await find_id(conn, "horsies_workflows", text)
 
 
@@ -164,14 +164,14 @@ async def workflow_story(
     most_nodes: int = 5_000,
     most_characters: int = 200_000,
 ) -> WorkflowStory | Ambiguous | None:
-    """`text` is an id, or, unless `exact`, its beginning or end. Texts are truncated after `most_characters`."""
+    """Read a workflow by its id, or, unless `exact`, its beginning or end. Texts are cut after `most_characters`."""
     found = text if exact else await find_workflow(conn, text)
     if not isinstance(found, str):
         return found
     page = await workflow_page(conn, WorkflowConditions().among("id", (found,)), limit=1)
     story = await conn.fetchrow(statement(__name__, "view_workflow_story"), found, most_characters)
     if not page.rows or story is None:
-        return None  # deleted a moment ago
+        return None  # has just been deleted
     nodes = await conn.fetch(statement(__name__, "view_workflow_nodes"), found, most_nodes, None)
     audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("workflow", found))
     return WorkflowStory(
@@ -188,7 +188,7 @@ async def workflow_story(
 
 
 async def workflow_runs(conn: asyncpg.Connection, workflow_id: str, *, most: int = 5_000) -> tuple[NodeRun, ...]:
-    """The ended attempts of all nodes of the workflow with this complete id, in the order of the nodes."""
+    """Read the ended attempts of all nodes of the workflow with this complete id, in the order of the nodes."""
     rows = await conn.fetch(statement(__name__, "view_workflow_runs"), workflow_id, most)
     return tuple(NodeRun(*map(aware, row)) for row in rows)
 
@@ -196,7 +196,7 @@ async def workflow_runs(conn: asyncpg.Connection, workflow_id: str, *, most: int
 async def node_story(
     conn: asyncpg.Connection, workflow_id: str, index: int, *, most_characters: int = 200_000
 ) -> NodeStory | None:
-    """One node of the workflow with this complete id."""
+    """Read one node of the workflow with this complete id."""
     story = await conn.fetchrow(statement(__name__, "view_node_story"), workflow_id, index, most_characters)
     node = await conn.fetchrow(statement(__name__, "view_workflow_nodes"), workflow_id, 1, index)
     if story is None or node is None:

@@ -34,32 +34,32 @@ class WorkflowRow:
     parent_workflow_id: str | None
     parent_task_index: int | None
     root_workflow_id: str
-    """Its own id if it has no parent."""
+    """The id of the root workflow; its own id without a parent."""
     depth: int
     created_at: datetime
-    """The order of lists; never changes."""
+    """The creation time, which orders lists and never changes."""
     sent_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
     updated_at: datetime
     total: int
-    """How many nodes it has; the sum of the next five."""
+    """Number of its nodes; the sum of the next five."""
     completed: int
     failed: int
     skipped: int
     running: int
     waiting: int
-    """PENDING, READY or ENQUEUED."""
+    """Number of nodes that are PENDING, READY or ENQUEUED."""
     error_code: str | None
     """The code of the stored error; a COMPLETED workflow may have one, too."""
     failed_node: str | None
     """node_id (or the index, if it has none) of the failed node with the lowest index."""
     part_done: float = 0.0
-    """How many nodes' worth of those that run is done, by what their tasks report."""
+    """Sum of the reported shares of its running nodes."""
 
     @property
     def share(self) -> float:
-        """The share that is done, from 0 to 1: a running node counts by its progress."""
+        """The completed share, from 0 to 1; a running node counts by its progress."""
         return (self.done + min(self.part_done, self.running)) / self.total if self.total else 0.0
 
     @property
@@ -128,13 +128,13 @@ async def workflow_page(
 
 
 def workflow_cursor_of(row: WorkflowRow, sort: WorkflowSort = WorkflowSort.NEWEST) -> Cursor:
-    """The position of this row in an order that shows it."""
+    """Return the position of this row in an order that shows it."""
     by_end = sort is WorkflowSort.ENDED
     return Cursor((row.completed_at or row.updated_at) if by_end else row.created_at, row.id)
 
 
 async def workflow_matching(conn: asyncpg.Connection, wanted: WorkflowConditions, limit: int) -> list[str]:
-    """The ids of the newest `limit` matches, however old they are."""
+    """Read the ids of the newest `limit` matches of any age."""
     selecting = statement(__name__, "view_workflow_matching")
     return [row[0] for row in await read_newest(conn, WORKFLOWS, wanted, source_for(wanted), selecting, limit)]
 
@@ -142,9 +142,9 @@ async def workflow_matching(conn: asyncpg.Connection, wanted: WorkflowConditions
 async def workflow_counts(
     conn: asyncpg.Connection, wanted: WorkflowConditions, rest: Rest | None = None
 ) -> WorkflowCounts:
-    """Count the matching workflows by status. `reached` and `Count.at_least` say where counting stopped, if it did.
+    """Count the matching workflows by status. `reached` and `Count.at_least` show where counting stopped.
 
-    With `rest` only the part not counted yet; added to the earlier counts it gives the total.
+    With `rest`, count only the uncounted part; added to the earlier counts it gives the total.
     """
     states: dict[str, Count] = {}
     reached: datetime | None = None
@@ -165,7 +165,7 @@ async def workflow_counts(
 
 
 def workflow_count_parts(wanted: WorkflowConditions) -> list[WorkflowConditions]:
-    """Filters that may be counted one by one; no workflow matches two of them."""
+    """Return filters that can be counted one by one; no workflow matches two of them."""
     asked = wanted.statuses or tuple(status.value for status in WorkflowStatus)
     groups = (LIVE_STATUSES, (WorkflowStatus.COMPLETED.value,), UNSUCCESSFUL_STATUSES)
     found = (tuple(status for status in group if status in asked) for group in groups)
@@ -173,11 +173,11 @@ def workflow_count_parts(wanted: WorkflowConditions) -> list[WorkflowConditions]
 
 
 async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit: int = 200) -> tuple[str, ...]:
-    """The values of the newest workflows in that column, most frequent first; codes only of those that failed."""
+    """Read the values of the newest workflows in a column, most frequent first; codes only of failed workflows."""
     wanted = WorkflowConditions(UNSUCCESSFUL_STATUSES if by == "error_code" else None)
     source = source_for(wanted)
     stretch = Stretch(source, ascending=False, after=None, edge=None, most=source.rows_at_once)
-    # One more, because workflows without such a value are counted as well.
+    # One more, because workflows without a value are counted as well.
     selecting = statement(__name__, "view_workflow_values")
     query, values = over(WORKFLOWS, wanted, stretch, selecting, by, limit + 1)
     rows = await conn.fetch(query, *values)
