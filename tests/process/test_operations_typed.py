@@ -63,7 +63,7 @@ async def test_the_value_of_a_node_reaches_the_next_one_as_its_type(
     assert argument.ok_value == found
     # What is stored has its types already, and may be given again as it is.
     again = await horsies("workflows", "complete", handle.workflow_id, "one", "--value", "null", "--dry-run", "--json")
-    assert "does not fit what pack returns" in again.err or "COMPLETED already" in again.out
+    assert "does not fit what pack returns" in again.err or "already COMPLETED" in again.out
 
 
 async def test_a_value_that_does_not_fit_is_refused_in_the_preview(shop: Any, connection: asyncpg.Connection) -> None:
