@@ -216,7 +216,7 @@ async def test_the_crashes_of_one_name_are_acknowledged_by_the_listed_command(co
     assert (said.code, "\x1b" in said.out) == (0, False)
     assert await crashed() == {"shop.pdf"}
     refused = await horsies(*shlex.split(acknowledge)[1:], "shop.\udcff", "--yes")
-    assert "nothing of it waits to be acknowledged" in refused.out
+    assert "it has no losses to acknowledge" in refused.out
     assert await crashed() == {"shop.pdf"}
 
 
