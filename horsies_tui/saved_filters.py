@@ -7,7 +7,6 @@ import json
 import os
 import re
 import tempfile
-import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    from tomlkit import TOMLDocument
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
-_HEADER: Final = re.compile(r"\s*\[")
 TASKS: Final = "tasks"
 
 
@@ -28,38 +28,26 @@ def is_filter_name(name: str) -> bool:
 
 
 def save_filter(path: Path, screen: str, name: str, text: str) -> None:
-    """ConfigurationError if the name is taken, or if the file cannot be changed without touching something else."""
+    """Add a filter; ConfigurationError if the name is taken, or if the file cannot be read or written."""
     table = table_of(screen)
-    line = f"{name} = {json.dumps(text, ensure_ascii=False)}"
     with _locked(path) as file:
-        before = _read(file)
-        filters = _filters(before, table)
-        if name in filters:
-            was = filters[name]
-            kind = "the table of another screen" if isinstance(was, dict) else f"{was!r}"
+        content, filters = _read(file, table)
+        if (was := filters.get(name)) is not None:
+            kind = "the table of another screen" if isinstance(was, dict) else f"{str(was)!r}"
             raise _error(f"there is a filter {name} already: {kind}", f"choose another name, or unsave {name} first")
         filters[name] = text
-        after = _with_line(before.splitlines(keepends=True), table, line)
-        _replace(file, after, filters, table, f"write {line} below [{table}] in {path}")
+        _write(file, content, f"write {name} = {json.dumps(text, ensure_ascii=False)} below [{table}] in {path}")
 
 
 def forget_filter(path: Path, screen: str, name: str) -> None:
-    """ConfigurationError if there is none of this name, or if its line cannot be found."""
+    """Remove a filter; ConfigurationError if there is none of this name, or if the file cannot be read or written."""
     table = table_of(screen)
     with _locked(path) as file:
-        before = _read(file)
-        filters = _filters(before, table)
-        if not isinstance(filters.pop(name, None), str):
+        content, filters = _read(file, table)
+        if not isinstance(filters.get(name), str):
             raise _error(f"there is no saved filter {name} for {screen}", "`:filter` and tab lists them")
-        lines = before.splitlines(keepends=True)
-        header = _place(lines, table)
-        begins = re.compile(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=")
-        end = _end(lines, header)
-        found = next((at for at in range((header or 0) + 1, end) if begins.match(lines[at])), None)
-        if header is None or found is None:
-            raise _error(f"{path} has {name} in a form that is not changed here", f"remove it from [{table}] there")
-        after = "".join(lines[:found] + lines[found + 1 :])
-        _replace(file, after, filters, table, f"remove {name} from [{table}] in {path}")
+        del filters[name]
+        _write(file, content, f"remove {name} from [{table}] in {path}")
 
 
 def table_of(screen: str) -> str:
@@ -83,64 +71,36 @@ def _locked(path: Path) -> Iterator[Path]:
         os.close(directory)
 
 
-def _read(file: Path) -> str:
+def _read(file: Path, table: str) -> tuple[TOMLDocument, Any]:
+    """Return what is in the file, and the table of this name in it, which is made if it is missing."""
+    # Here, because it takes 6 ms of a start of the console, which seldom saves.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     try:
-        return file.read_bytes().decode()
+        content = tomlkit.parse(file.read_bytes().decode())
     except FileNotFoundError:
-        return ""
+        content = tomlkit.document()
     except (OSError, UnicodeDecodeError) as error:
         raise _error(f"cannot read {file}", "make it readable for you, as UTF-8") from error
-
-
-def _filters(text: str, table: str) -> dict[str, Any]:
-    try:
-        content: Any = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except TOMLKitError as error:
         raise _error(f"the config file is not valid TOML: {error}", "correct it first") from None
+    here: Any = content
     for name in table.split("."):
-        content = content.get(name, {}) if isinstance(content, dict) else {}
-    return dict(content) if isinstance(content, dict) else {}
+        here = here.setdefault(name, tomlkit.table())
+        if not isinstance(here, dict):
+            raise _error(f"{table} in the config file is not a table", f"rename it, and write [{table}]")
+    return content, here
 
 
-def _with_line(lines: Sequence[str], table: str, line: str) -> str:
-    """Below the last line of the table; in a file without the table, at its end with a new header."""
-    header = _place(lines, table)
-    if header is None:
-        text = "".join(lines)
-        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-        return f"{text}{gap}[{table}]\n{line}\n"
-    end = _end(lines, header)
-    while not lines[end - 1].strip():
-        end -= 1
-    above = "".join(lines[:end])
-    return f"{above}{'' if above.endswith(chr(10)) else chr(10)}{line}\n{''.join(lines[end:])}"
-
-
-def _place(lines: Sequence[str], table: str) -> int | None:
-    dotted = table.replace(".", r"\s*\.\s*")
-    header = re.compile(rf"\s*\[\s*{dotted}\s*\]\s*(#.*)?$")
-    return next((at for at, line in enumerate(lines) if header.match(line)), None)
-
-
-def _end(lines: Sequence[str], header: int | None) -> int:
-    start = 0 if header is None else header + 1
-    return next((at for at in range(start, len(lines)) if _HEADER.match(lines[at])), len(lines))
-
-
-def _replace(file: Path, text: str, filters: dict[str, Any], table: str, way_out: str) -> None:
-    """Only if the new text says the same as the old one in all else, which a text that looks like a table may not."""
+def _write(file: Path, content: TOMLDocument, way_out: str) -> None:
     try:
-        same = _wanted(_read(file), table, filters) == tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
-        raise _error(f"{file} is written in a form that is not changed here", way_out)
-    try:
+        text = content.as_string().encode()
         mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
         place, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:
             with os.fdopen(place, "wb") as new:
-                new.write(text.encode())
+                new.write(text)
                 os.fchmod(new.fileno(), mode)
             Path(name).replace(file)
         except BaseException:
@@ -148,16 +108,6 @@ def _replace(file: Path, text: str, filters: dict[str, Any], table: str, way_out
             raise
     except (OSError, UnicodeEncodeError) as error:
         raise _error(f"cannot write {file}: {error}", way_out) from error
-
-
-def _wanted(before: str, table: str, filters: dict[str, Any]) -> dict[str, Any]:
-    content = tomllib.loads(before)
-    here: dict[str, Any] = content
-    *parents, last = table.split(".")
-    for name in parents:
-        here = here.setdefault(name, {})
-    here[last] = filters
-    return content
 
 
 def _error(message: str, help_text: str) -> ConfigurationError:
