@@ -202,7 +202,7 @@ async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused
     async with console(database, (160, 40), **OVERVIEW) as screen:
         await screen.sees("all queues", " mail ", " pay ")
         await screen.press("P")
-        await screen.sees("pause does not apply to 'all queues', which is their sum")
+        await screen.sees("pause does not apply to 'all queues'; select one queue")
         await screen.press("down", "P")
         await screen.sees("Pause 1 queue", "1 will be paused", "horsies queues pause mail", "Reason")
         await screen.press(*"moves", "ctrl+y")
@@ -237,7 +237,7 @@ async def test_the_footer_offers_for_a_queue_only_the_verb_that_applies(
         await screen.sees("U resume")
         assert "P pause" not in screen.text.splitlines()[-1]
         await screen.press("tab", "P")
-        await screen.sees("pause: no queue is chosen")
+        await screen.sees("pause: select a queue")
 
 
 async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, connection: asyncpg.Connection) -> None:
