@@ -47,7 +47,7 @@ async def test_marked_tasks_get_another_priority_queue_and_time_and_the_last_is_
         await screen.press("a", "M")
         await screen.sees("PENDING in mail")
         await screen.press(*"bulk", "enter")
-        await screen.sees("no live worker serves the queue bulk")
+        await screen.sees("no living worker serves the queue bulk")
         await confirmed(screen, "ctrl+y Move 2 tasks")
         assert await kept(screen, connection) == {("bulk", 5, False)}
 

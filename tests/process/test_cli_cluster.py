@@ -128,7 +128,7 @@ async def test_a_worker_that_lives_and_one_that_is_unknown_are_refused(connectio
     await worker(connection, "web-1")
     alive = await horsies("workers", "recover", "web-1", "--yes")
     assert alive.code == 3
-    assert "it lives" in alive.out
+    assert "it is alive" in alive.out
     assert (await horsies("workers", "drain", "db-9", "--yes")).code == 4
 
 

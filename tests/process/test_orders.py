@@ -174,7 +174,7 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
         await table.until(task_id, "CLAIMED")
     worker_id = await known(worker, table)
     refused = await preview(operator, VERBS["worker", "recover"], Selection.of_ids([worker_id]))
-    assert [refusal.reason[:8] for refusal in refused.refused] == ["it lives"]
+    assert [refusal.reason[:11] for refusal in refused.refused] == ["it is alive"]
     children = worker.children()
     await asyncio.to_thread(worker.stop, signal.SIGKILL)
     await asyncio.to_thread(psutil.wait_procs, children, PATIENCE_S)
