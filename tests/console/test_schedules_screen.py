@@ -185,7 +185,7 @@ async def test_in_a_small_terminal_all_fits_and_in_ascii_nothing_else_is_used(da
         assert text.isascii() or not ascii_only
         assert "6 Schedules" in text.splitlines()[1]
         await screen.press("question_mark")
-        await screen.sees("Schedules", "Send it once more, now")
+        await screen.sees("Schedules", "Run it now, in addition")
 
 
 async def test_schedules_of_upstream_are_shown_with_what_it_stores(empty_database: str) -> None:
