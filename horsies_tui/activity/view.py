@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _LABEL_WIDTH: Final = 10
 _EVENING, _MORNING = 18, 8
-PLACEHOLDER: Final = f"filter, as in {ACTIVITY.example}"
+PLACEHOLDER: Final = f"filter, for example {ACTIVITY.example}"
 _ROW_KEYS: Final = ("open", "up", "down", "page_up", "page_down", "first", "last")
 
 

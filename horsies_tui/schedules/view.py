@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _LOW: Final = 30
 """A screen with fewer lines is a low one."""
 _LEAST_STORY: Final = 16
-PLACEHOLDER: Final = f"filter, as in {SCHEDULES.example}"
+PLACEHOLDER: Final = f"filter, for example {SCHEDULES.example}"
 _SORTS: Final = tuple(Item(sort, SORT_WORDS[sort], *SORT_HELP[sort]) for sort in ScheduleSort)
 _OF_THE_LIST: Final = frozenset({"filter", "sort", "columns"})
 _OF_THE_STORY: Final = frozenset({"previous_row", "next_row"})

@@ -39,9 +39,13 @@ class InTurn(App[int], inherit_bindings=False):
         super().__init__(ansi_color=ansi_color)
         self._waiting: deque[Typed] = deque()
         self._turn = 0
+        self.typed_at = 0.0
+        """When the key or click in progress was made: a key may wait long for the effects of those before it."""
         self._patience: asyncio.TimerHandle | None = None
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.MouseEvent):
+            self.typed_at = event.time
         if not isinstance(event, Typed) or event.is_forwarded or getattr(event, "key", "") in _AT_ONCE:
             await super().on_event(event)
         elif self._patience is not None:
@@ -51,6 +55,7 @@ class InTurn(App[int], inherit_bindings=False):
 
     async def _take(self, event: Typed) -> None:
         self._begin_turn()
+        self.typed_at = event.time
         passed = self.Passed(self._turn, self.screen, again=True)
         way = self.focused or self.screen
         await super().on_event(event)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from textual import on
@@ -25,6 +27,7 @@ from horsies_tui.intents import Fact, FinishedOperation, facts_of, word_to_type
 from horsies_tui.look.damage import drawn, report
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
+from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
 from horsies_tui.widgets.plain import ClickButton, Facts, LineCell, Lines, entitle
 from horsies_tui.widgets.sheet import Sheet
@@ -143,8 +146,8 @@ class PreviewSheet(Sheet[FinishedOperation]):
         self._first: Preview | None = None
         self._word: str | None = None
         self._fresh_budget = False
-        self._armed = False
-        """True once the preview has been on the screen for SEEN_FOR_S; the confirm button appears then."""
+        self._armed_at = math.inf
+        """When the preview had been on the screen for SEEN_FOR_S; the confirm button appears then."""
         self._came_too_early = False
         """True if a confirmation was ignored because it came before SEEN_FOR_S."""
         self.set_class(where.production is not None, "-production")
@@ -179,7 +182,8 @@ class PreviewSheet(Sheet[FinishedOperation]):
 
     def action_confirm(self) -> None:
         """Apply the operation if no confirmation has to be typed, or if it was typed; otherwise focus its field."""
-        if self._phase is SheetPhase.READING or (self._phase is SheetPhase.READY and not self._armed):
+        typed_at = self.app.typed_at if isinstance(self.app, InTurn) else monotonic()
+        if self._phase is SheetPhase.READING or (self._phase is SheetPhase.READY and typed_at < self._armed_at):
             self._came_too_early = True
             self._ask(self._question(), error=True)
             return
@@ -196,7 +200,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
 
     def _arm(self, preview: Preview) -> None:
         if preview is self._preview and self._phase is SheetPhase.READY:
-            self._armed = True
+            self._armed_at = monotonic()
             self.add_class("-ready")
 
     def action_fresh(self) -> None:
@@ -255,7 +259,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
         if self._phase in (SheetPhase.DOING, SheetPhase.STOPPING):
             return
         # Reading held rows again finds the same rows or fewer, so it cannot add a row that the operator has not seen.
-        again = self._armed and bool(message.preview.eligible) and message.preview.undone is not None
+        again = self._armed_at < math.inf and bool(message.preview.eligible) and message.preview.undone is not None
         self._preview = preview = message.preview
         self._first = self._first or preview
         # An undo does not ask for the number of rows, because typing takes time while its rows are held.
@@ -269,7 +273,8 @@ class PreviewSheet(Sheet[FinishedOperation]):
         facts = drawn("the preview", lambda: self._facts(preview), lambda words: [Fact("", words, Tone.BAD)])
         self.query_one(Facts).show(facts)
         self._tick()
-        self._armed = again
+        if not again:
+            self._armed_at = math.inf
         self._set_phase(SheetPhase.READY if preview.eligible else SheetPhase.CLOSED)
         # The time counts from the frame that shows the preview, not from the message.
         self.call_after_refresh(lambda: self.set_timer(SEEN_FOR_S, lambda: self._arm(preview)))
@@ -342,7 +347,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
     def _set_phase(self, phase: SheetPhase) -> None:
         self._phase = phase
         self.set_class(phase is SheetPhase.READING, "-old")
-        self.set_class(phase is SheetPhase.READY and self._armed, "-ready")
+        self.set_class(phase is SheetPhase.READY and self._armed_at < math.inf, "-ready")
         self._ask(self._question())
         self._label_buttons()
         self.query_one("#offers", LineCell).put(self._glyphs.text(self._offers()))

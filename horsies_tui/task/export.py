@@ -52,7 +52,7 @@ def new_file(text: str) -> Path:
     """Return the path that the operator typed. Raises HorsiesError if the file exists or cannot be created."""
     path = Path(text.strip()).expanduser()
     if path.exists():
-        raise HorsiesError(f"{path} already exists; choose another name")
+        raise HorsiesError(f"{path} exists; choose another name")
     if not path.parent.is_dir():
         raise HorsiesError(f"directory {path.parent} does not exist")
     return path

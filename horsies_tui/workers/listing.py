@@ -47,7 +47,7 @@ _STORY, _HELD = 10, 8
 _LEAST_LIST: Final = 8
 _MOST_HELD: Final = 1 / 4
 """The largest share of the screen of the tasks that a worker holds."""
-PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
+PLACEHOLDER: Final = f"filter, for example {WORKERS.example}"
 
 
 class WorkerList(FilteredView[WorkersSnapshot]):

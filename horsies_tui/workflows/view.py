@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _TICK_S: Final = 0.25
 USUAL_FILTER: Final = "parent:no"
 """Sub-workflows are opened from the graph of their parent; in the list they would stand between the others."""
-PLACEHOLDER: Final = f"filter, as in {WORKFLOWS.example}"
+PLACEHOLDER: Final = f"filter, for example {WORKFLOWS.example}"
 
 
 class WorkflowsView(WithStory[WorkflowsSnapshot], FilteredView[WorkflowsSnapshot]):

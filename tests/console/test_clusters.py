@@ -96,7 +96,7 @@ async def test_each_database_is_listed_with_its_verdict_and_enter_goes_there_wit
         assert view is not first
         await until(pilot, lambda: [task.id for task in view._table.rows] == ["task-1"])
         assert view._table.marks == frozenset()
-        assert "/ filter, as in" in frame(pilot)[2]
+        assert "/ filter, for example" in frame(pilot)[2]
         await pilot.press("C")
         await until(pilot, lambda: isinstance(pilot.app.screen, PreviewSheet))
         assert pilot.app.screen.query_one("#sheet").border_subtitle == "us · PRODUCTION"

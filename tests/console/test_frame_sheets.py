@@ -67,7 +67,7 @@ async def test_the_filter_of_the_command_line_is_for_the_first_database_only(dat
         await until(
             pilot, lambda: "down" in pilot.app.link.status.database_label or isinstance(pilot.app.screen, Picker)
         )
-        await until(pilot, lambda: "/ filter, as in" in frame(pilot)[2])
+        await until(pilot, lambda: "/ filter, for example" in frame(pilot)[2])
 
 
 async def test_the_link_may_change_while_the_list_is_taken_down(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

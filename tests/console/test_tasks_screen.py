@@ -47,7 +47,7 @@ async def test_the_newest_are_shown_with_counts_and_the_size_of_the_table_at_eve
         assert len(screen.rows) == 34
         for size in ((200, 60), (100, 30), (80, 24)):
             await screen.resize(*size)
-            text = await screen.sees("filter, as in", "NAME", "FOLLOW", "charge_card", "▶")
+            text = await screen.sees("filter, for example", "NAME", "FOLLOW", "charge_card", "▶")
             assert len(screen.rows) == size[1] - 6
             assert all(len(line) <= size[0] for line in text.splitlines())
 
@@ -178,7 +178,7 @@ async def test_a_click_on_a_count_a_menu_of_columns_and_the_palette_change_what_
         await screen.pilot.click("#counts", offset=(place, 0))
         await screen.sees("/ status:running", "20 match")
         await screen.pilot.click("#counts", offset=(place, 0))
-        await screen.sees("filter, as in", "FOLLOW")
+        await screen.sees("filter, for example", "FOLLOW")
         await screen.sees("WORKER")
         await screen.press("c", *["down"] * 9, "space", "enter")
         await screen.loses("WORKER")

@@ -109,7 +109,7 @@ async def test_an_undo_holds_its_tasks_while_it_asks_and_takes_no_number(
     assert await connection.fetchval(claimed) == 30, "what is not undone is released"
     code, terminal = await in_thread(environ, "y\n", *way_back)
     assert code == 0, terminal.text
-    assert "30 taken back" in terminal.text
+    assert "30 undone" in terminal.text
     assert set((await statuses(connection)).values()) == {"FAILED"}
 
 
