@@ -207,7 +207,7 @@ SHOTS: Final = (
     Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 57"))),
     Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),
     Shot("preview-recover", options=_DESK, steps=(press(*"jjjjjjjjj", "W"), sees("12 claimed tasks", "ctrl+y"))),
-    Shot("arguments", options=_STORY, steps=(press("E"), sees("would be sent"))),
+    Shot("arguments", options=_STORY, steps=(press("E"), sees("preview   esc"))),
     Shot(
         "outcome",
         options=_LIMITED,
