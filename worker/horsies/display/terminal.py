@@ -108,7 +108,25 @@ def say_error(error: HorsiesError, change: Callable[[str], str] = str) -> None:
 def ask(prompt: str) -> str:
     """Print a prompt on stderr and return the line that is typed; the empty text if there is none."""
     _put(f"{visible(prompt)} ", sys.stderr)
+    _wait_for_input()
     return sys.stdin.readline()
+
+
+def _wait_for_input() -> None:
+    """Wait until a line can be read. A ctrl+c right before a blocking read would take effect only after that line."""
+    import select  # noqa: PLC0415 - only commands that ask need these
+    import signal  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
+    woken, waker = socket.socketpair()
+    with woken, waker:
+        waker.setblocking(False)
+        before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        try:
+            while sys.stdin not in select.select([sys.stdin, woken], [], [])[0]:
+                woken.recv(1)
+        finally:
+            signal.set_wakeup_fd(before)
 
 
 def rewrite(line: str, *, stream: TextIO) -> None:
