@@ -117,7 +117,14 @@ def _wait_for_input() -> None:
     import select  # noqa: PLC0415 - only commands that ask need these
     import signal  # noqa: PLC0415
     import socket  # noqa: PLC0415
+    import threading  # noqa: PLC0415
 
+    try:
+        sys.stdin.fileno()
+    except OSError:
+        return  # a text in place of a terminal
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread handles signals
     woken, waker = socket.socketpair()
     with woken, waker:
         waker.setblocking(False)
