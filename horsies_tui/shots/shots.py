@@ -204,8 +204,19 @@ SHOTS: Final = (
         steps=(press("t"), sees("0 changes", "45 applied"), press("enter"), sees("BEFORE", "1 / 49")),
     ),
     Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "ctrl+y"))),
-    Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 57"))),
-    Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),
+    Shot(
+        "preview-many",
+        80,
+        24,
+        options={"filter": "status:failed"},
+        steps=(press("asterisk", "R"), sees("type 57", "ctrl+y Requeue")),
+    ),
+    Shot(
+        "preview-production",
+        options=_LIMITED,
+        context="prod",
+        steps=(_MARK_TWO, press("R"), sees("type prod", "ctrl+y Requeue")),
+    ),
     Shot("preview-recover", options=_DESK, steps=(press(*"jjjjjjjjj", "W"), sees("12 claimed tasks", "ctrl+y"))),
     Shot("arguments", options=_STORY, steps=(press("E"), sees("preview   esc"))),
     Shot(
