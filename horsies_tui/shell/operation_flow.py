@@ -183,13 +183,12 @@ class OperationFlow:
 
     def _offer(self, done: FinishedOperation) -> None:
         """Show the outcome with the keys that list its rows and undo it, for a minute."""
-        ways = [f"{self._key('verbs.outcome')} rows"]
+        rows = f"{self._key('verbs.outcome')} rows"
         if not done.can_be_undone:
-            self._console.say(f"{done.line()}   ({ways[0]})")
+            self._console.say(f"{done.line()}   ({rows})")
             return
         undo = f"{self._key('verbs.undo')} undo"
-        ways.append(f"{undo} what has not started")
-        self._console.say(f"{done.line()}   ({', '.join(ways)})", offer=f"{done.line()}: {undo}")
+        self._console.say(f"{done.line()}   ({rows}, {undo})", offer=f"{done.line()}: {undo}")
 
     def _show_last(self, view: ConsoleView[Any]) -> None:
         if self.last is None:

@@ -81,7 +81,7 @@ async def test_an_outcome_offers_its_undo_for_a_minute_before_the_keys(
         await screen.press("C")
         await screen.sees("ctrl+y Cancel 1 task")
         await screen.press("ctrl+y")
-        await screen.sees("1 cancelled (o rows, z undo what has not started)")
+        await screen.sees("1 cancelled (o rows, z undo)")
         footer = screen.app.footer
         assert [timer._interval for timer in footer._running_out] == [8, 60]
         footer.message_over()

@@ -79,7 +79,7 @@ class Checker:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            # Where another session has locked the table, nobody changes the figures meanwhile.
+            # Where another session has locked the table, no session changes the figures meanwhile.
             with suppress(asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
                 if self.writes:
                     await self._truth.execute(next(self._writes))

@@ -220,7 +220,7 @@ async def _since_then(conn: asyncpg.Connection, actions: Sequence[int]) -> dict[
 
 
 async def _take_back(conn: asyncpg.Connection, action: OperatorAction, targets: Sequence[Target]) -> set[int]:
-    """Undo the actions that are only audit rows, and return those that nobody has acted on since."""
+    """Undo the actions that are only audit rows, and return those that no operator has acted on since."""
     by_statement: dict[SqlName, list[int]] = {}
     for target in targets:
         if (undoing := _taken_back(target.seen)) is not None:
