@@ -1,5 +1,5 @@
 -- name: diagnose_crashed
--- findings/crashed.py; reads only; worker, child and reason of the newest ($1 ids of each name)
+-- searches/crashed.py; reads only; worker, child and reason of the newest ($1 ids of each name)
 WITH /* crashed */
 SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS since,
        (array_agg(id ORDER BY failed_at, id))[:$1] AS ids,
@@ -12,7 +12,7 @@ SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS 
  ORDER BY min(failed_at)
 
 -- name: order_crashed
--- findings/crashed.py, before a worker is acknowledged; reads only ($1 workers, $2 the only task name, NULL for all)
+-- searches/crashed.py, before a worker is acknowledged; reads only ($1 workers, $2 the only task name, NULL for all)
 WITH /* crashed */
 SELECT claimed_by_worker_id AS worker_id, task_name, array_agg(id) AS ids FROM crashed
  WHERE claimed_by_worker_id = ANY ($1::text[]) AND ($2::text IS NULL OR task_name = $2)

@@ -1,5 +1,5 @@
 -- name: diagnose_in_flight
--- findings/in_flight.py; reads only ($1 stale claim, $2 stale run, $3 stale finalizing, in ms, $4 rows of each kind)
+-- searches/in_flight.py; reads only ($1 stale claim, $2 stale run, $3 stale finalizing, in ms, $4 rows of each kind)
 -- The last sign of life is that of `stale_claims` and `stale_runs`. The oldest of each name, queue and worker come
 -- first, so that one name with thousands of rows does not hide the others.
 WITH trouble AS (
@@ -47,7 +47,7 @@ SELECT kind, stale, id, task_name, queue_name, claimed_by_worker_id, began_at, f
  ORDER BY turn
 
 -- name: diagnose_holders
--- findings/in_flight.py; reads only ($1 how long ago the last sign of a live worker may be in s, $2 workers at most)
+-- searches/in_flight.py; reads only ($1 how long ago the last sign of a live worker may be in s, $2 workers at most)
 SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
        GREATEST(held.last_act, newest.snapshot_at, alive.beat) AS last_sign, alive.claim_sign, alive.run_sign
   FROM (SELECT claimed_by_worker_id AS worker_id,
@@ -85,7 +85,7 @@ SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
  LIMIT $2
 
 -- name: diagnose_silence
--- findings/in_flight.py; reads only: since before which moment a claim, a finalizing mark and the runs of each worker
+-- searches/in_flight.py; reads only: since before which moment a claim, a finalizing mark and the runs of each worker
 -- must be silent for the next sweep to handle them, by the functions that `stale_claims` and `stale_runs` call
 -- ($1 threshold of claims and $2 interval of their beats, $3 and $4 the same of runs, $5 threshold of finalizing marks,
 -- all in ms, $6 workers)

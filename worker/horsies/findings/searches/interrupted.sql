@@ -1,5 +1,5 @@
 -- name: diagnose_interrupted
--- findings/interrupted.py; reads only ($1 rows to count, $2 ids of each name)
+-- searches/interrupted.py; reads only ($1 rows to count, $2 ids of each name)
 SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS since,
        (array_agg(id ORDER BY failed_at, id))[:$2] AS ids,
        array_agg(DISTINCT COALESCE(worker_hostname, claimed_by_worker_id)) AS hosts

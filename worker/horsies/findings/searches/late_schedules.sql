@@ -1,5 +1,5 @@
 -- name: diagnose_schedules_overdue
--- findings/schedules.py; reads only ($1 within how many seconds a scheduler that runs was seen, $2 rows at most)
+-- searches/late_schedules.py; reads only ($1 within how many seconds a scheduler that runs was seen, $2 rows at most)
 -- A scheduler that checks once a minute may be a minute late.
 SELECT state.schedule_name, state.next_run_at, state.last_run_at,
        ARRAY(SELECT hostname || ':' || pid FROM horsies_schedulers
@@ -15,7 +15,7 @@ SELECT state.schedule_name, state.next_run_at, state.last_run_at,
  LIMIT $2
 
 -- name: diagnose_schedulers
--- findings/schedules.py; reads only ($1 within how many seconds a scheduler that runs was seen)
+-- searches/late_schedules.py; reads only ($1 within how many seconds a scheduler that runs was seen)
 SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
        COALESCE(last.seen_at > now() - $1::float8 * interval '1 s', false) AS running
   FROM (SELECT count(*) AS planned, min(state.next_run_at) AS next_run_at
@@ -26,7 +26,7 @@ SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
               ORDER BY seen_at DESC LIMIT 1) last ON true
 
 -- name: diagnose_schedulers_lost
--- findings/schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
+-- searches/late_schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
 -- scheduler has ($1 silence in s of a lost scheduler that reports no limit, $2 rows at most)
 WITH planned AS MATERIALIZED (
     SELECT known.schedule_name

@@ -1,5 +1,5 @@
 -- name: diagnose_names_that_run
--- findings/unusual.py; reads only ($1 for how long at least, in s; $2 names at most): those that have run longest first
+-- searches/unusual.py; reads only ($1 for how long at least, in s; $2 names at most): those that have run longest first
 SELECT task_name, date_part('epoch', now() - min(started_at)::timestamptz) AS runs_s
   FROM horsies_tasks
  WHERE status = 'RUNNING' AND started_at < now() - $1::float8 * interval '1 s'
@@ -8,7 +8,7 @@ SELECT task_name, date_part('epoch', now() - min(started_at)::timestamptz) AS ru
  LIMIT $2
 
 -- name: diagnose_queues_that_wait
--- findings/unusual.py; reads only: the queues in which a due task has waited ($1 for how long, in s), and how many run
+-- searches/unusual.py; reads only: the queues in which a due task has waited ($1 for how long, in s), and how many run
 -- Of each priority of each queue the first hundred tasks: a retry that is due later stands among them.
 WITH RECURSIVE /* levels */, held AS MATERIALIZED (
     SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING') AS running
@@ -27,7 +27,7 @@ SELECT DISTINCT level.queue_name::text, COALESCE(held.running, 0) AS running,
          WHERE due_at < now() - $1::float8 * interval '1 s' LIMIT 1) waits
 
 -- name: diagnose_full_workers
--- findings/unusual.py; reads only: workers all of whose processes run, where claims have waited ($1 for how long, in s)
+-- searches/unusual.py; reads only: workers all of whose processes run, where claims have waited ($1 for how long, in s)
 -- or that serve one of the queues that wait ($3; $2 how old the newest snapshot of a live worker may be, in s)
 SELECT held.worker_id
   FROM (SELECT claimed_by_worker_id AS worker_id, count(*) FILTER (WHERE status = 'RUNNING') AS running,
@@ -40,7 +40,7 @@ SELECT held.worker_id
  WHERE held.running >= fleet.processes AND (held.waits OR fleet.queues && $3::text[])
 
 -- name: diagnose_long_runs
--- findings/unusual.py; reads only: tasks that have run for longer than is usual
+-- searches/unusual.py; reads only: tasks that have run for longer than is usual
 -- ($1 names, $2 from which time on each is unusual, in s; $3 the same where others wait for its place: on one of the
 -- workers $4, in one of the queues $5, or in its child for $6 s; $7 how old its newest beat may be, in ms; $8 ids of
 -- each)
@@ -83,7 +83,7 @@ SELECT task_name, queue_name, count(*) AS count, min(started_at)::timestamptz AS
  GROUP BY task_name, queue_name, behind
 
 -- name: diagnose_behind_busy
--- findings/unusual.py; reads only: claims that wait while all processes of their worker run, and another worker that
+-- searches/unusual.py; reads only: claims that wait while all processes of their worker run, and another worker that
 -- serves the queue and knows the name has had room for as long; with the task that has run longest on that worker
 -- ($1 for how long, in s; $2 how old the newest snapshot of a live worker may be, in s; $3 workers with an order to
 -- drain, $4 ids of each)

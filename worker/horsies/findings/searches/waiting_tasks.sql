@@ -1,5 +1,5 @@
 -- name: diagnose_waiting
--- findings/waiting.py; reads only
+-- searches/waiting_tasks.py; reads only
 -- ($1 paused queues, $2 queues that a worker serves, $3 those whose workers all report their names, $4 and $5 queue and
 -- name of all that is known there, $6 how late a retry may be in s, $7 rows of each kind)
 -- Of each priority of each queue the first thousand due tasks: tasks that no worker may run stay at the front. A
@@ -40,7 +40,7 @@ SELECT kind, queue_name, CASE WHEN kind IN ('unknown name', 'retry overdue') THE
  LIMIT $7
 
 -- name: diagnose_expiring
--- findings/waiting.py; reads only ($1 rows to count, $2 ids of each name)
+-- searches/waiting_tasks.py; reads only ($1 rows to count, $2 ids of each name)
 SELECT task_name, queue_name, count(*) AS count, min(good_until)::timestamptz AS since,
        (array_agg(id ORDER BY good_until, id))[:$2] AS ids
   FROM (SELECT id, task_name, queue_name, good_until FROM horsies_tasks

@@ -1,5 +1,5 @@
 -- name: looks_asked
--- run/looks.py, after a notification, and polled; reads only ($1 worker)
+-- run/worker/looks.py, after a notification, and polled; reads only ($1 worker)
 -- Not those of a minute ago: who asked has gone.
 SELECT look_id, task_id, claimed_at, kind, with_locals, after_line, asked_at
   FROM horsies_looks
@@ -8,12 +8,12 @@ SELECT look_id, task_id, claimed_at, kind, with_locals, after_line, asked_at
  LIMIT 20
 
 -- name: looks_answer
--- run/looks.py; asked at that time and not since ($1 looks, $2 asked at, $3 answers)
+-- run/worker/looks.py; asked at that time and not since ($1 looks, $2 asked at, $3 answers)
 UPDATE horsies_looks look
    SET answered_at = statement_timestamp(), answer = given.answer
   FROM unnest($1::uuid[], $2::timestamptz[], $3::jsonb[]) AS given (look_id, asked_at, answer)
  WHERE look.look_id = given.look_id AND look.asked_at = given.asked_at AND look.answered_at IS NULL
 
 -- name: looks_prune
--- run/looks.py, once an hour; an hour old: the command or console that asked has ended without closing it
+-- run/worker/looks.py, once an hour; an hour old: the command or console that asked has ended without closing it
 DELETE FROM horsies_looks WHERE asked_at < statement_timestamp() - interval '1 hour'

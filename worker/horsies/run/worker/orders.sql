@@ -1,5 +1,5 @@
 -- name: order_prune
--- run/orders.py, once an hour; a day old, and of a worker without a snapshot for a day
+-- run/worker/orders.py, once an hour; a day old, and of a worker without a snapshot for a day
 -- A worker that is started again has a new id: its old orders apply to no worker.
 DELETE FROM horsies_worker_orders given
  WHERE updated_at < statement_timestamp() - interval '1 day'
@@ -7,5 +7,5 @@ DELETE FROM horsies_worker_orders given
                     WHERE worker_id = given.worker_id AND snapshot_at > statement_timestamp() - interval '1 day')
 
 -- name: order_read
--- run/orders.py, every 5 s and after a notification; reads only ($1 worker)
+-- run/worker/orders.py, every 5 s and after a notification; reads only ($1 worker)
 SELECT draining_since, ordered_by, reason FROM horsies_worker_orders WHERE worker_id = $1

@@ -1,5 +1,5 @@
 -- name: unknown_names
--- run/unknown_tasks.py, half a second after a task was enqueued; reads only ($1 queues, $2 the names it knows)
+-- run/worker/unknown_tasks.py, half a second after a task was enqueued; reads only ($1 queues, $2 the names it knows)
 -- The names that wait in each queue, by one index probe each, however many tasks stand before them. Only due tasks
 -- among the first thousand of a name are counted.
 WITH RECURSIVE waiting (queue, name) AS (
