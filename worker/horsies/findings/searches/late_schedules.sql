@@ -26,7 +26,7 @@ SELECT planned, next_run_at, last.seen_at, last.hostname, last.pid,
               ORDER BY seen_at DESC LIMIT 1) last ON true
 
 -- name: diagnose_schedulers_lost
--- searches/late_schedules.py; reads only: schedulers that fell silent, with those of their planned schedules that no other
+-- searches/late_schedules.py; reads only: silent schedulers, with those of their planned schedules that no other
 -- scheduler has ($1 silence in s of a lost scheduler that reports no limit, $2 rows at most)
 WITH planned AS MATERIALIZED (
     SELECT known.schedule_name
