@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from cli_steps import POLICY, ago, failed, horsies, insert, running
 
-from horsies.cli.tasks import StatisticsOrder, TaskOrder
+from horsies.cli.tasks.commands import StatisticsOrder, TaskOrder
 from horsies.domain.ids import new_task_id
 from horsies.views import Sort, StatisticsSort, statistics
 

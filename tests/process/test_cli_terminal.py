@@ -272,7 +272,7 @@ async def waits_for_a_lock(connection: asyncpg.Connection) -> None:
 
 RIGHT_AFTER = """
 import os, signal
-from horsies.cli import acting
+from horsies.cli.verbs import acting
 say = acting.say
 def interrupted(*lines, **options):
     say(*lines, **options)

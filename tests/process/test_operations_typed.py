@@ -16,7 +16,7 @@ import pytest
 from cli_steps import failed, horsies
 from feed_steps import linked
 
-from horsies.cli.typed_values import ApplicationTypes
+from horsies.cli.verbs.typed_values import ApplicationTypes
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verbs import VERBS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from horsies.cli.dag_lines import MOST_RAILS, railed
+from horsies.cli.workflows.dag_lines import MOST_RAILS, railed
 
 UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
 ARMS = {

@@ -17,7 +17,7 @@ import pytest
 from diagnose_steps import drain, pause, swept
 from view_steps import reader, wanted
 
-from horsies.cli.cluster_lists import _queue_lines, _status_lines, _worker_lines
+from horsies.cli.cluster.lists import _queue_lines, _status_lines, _worker_lines
 from horsies.display.terminal import Screen
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 from view_steps import insert
 
-from horsies.cli.cluster_lists import _queue_lines, _status_lines
+from horsies.cli.cluster.lists import _queue_lines, _status_lines
 from horsies.display.terminal import Screen
 from horsies.findings.diagnose import diagnose
 from horsies.views import Count, Liveness, QueueRow, WorkerRow, cluster_status, queue_rows, worker_rows

@@ -32,7 +32,7 @@ class GroupsOnDemand(TyperGroup):
 @cache
 def _whole(group: typer.Typer) -> Any:
     """Return the group with the commands of its verbs."""
-    from horsies.cli.verbs import add_verbs
+    from horsies.cli.verbs.commands import add_verbs
 
     add_verbs(group)
     above = typer.Typer(rich_markup_mode=MARKUP)

@@ -16,25 +16,13 @@ import typer
 from setproctitle import setproctitle
 
 import horsies
-from horsies.cli import (
-    audit,
-    check,
-    cluster_commands,
-    db,
-    demo,
-    doctor,
-    new,
-    recovery,
-    scheduler,
-    schedules,
-    sessions,
-    tasks,
-    tui,
-    worker,
-    workflows,
-)
+from horsies.cli import check, db, demo, new, scheduler, tui, worker
+from horsies.cli.cluster import commands as cluster, schedule_commands as schedules
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, advised, debugging
+from horsies.cli.recovery import audit_commands as audit, commands as recovery, doctor, sessions
+from horsies.cli.tasks import commands as tasks
+from horsies.cli.workflows import commands as workflows
 from horsies.display.terminal import say, say_error
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask, mask_urls, mask_word
@@ -46,8 +34,8 @@ if TYPE_CHECKING:
 _GROUPS = {
     "tasks": tasks.app,
     "workflows": workflows.app,
-    "workers": cluster_commands.workers,
-    "queues": cluster_commands.queues,
+    "workers": cluster.workers,
+    "queues": cluster.queues,
     "schedules": schedules.app,
     "recovery": recovery.app,
     "sessions": sessions.app,
@@ -90,12 +78,12 @@ app = typer.Typer(
 )
 app.command()(worker.worker)
 app.command()(scheduler.scheduler)
-app.command()(cluster_commands.metrics)
+app.command()(cluster.metrics)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
 app.command()(new.new)
-app.command()(cluster_commands.status)
+app.command()(cluster.status)
 app.command()(doctor.doctor)
 
 

@@ -198,7 +198,7 @@ def tui(
 
 
 def _types_of(module: str) -> TypedValues:
-    from horsies.cli.typed_values import ApplicationTypes
+    from horsies.cli.verbs.typed_values import ApplicationTypes
 
     return ApplicationTypes(module)
 

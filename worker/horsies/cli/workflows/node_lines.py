@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.dag_lines import railed
+from horsies.cli.workflows.dag_lines import railed
 from horsies.display.formatting import details, lasting, number, short, state, way_out
 from horsies.display.terminal import TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from horsies.cli.dag_lines import Railed
+    from horsies.cli.workflows.dag_lines import Railed
     from horsies.display.terminal import Screen
     from horsies.views import NodeView, WorkflowStory
 

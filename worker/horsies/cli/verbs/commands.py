@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.options import DebugOption, JsonOption, YesOption, database_parameters, option_parameter
-from horsies.cli.verb_options import (
+from horsies.cli.verbs.options import (
     DryRunOption,
     FilterHelpOption,
     FilterOption,
@@ -58,7 +58,7 @@ def _command(verb: Verb) -> Callable[..., None]:
     """typer reads the parameters of a command from its signature."""
 
     def command(**given: Any) -> None:
-        from horsies.cli.acting import act
+        from horsies.cli.verbs.acting import act
 
         act(verb, given)
 

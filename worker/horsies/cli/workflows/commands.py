@@ -11,7 +11,7 @@ from horsies.cli.options import (
     JsonOption,
     on_database,
 )
-from horsies.cli.verb_options import (
+from horsies.cli.verbs.options import (
     AfterOption,
     ExportFormat,
     ExportFormatOption,
@@ -55,7 +55,7 @@ def ls(
     to now. `parent:no` leaves out sub-workflows. `--json` prints `now`, `filter`, `workflows` and `next`, the cursor of
     the next page or null.
     """
-    from horsies.cli.workflow_list import list_workflows
+    from horsies.cli.workflows.listing import list_workflows
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     list_workflows(database.choose_existing(), text, limit=limit, after=after, as_json=as_json)
@@ -105,7 +105,7 @@ def show(
     `audit`; with `--node` instead `now`, `workflow_id`, `workflow_name`, `workflow_status`, `node`, `args`, `kwargs`,
     `options`, `result`, `summary` and `audit`.
     """
-    from horsies.cli.workflow_story import show_node, show_workflow_story
+    from horsies.cli.workflows.story import show_node, show_workflow_story
 
     choice = database.choose_existing()
     if node is None:
@@ -129,7 +129,7 @@ def graph(
 
     `--json` prints `now`, `workflow`, `nodes` and `edges`, pairs of indexes.
     """
-    from horsies.cli.workflow_graph import draw_workflow
+    from horsies.cli.workflows.graph import draw_workflow
 
     if mermaid and as_json:
         raise typer.BadParameter("--mermaid and --json are two formats; give one of them")

@@ -88,7 +88,7 @@ def _show_worker_filter_help(value: bool) -> None:
 
 
 def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
-    from horsies.cli.schedule_list import names_of_schedules
+    from horsies.cli.cluster.schedule_lists import names_of_schedules
 
     chosen = choose(*(context.params.get(name) for name in ("database_url", "context", "module")))
     return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]

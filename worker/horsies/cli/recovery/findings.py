@@ -59,7 +59,7 @@ def list_findings(choice: DatabaseChoice, *, why: bool, doctor: bool, as_json: b
 
     label, report = read(choice, "recovery ls", work)
     if doctor:
-        from horsies.cli.doctor import examined
+        from horsies.cli.recovery.doctor import examined
         from horsies.doctor.findings import database_findings
 
         report = report.with_more(database_findings(asyncio.run(examined(choice, None))[1]))

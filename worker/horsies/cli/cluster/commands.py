@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import LOGLEVEL_HELP, DatabaseOptions, JsonOption, LogLevel, on_database
-from horsies.cli.verb_options import WorkerFilterHelpOption, WorkerFilterOption
+from horsies.cli.verbs.options import WorkerFilterHelpOption, WorkerFilterOption
 from horsies.cli.worker import LogFormat
 
 _PORT = 9464
@@ -38,7 +38,7 @@ def status(
     `database`, `workers`, `queues`, `ended`, `interrupted`, `tasks_in_table`, `findings` and `sweep`, and with
     `--chart` `last_hour`, a point for each minute.
     """
-    from horsies.cli.cluster_lists import show_status
+    from horsies.cli.cluster.lists import show_status
 
     show_status(database.choose_existing(), chart=chart, as_json=as_json)
 
@@ -64,7 +64,7 @@ def ls_workers(
 
     `--json` prints `now`, `filter` and `workers`.
     """
-    from horsies.cli.cluster_lists import list_workers
+    from horsies.cli.cluster.lists import list_workers
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     list_workers(database.choose_existing(), text, everyone=everyone, as_json=as_json)
@@ -81,7 +81,7 @@ def ls_queues(
 
     `--json` prints `now` and `queues`.
     """
-    from horsies.cli.cluster_lists import list_queues
+    from horsies.cli.cluster.lists import list_queues
 
     list_queues(database.choose_existing(), as_json=as_json)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from horsies.cli.acting import confirm, refuse_writes, require_upgraded
 from horsies.cli.read_session import READ_ONLY_SETTINGS
-from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
+from horsies.cli.verbs.acting import confirm, refuse_writes, require_upgraded
+from horsies.cli.verbs.report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.display.json_output import print_json
 from horsies.display.terminal import say
 from horsies.domain.quantities import clock, counted
@@ -26,7 +26,7 @@ from horsies.store.pulse import pulse_every_s, write_pulse
 from horsies.store.sweep_state import UPKEEP, write_report
 
 if TYPE_CHECKING:
-    from horsies.cli.verb_options import Asked
+    from horsies.cli.verbs.options import Asked
     from horsies.findings.diagnose import Report
     from horsies.store.connect import Connection, Database
     from horsies.store.isolate_bad_rows import RejectedItem

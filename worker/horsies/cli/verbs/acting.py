@@ -14,9 +14,9 @@ import typer
 from horsies.cli.filters import check_targets
 from horsies.cli.options import advised
 from horsies.cli.read_session import READ_ONLY_SETTINGS, unless_blocked
-from horsies.cli.typed_values import ApplicationTypes
-from horsies.cli.verb_options import Asked
-from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
+from horsies.cli.verbs.options import Asked
+from horsies.cli.verbs.report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
+from horsies.cli.verbs.typed_values import ApplicationTypes
 from horsies.display.formatting import number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, ask, say

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from horsies.cli.acting import refuse_read_only
-from horsies.cli.verb_report import INTERRUPTED, NOTHING_MATCHED
+from horsies.cli.verbs.acting import refuse_read_only
+from horsies.cli.verbs.report import INTERRUPTED, NOTHING_MATCHED
 from horsies.display.formatting import lasting
 from horsies.display.json_output import print_json
 from horsies.display.payload import Masks

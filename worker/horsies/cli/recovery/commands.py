@@ -12,7 +12,7 @@ from horsies.cli.options import (
     YesOption,
     on_database,
 )
-from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
+from horsies.cli.verbs.options import Asked, DryRunOption, ReadOnlyOption
 
 app = typer.Typer(
     name="recovery",
@@ -41,7 +41,7 @@ def ls(
     `sweeps`, `spared` and `findings`; each with `kind`, `severity`, `target_kind`, `name`, `ids`, `count`, `at_least`,
     `since`, `evidence`, `system_will`, `in_seconds`, `may`, `why`, `queue_name` and `worker_id`.
     """
-    from horsies.cli.recovery_report import list_findings
+    from horsies.cli.recovery.findings import list_findings
 
     list_findings(database.choose_existing(), why=why, doctor=doctor, as_json=as_json)
 
@@ -64,7 +64,7 @@ def run(
     `settings_from`, `spared_runs`, `spared_claims`, `spared_until` and `requeued`, `retried`, `failed`, `expired`,
     `refused`, or with `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
     """
-    from horsies.cli.sweep_now import sweep
+    from horsies.cli.recovery.sweep import sweep
 
     choice = database.choose_existing()
     sweep(Asked(choice, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from horsies.cli.cluster.status_chart import chart_lines, last_hour
 from horsies.cli.filters import understood_workers
 from horsies.cli.read_session import read
-from horsies.cli.status_chart import chart_lines, last_hour
 from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table

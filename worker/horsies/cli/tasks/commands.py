@@ -12,7 +12,7 @@ from horsies.cli.options import (
     JsonOption,
     on_database,
 )
-from horsies.cli.verb_options import (
+from horsies.cli.verbs.options import (
     AfterOption,
     ExportFormat,
     ExportFormatOption,
@@ -75,7 +75,7 @@ def ls(
     PROGRESS is what its code reports. `--json` prints `now`, `filter`, `sort`, `tasks` and `next`, the cursor of the
     next page or null.
     """
-    from horsies.cli.task_list import list_tasks
+    from horsies.cli.tasks.listing import list_tasks
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     order = None if sort is None else sort.value
@@ -129,7 +129,7 @@ def stats(
     figures of its line count from SINCE on. `--json` prints `now`, `since`, `filter`, `sort`, `names`, each with the
     `filter` of its tasks, and `more_names`.
     """
-    from horsies.cli.task_statistics import show_statistics
+    from horsies.cli.tasks.statistics import show_statistics
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     choice = database.choose_existing()
@@ -175,7 +175,7 @@ def show(
     waits, arguments and result, operator actions. `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`,
     `failed_reason`, `attempts`, `earlier_attempts`, `executions`, `usual`, `why`, `audit`, `reruns` and `workflow`.
     """
-    from horsies.cli.task_story import show_task
+    from horsies.cli.tasks.story import show_task
 
     show_task(database.choose_existing(), task_id, mask or [], as_json=as_json)
 
@@ -209,7 +209,7 @@ def stack(
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
-    from horsies.cli.looking import show_stack
+    from horsies.cli.tasks.looking import show_stack
 
     choice = database.choose_existing()
     show_stack(
@@ -245,7 +245,7 @@ def logs(
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
-    from horsies.cli.looking import show_logs
+    from horsies.cli.tasks.looking import show_logs
 
     choice = database.choose_existing()
     show_logs(choice, task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)

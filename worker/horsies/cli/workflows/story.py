@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from horsies.cli.read_session import read
-from horsies.cli.task_story import action, titled
-from horsies.cli.verb_report import NOTHING_MATCHED
-from horsies.cli.workflow_graph import node_report, read_workflow
-from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
-from horsies.cli.workflow_list import workflow_report
+from horsies.cli.tasks.story import action, titled
+from horsies.cli.verbs.report import NOTHING_MATCHED
+from horsies.cli.workflows.graph import node_report, read_workflow
+from horsies.cli.workflows.listing import workflow_report
+from horsies.cli.workflows.node_lines import head, inconsistent_lines, node_lines
 from horsies.display.formatting import at, damage_lines, details, number, state, way_out
 from horsies.display.json_output import plain, print_json
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_json, stored_lines

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from horsies.cli.read_session import read
-from horsies.cli.verb_report import NOTHING_MATCHED
-from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
-from horsies.cli.workflow_list import workflow_report
+from horsies.cli.verbs.report import NOTHING_MATCHED
+from horsies.cli.workflows.listing import workflow_report
+from horsies.cli.workflows.node_lines import head, inconsistent_lines, node_lines
 from horsies.display.formatting import details, inconsistency
 from horsies.display.json_output import plain, print_json
 from horsies.display.payload import SHOWN

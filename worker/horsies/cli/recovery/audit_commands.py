@@ -11,7 +11,7 @@ from horsies.cli.options import (
     JsonOption,
     on_database,
 )
-from horsies.cli.verb_options import AfterOption, LimitOption, fit_for_text
+from horsies.cli.verbs.options import AfterOption, LimitOption, fit_for_text
 
 app = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
 
@@ -44,7 +44,7 @@ def ls(
     `--json` prints `now`, `operations` (or for what is named `actions`, each row with its state before and after) and
     `next`, the cursor of the next page or null.
     """
-    from horsies.cli.audit_list import list_actions, list_operations
+    from horsies.cli.recovery.audit_lists import list_actions, list_operations
 
     targets = {"task": task, "worker": worker, "queue": queue, "schedule": schedule, "workflow": workflow, "node": node}
     given = [(kind, name) for kind, name in targets.items() if name is not None]

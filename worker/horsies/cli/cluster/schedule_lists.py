@@ -14,7 +14,7 @@ import typer
 
 from horsies.cli.filters import understood_schedules
 from horsies.cli.read_session import read
-from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.cli.verbs.report import NOTHING_MATCHED
 from horsies.display.formatting import ago, damage_lines, lasting, number, state
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table

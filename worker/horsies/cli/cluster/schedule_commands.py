@@ -11,7 +11,7 @@ from horsies.cli.options import (
     JsonOption,
     on_database,
 )
-from horsies.cli.verb_options import ScheduleFilterHelpOption, ScheduleFilterOption, complete_schedule, fit_for_text
+from horsies.cli.verbs.options import ScheduleFilterHelpOption, ScheduleFilterOption, complete_schedule, fit_for_text
 
 app = typer.Typer(
     name="schedules",
@@ -38,7 +38,7 @@ def ls(
     The newest run is at the right. A schedule is overdue if its run has been due for over a minute, and unserved if no
     scheduler that runs has it. `--json` prints `now`, `filter`, `schedules` and `schedulers`.
     """
-    from horsies.cli.schedule_list import list_schedules
+    from horsies.cli.cluster.schedule_lists import list_schedules
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     list_schedules(database.choose_existing(), text, as_json=as_json)
@@ -66,6 +66,6 @@ def next_(
     A run before which the clocks of that zone change is marked: a daily run then comes an hour earlier or later by the
     clocks of other zones. `--json` prints `now`, `schedule`, `timezone`, `note` and `runs`.
     """
-    from horsies.cli.schedule_list import show_next_runs
+    from horsies.cli.cluster.schedule_lists import show_next_runs
 
     show_next_runs(database.choose_existing(), name, count, as_json=as_json)

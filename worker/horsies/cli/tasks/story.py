@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from horsies.cli.read_session import read
-from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.cli.verbs.report import NOTHING_MATCHED
 from horsies.display.formatting import ago, at, damage_lines, lasting, state
 from horsies.display.json_output import print_json
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_lines

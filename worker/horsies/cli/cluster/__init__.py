@@ -1,0 +1,1 @@
+"""The commands about workers, queues and schedules, and `horsies status`."""

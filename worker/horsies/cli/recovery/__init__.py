@@ -1,0 +1,1 @@
+"""The commands for finding and ending trouble: recovery, audit, doctor and sessions."""

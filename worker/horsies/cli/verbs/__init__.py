@@ -1,0 +1,1 @@
+"""The commands that change something, made of the records of the verbs."""
