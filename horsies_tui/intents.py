@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 
-from horsies.config.which_database import advise
+from horsies.config.contexts import advise
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.operations.selection import Selection

@@ -29,8 +29,8 @@ from forked_commands import SharedServers
 from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.embedded.binaries import find_programs
 from horsies.store.embedded.keeper import make_cluster
-from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import fast_place, make_directory
+from horsies.store.embedded.trusted_paths import FileLock
 
 SERVER_VARIABLE = "HORSIES_TEST_DATABASE_URL"
 _BYTECODE = Path(".pytest_cache") / "bytecode"

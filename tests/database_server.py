@@ -14,8 +14,8 @@ import asyncpg
 import psycopg
 
 from horsies.config.url import DatabaseUrl
-from horsies.store.array_types import known
 from horsies.store.schema import create
+from horsies.store.times import known
 
 _WITHOUT_AUTOVACUUM = """
 DO $$

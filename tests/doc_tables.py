@@ -17,8 +17,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 from doc_pages import DOCS, ROOT, all_commands
 
-from horsies.config.app import AppConfig, CustomQueueConfig
-from horsies.config.broker import PostgresConfig, WorkerResilienceConfig
+from horsies.config.app import AppConfig, CustomQueueConfig, PostgresConfig, WorkerResilienceConfig
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.retry_policy import RetryPolicy
 from horsies.config.schedule import ScheduleConfig, TaskSchedule, WorkflowSchedule

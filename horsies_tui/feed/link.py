@@ -10,13 +10,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from horsies.config.which_database import advise
+from horsies.config.contexts import advise
 from horsies.store.connect import open_database, was_cancelled, with_settings
 from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS, LOST_CONNECTION
-from horsies.store.schema.look import inspect_schema
-from horsies.store.schema.state import SchemaError
+from horsies.store.schema.state import SchemaError, inspect_schema
 from horsies.views import READER_SETTINGS
 from horsies.views.reader_session import is_as_the_server, tables
 from horsies_tui.feed.clock import Watch

@@ -11,7 +11,7 @@ from horsies.domain.masking import mask
 from horsies.findings.diagnose import diagnose
 from horsies.store.connect import open_database, with_settings
 from horsies.store.embedded import EmbeddedPlace
-from horsies.store.schema.look import inspect_schema
+from horsies.store.schema.state import inspect_schema
 from horsies.views import READER_SETTINGS
 from horsies.views.reader_session import tables
 from horsies_tui.feed.clock import Watch

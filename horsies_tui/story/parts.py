@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from horsies.domain.codec.display import Labelled
+from horsies.domain.codec.read import Labelled
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies_tui.look.damage import damaged_words

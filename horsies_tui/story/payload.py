@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.display.payload import HIDDEN, POSITIONAL, Masks
 from horsies.domain.codec import CodecError, load_for_display
-from horsies.domain.codec.display import Labelled
+from horsies.domain.codec.read import Labelled
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.tags import WORKFLOW_CTX, WORKFLOW_META
 from horsies.views import Stored

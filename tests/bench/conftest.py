@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from horsies.store.embedded import EmbeddedPlace, acquire
-from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import FileLock
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from statements import statement
 
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.domain.ids import new_task_id
 from horsies.store.enqueue import EnqueueRequest
 

@@ -23,7 +23,7 @@ from horsies import (
     TaskError,
     TaskResult,
 )
-from horsies.config.broker import WorkerResilienceConfig
+from horsies.config.app import WorkerResilienceConfig
 
 TICK_S = 0.05
 RETRIED = RetryPolicy.fixed([1] * 10, auto_retry_for=["WORKER_CRASHED"], jitter=False)

@@ -18,7 +18,7 @@ from failover_pair import Pair, failover_pair, new_servers
 from forked_commands import HORSIES
 
 import horsies
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database
 from horsies.store.pool import CONNECTION_ERRORS

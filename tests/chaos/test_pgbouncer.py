@@ -12,7 +12,7 @@ from chaos_scene import scene
 from failover_pair import new_servers
 from pgbouncer import pgbouncer
 
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.doctor.examine import examine
 from horsies.store.connect import Database, transaction

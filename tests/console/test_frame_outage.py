@@ -13,7 +13,7 @@ from frame_steps import console, frame, lines, live, options, until
 from textual.pilot import Pilot
 
 from horsies.store.embedded import EmbeddedPlace, acquire
-from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import FileLock
 from horsies.store.schema import create
 from horsies_tui.feed import link
 from horsies_tui.feed.status import LinkStatus

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from horsies import AppConfig, Horsies, PostgresConfig, RecoveryConfig, RetryPolicy, TaskError, TaskResult
-from horsies.config.broker import WorkerResilienceConfig
+from horsies.config.app import WorkerResilienceConfig
 
 app = Horsies(
     AppConfig(

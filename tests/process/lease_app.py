@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from horsies import AppConfig, Horsies, PostgresConfig, RecoveryConfig, RetryPolicy, TaskError, TaskResult
-from horsies.config.broker import WorkerResilienceConfig
+from horsies.config.app import WorkerResilienceConfig
 
 THRESHOLD_MS = int(os.environ.get("TEST_STALE_MS", "2000"))
 app = Horsies(

@@ -20,7 +20,7 @@ import asyncpg
 import pytest
 
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.ids import new_task_id
 from horsies.domain.result import Ok
@@ -28,7 +28,7 @@ from horsies.domain.task_result import TaskResult
 from horsies.handle import BrokerErrorCode
 from horsies.store import loop_thread
 from horsies.store.embedded import EmbeddedPlace
-from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import FileLock
 
 FORTY_TWO = '{"__task_result__":true,"ok":42,"err":null}'
 SESSIONS = (
@@ -249,7 +249,7 @@ def run_script(database: str, body: str, *arguments: str) -> subprocess.Popen[st
     script = f"""
         import asyncio, os, signal, sys, threading
         from horsies.broker import PostgresBroker
-        from horsies.config.broker import PostgresConfig
+        from horsies.config.app import PostgresConfig
         from horsies.domain.ids import new_task_id
 
         def send():

@@ -24,7 +24,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
-from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import FileLock
 from horsies.store.schema import LOCK_KEY
 
 

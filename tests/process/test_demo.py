@@ -31,7 +31,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.demo import home
 from horsies.demo.opening import Demo
 from horsies.demo.tally import DemoTally, tally
-from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import FileLock
 
 PATIENCE_S = 60.0
 

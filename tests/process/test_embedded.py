@@ -29,8 +29,8 @@ from forked_commands import Program
 from horsies.store.embedded import EmbeddedError, EmbeddedPlace, acquire, default_place
 from horsies.store.embedded.binaries import Programs, find_programs, reachable
 from horsies.store.embedded.keeper import make_cluster
-from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import is_ready
+from horsies.store.embedded.trusted_paths import FileLock
 
 HOLD = """
 import sys

@@ -13,7 +13,7 @@ from forked_commands import run_command
 
 from horsies.store.embedded import EmbeddedError, EmbeddedPlace
 from horsies.store.embedded.keeper import _open_log
-from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.trusted_paths import FileLock
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534

@@ -16,8 +16,7 @@ from task_apps import make_app
 
 from horsies import Horsies, TaskError, TaskNode, TaskResult, WorkflowDefinition
 from horsies.domain.codec import dump_args, dump_value, load_args, load_task_result, load_value
-from horsies.domain.codec.classes import OURS, UndeclaredClassError, address_of
-from horsies.domain.codec.reach import reach_of
+from horsies.domain.codec.classes import OURS, UndeclaredClassError, address_of, reach_of
 from horsies.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:

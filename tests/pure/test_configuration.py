@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from horsies.config.app import AppConfig, CustomQueueConfig, QueueMode
-from horsies.config.broker import PostgresConfig, WorkerResilienceConfig
+from horsies.config.app import AppConfig, CustomQueueConfig, PostgresConfig, QueueMode, WorkerResilienceConfig
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.errors import (
     ConfigurationError,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horsies.config.contexts import config_path, read_config_file
-from horsies.config.which_database import choose_database
+from horsies.config.contexts import choose_database, config_path, read_config_file
 from horsies.domain.errors import ConfigurationError
 
 FILE = """

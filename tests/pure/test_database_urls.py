@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from horsies.config.app import AppConfig
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import AppConfig, PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import mask, mask_urls, mask_whole, mask_word

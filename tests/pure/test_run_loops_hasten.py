@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from horsies.config.broker import WorkerResilienceConfig
+from horsies.config.app import WorkerResilienceConfig
 from horsies.run import loops
 from horsies.run.events import Events
 from horsies.run.loops import BEATS, Supervisor, Wake

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from horsies.core.models.workflow import context
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode, OperationalErrorCode, OutcomeCode
-from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
+from horsies.store.reading import TaskAttemptInfo, TaskInfo
 
 SUMMARY = {
     "status": "FAILED",

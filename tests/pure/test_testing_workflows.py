@@ -414,13 +414,14 @@ ANSWERED = (
         for name in ("advancing", "children", "completing", "controlling", "create_workflow")
     ),
     *(f"horsies.lifecycle.{name}" for name in ("node_tasks", "reopening")),
-    *("horsies.lifecycle.workflow_rows", "horsies.store.workflow_reading"),
+    *("horsies.lifecycle.workflow_rows", "horsies.store.reading"),
 )
 NEVER_ASKED = {
     *("advance_patience", "advance_lock", "advance_holders"),  # nobody else can hold a lock here
     *("nodes_of_tasks", "note_spans"),  # runs are not traced
     *("advance_lock_tasks", "reopen_tasks"),  # for operators on single tasks
     *("copied_options", "copy_workflow_row", "copy_nodes"),  # for operators on workflows
+    *("read_outcomes", "read_task", "read_attempts", "stale_tasks", "worker_stats", "expired_tasks"),  # for tasks
 }
 
 

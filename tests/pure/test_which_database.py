@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from horsies.config.contexts import config_path
+from horsies.config.contexts import ORDER, NamedApplication, advise, choose_database, config_path
 from horsies.config.url import DatabaseUrl
-from horsies.config.which_database import ORDER, NamedApplication, advise, choose_database
 from horsies.domain.errors import ConfigurationError
 
 APPLICATION = NamedApplication("shop:app", DatabaseUrl.parse("postgresql://app:hunter2@db01/shop"))

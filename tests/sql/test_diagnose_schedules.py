@@ -7,8 +7,8 @@ import pytest
 from diagnose_steps import of_kind, the_only
 from schedule_slot_steps import every, overdue, plan, scheduled
 
-from horsies.config.broker import PostgresConfig
-from horsies.config.which_database import DatabaseChoice
+from horsies.config.app import PostgresConfig
+from horsies.config.contexts import DatabaseChoice
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.late_schedules import NO_SCHEDULER, SCHEDULE_OVERDUE, SCHEDULER_LOST

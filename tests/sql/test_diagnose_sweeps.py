@@ -13,7 +13,7 @@ from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.in_flight import STALE_RUN
 from horsies.findings.searches.sweep_rules import RULE_NOT_APPLIED
 from horsies.store.pulse import write_pulse
-from horsies.store.sweep_state import RUNS, sweep_name
+from horsies.store.worker_states import RUNS, sweep_name
 
 MINUTE_S = 60
 

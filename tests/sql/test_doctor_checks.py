@@ -11,8 +11,7 @@ from database_server import url_with
 from doctor_steps import examined, line, lines, mend
 from until import until
 
-from horsies.config.app import AppConfig
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import AppConfig, PostgresConfig
 from horsies.config.recovery import RecoveryConfig
 from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import connections, indexes, transactions

@@ -11,8 +11,7 @@ from doctor_steps import line, lines, mend
 from own_server import own_server
 from until import until
 
-from horsies.config.app import AppConfig
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import AppConfig, PostgresConfig
 from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import notifications, replication, transactions
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from until import PRODUCERS, until
 
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.domain.ids import new_task_id
 from horsies.domain.result import Ok
 from horsies.handle import BrokerErrorCode

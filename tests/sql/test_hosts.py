@@ -14,7 +14,7 @@ import pytest
 from blackhole_proxy import BlackholeProxy
 from database_server import DatabaseServer
 
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable
 from horsies.store.hosts import Reached, connect_to_host

@@ -16,7 +16,7 @@ from until import LISTENERS, PRODUCERS, until, until_listening
 
 from horsies import broker as broker_module
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Ok

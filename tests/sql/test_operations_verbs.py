@@ -19,7 +19,7 @@ from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import verbs_for
-from horsies.store.task_reading import read_outcomes
+from horsies.store.reading import read_outcomes
 
 V = named("task")
 ALLOWED = {

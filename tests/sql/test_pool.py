@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from until import PRODUCERS, until
 
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable, is_transient
 from horsies.store.pool import Pool

@@ -14,17 +14,16 @@ from hypothesis import given, strategies as st
 from until import until_listening
 
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
-from horsies.domain.infos import ProgressInfo, TaskAttemptInfo, TaskInfo
 from horsies.domain.result import Ok
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, TaskHandle
 from horsies.store import waiting
-from horsies.store.task_reading import StoredOutcome
+from horsies.store.reading import ProgressInfo, StoredOutcome, TaskAttemptInfo, TaskInfo
 
 FORTY_TWO = TaskResult[int, TaskError](ok=42)
 NO = TaskResult[int, TaskError](err=TaskError(error_code="CARD_DECLINED", message="no"))

@@ -13,7 +13,7 @@ from pulse_steps import pulse_row
 from sweep_steps import beat_before, mark_finalizing_before, options, poison, stale_claims, stale_runs
 
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Ok

@@ -15,7 +15,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.run.events import Events
 from horsies.run.settings import Identity
 from horsies.run.worker.sweeper import Chore, Duty, Recovery, Retention, rules_of
-from horsies.store.sweep_state import take_duty, write_report
+from horsies.store.worker_states import take_duty, write_report
 
 MINUTE_MS = 60_000
 RECENT = "SELECT sweep FROM horsies_sweep_state WHERE ran_at > now() - interval '5 s'"

@@ -12,7 +12,7 @@ from sweep_steps import poison
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.retention import MOST_ROWS, Category, Pruned, ages_of, prunable, prune
-from horsies.store.sweep_state import take_duty
+from horsies.store.worker_states import take_duty
 
 DEFAULTS = ages_of(RecoveryConfig())
 OLD, YOUNG = "now() - interval '31 days'", "now() - interval '29 days'"

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
 
-from horsies.config.broker import WorkerResilienceConfig
+from horsies.config.app import WorkerResilienceConfig
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.run import loops

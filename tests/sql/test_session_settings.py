@@ -13,13 +13,13 @@ from database_server import DatabaseServer, url_with
 from lifecycle_steps import enqueue
 from until import until
 
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
-from horsies.store.array_types import ELEMENTS, ArrayConnection
 from horsies.store.connect import _SETTINGS_PER_TRANSACTION, Database, DatabaseUnavailable, transaction
 from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
 from horsies.store.producer_client import Link
+from horsies.store.times import ELEMENTS, ArrayConnection
 
 WHAT = "SHOW synchronous_commit"
 

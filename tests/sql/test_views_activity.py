@@ -16,7 +16,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import ActivityFilter, FilterError, parse_activity
 from horsies.store.pulse import write_pulse
-from horsies.store.sweep_state import UPKEEP, take_duty, write_report
+from horsies.store.worker_states import UPKEEP, take_duty, write_report
 from horsies.views import Change, changes, newest_action, operation_page, schedule_rows
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from workflow_plans import node, plan
 
 from horsies.broker import PostgresBroker
-from horsies.config.broker import PostgresConfig
+from horsies.config.app import PostgresConfig
 from horsies.core.workflows.recovery import recover_stuck_workflows
 from horsies.domain.errors import HorsiesError
 from horsies.lifecycle.controlling import cancel, pause

@@ -14,9 +14,10 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         AppConfig as AppConfig,
         CustomQueueConfig as CustomQueueConfig,
         ExceptionMapper as ExceptionMapper,
+        PostgresConfig as PostgresConfig,
         QueueMode as QueueMode,
+        WorkerResilienceConfig as WorkerResilienceConfig,
     )
-    from horsies.config.broker import PostgresConfig as PostgresConfig, WorkerResilienceConfig as WorkerResilienceConfig
     from horsies.config.recovery import RecoveryConfig as RecoveryConfig
     from horsies.config.retry_policy import RetryPolicy as RetryPolicy
     from horsies.config.schedule import (
@@ -45,12 +46,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         ValidationReport as ValidationReport,
         WorkflowContextMissingIdError as WorkflowContextMissingIdError,
         WorkflowValidationError as WorkflowValidationError,
-    )
-    from horsies.domain.infos import (
-        ProgressInfo as ProgressInfo,
-        TaskAttemptInfo as TaskAttemptInfo,
-        TaskInfo as TaskInfo,
-        WorkflowTaskInfo as WorkflowTaskInfo,
     )
     from horsies.domain.result import (
         Err as Err,
@@ -98,6 +93,12 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         WorkerStarted as WorkerStarted,
         WorkerStopped as WorkerStopped,
     )
+    from horsies.store.reading import (
+        ProgressInfo as ProgressInfo,
+        TaskAttemptInfo as TaskAttemptInfo,
+        TaskInfo as TaskInfo,
+        WorkflowTaskInfo as WorkflowTaskInfo,
+    )
     from horsies.task import TaskSendOptions as TaskSendOptions
     from horsies.task.current import CurrentTask as CurrentTask, current_task as current_task
     from horsies.task.progress import progress as progress, track as track
@@ -141,8 +142,9 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "app": ["Horsies"],
-    "config.app": ["AppConfig", "CustomQueueConfig", "ExceptionMapper", "QueueMode"],
-    "config.broker": ["PostgresConfig", "WorkerResilienceConfig"],
+    "config.app": [
+        *("AppConfig", "CustomQueueConfig", "ExceptionMapper", "PostgresConfig", "QueueMode", "WorkerResilienceConfig"),
+    ],
     "config.recovery": ["RecoveryConfig"],
     "config.retry_policy": ["RetryPolicy"],
     "config.schedule": [
@@ -161,7 +163,7 @@ _MODULES = {
         *("ErrorCode", "MultipleValidationErrors", "ValidationReport"),
         *("WorkflowContextMissingIdError", "WorkflowValidationError"),
     ],
-    "domain.infos": ["ProgressInfo", "TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
+    "store.reading": ["ProgressInfo", "TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
     "domain.result": ["Err", "Ok", "Result", "is_err", "is_ok"],
     "domain.schedule_times": ["Weekday"],
     "domain.states": [

@@ -8,8 +8,8 @@ from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+from horsies.config.contexts import advise
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.which_database import advise
 from horsies.domain.codec.classes import OURS
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
@@ -31,8 +31,8 @@ from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, driv
 from horsies.store.loop_thread import LoopClosed, LoopThread
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.producer_client import Link
+from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
-from horsies.store.task_reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.waits_in_tasks import waited_for
 
 if TYPE_CHECKING:
@@ -41,11 +41,10 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.config.broker import PostgresConfig
+    from horsies.config.app import PostgresConfig
     from horsies.domain.codec.classes import Classes
-    from horsies.domain.infos import TaskInfo
     from horsies.store.callers import Ask, CallersConnection, SessionDatabase
-    from horsies.store.task_reading import StoredOutcome
+    from horsies.store.reading import StoredOutcome, TaskInfo
 
 T = TypeVar("T")
 

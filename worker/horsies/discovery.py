@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError
-from horsies.domain.places import raising_place
+from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, raising_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

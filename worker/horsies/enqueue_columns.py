@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Required, TypedDict
 
-from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name
+from horsies.domain.plain_text import why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.result import Err, Ok
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
 from horsies.store.enqueue import EnqueueRequest

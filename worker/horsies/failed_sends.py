@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from horsies.domain.errors import calling_place
 from horsies.domain.masking import mask
-from horsies.domain.places import calling_place
 from horsies.domain.result import Err, Ok, Result, UnseenErr
 from horsies.handle import SendFailedError, TaskSendErrorCode
 from horsies.store.callers import CallerConnectionError, on_callers, on_callers_blocking

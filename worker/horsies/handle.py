@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.domain.codec.classes import Classes
-    from horsies.domain.infos import TaskInfo
+    from horsies.store.reading import TaskInfo
 
 T = TypeVar("T")
 

@@ -93,7 +93,7 @@ app.command()(prune.prune)
 
 
 async def _status(choice: DatabaseChoice) -> dict[str, Any]:
-    from horsies.config.which_database import ORDER
+    from horsies.config.contexts import ORDER
     from horsies.store.connect import open_database
     from horsies.store.schema import inspect_schema
 

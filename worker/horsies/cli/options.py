@@ -58,7 +58,7 @@ advice = Advice()
 
 def advised(text: str) -> str:
     """`text` with its commands made to work on the database of this one."""
-    from horsies.config.which_database import advise
+    from horsies.config.contexts import advise
 
     return advise(text, advice.options)
 
@@ -133,7 +133,7 @@ class DatabaseOptions:
     module: str | None
 
     def choose(self) -> DatabaseChoice:
-        """Return the database that these options and the environment select; see horsies.config.which_database."""
+        """Return the database that these options and the environment select; see horsies.config.contexts."""
         return choose(self.url, self.context, self.module)
 
     def choose_existing(self) -> DatabaseChoice:
@@ -168,7 +168,7 @@ def on_database(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def choose(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:
-    from horsies.config.which_database import NamedApplication, choose_database
+    from horsies.config.contexts import NamedApplication, choose_database
 
     application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
     return _told(choose_database(database_url, _one(database_url, context), os.environ, application))
@@ -176,7 +176,7 @@ def choose(database_url: str | None, context: str | None, module: str | None = N
 
 def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
     """Have an application use the database that the options and the environment select."""
-    from horsies.config.which_database import NamedApplication, choose_database
+    from horsies.config.contexts import NamedApplication, choose_database
 
     application = NamedApplication(locator, app.config.broker.url)
     is_named = database_url is not None or context is not None

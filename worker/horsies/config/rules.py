@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from horsies.domain.errors import ConfigurationError, ConfigurationErrors, HorsiesError, raise_collected
-from horsies.domain.places import calling_place
+from horsies.domain.errors import ConfigurationError, ConfigurationErrors, HorsiesError, calling_place, raise_collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

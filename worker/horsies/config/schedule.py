@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
 from horsies.domain.errors import ConfigurationError, ErrorCode
-from horsies.domain.names import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
+from horsies.domain.plain_text import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.schedule_times import WEEK, Cron, Every, WallClock, Weekday, zone_named
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.embedded import EmbeddedPlace
-from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import fast_place, make_directory, remove_left_behind
+from horsies.store.embedded.trusted_paths import FileLock
 
 if TYPE_CHECKING:
     from horsies.store.embedded import EmbeddedServer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.config.contexts import config_path, read_config_file
 from horsies.domain.codec import CodecError, load_for_display
-from horsies.domain.codec.display import Labelled
+from horsies.domain.codec.read import Labelled
 from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:

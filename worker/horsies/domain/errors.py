@@ -1,4 +1,4 @@
-"""Errors for users and operators: a code, the place, the problem and the remedy.
+"""Errors for users and operators: a code, the place in their code, the problem and the remedy.
 
 HorsiesError
 ├── ConfigurationError (also ValueError)   settings that are inconsistent or invalid
@@ -12,15 +12,20 @@ HorsiesError
 from __future__ import annotations
 
 import linecache
+import sys
+import sysconfig
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from horsies.domain.masking import mask, mask_urls
 from horsies.domain.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import CodeType, FrameType
     from typing import Self
 
 
@@ -273,3 +278,63 @@ def _underline(location: SourceLocation) -> str:
 def _hang(text: str, indent: str) -> str:
     """The plain lines of a text, of which further ones are indented."""
     return f"\n{indent}".join(clean(mask_urls(line)) for line in text.split("\n"))
+
+
+_NOT_THE_USERS: Final = ("horsies.", "pydantic.", "importlib.")
+_NEVERTHELESS: Final = ("horsies.demo.",)
+_MAX_LINES_ABOVE_DEF: Final = 100
+
+
+def calling_place() -> SourceLocation | None:
+    """The nearest expression on the stack outside the engine."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.currentframe() does the same
+    while frame is not None and not _is_the_users(frame):
+        frame = frame.f_back
+    return None if frame is None else _place(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def raising_place(error: BaseException) -> SourceLocation | None:
+    """Return where `error` arose: the innermost line of the user's code, or else of the imported library."""
+    if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
+        return SourceLocation(error.filename, error.lineno, error.offset or None)
+    found: SourceLocation | None = None
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        is_library = code.co_filename.startswith((*_installed(), "<frozen "))
+        if _is_the_users(step.tb_frame) and not (found is not None and is_library):
+            found = _place(code, step.tb_lasti, step.tb_lineno)
+        step = step.tb_next
+    return found
+
+
+def signature_place(fn: Callable[..., object]) -> SourceLocation | None:
+    """The `def` of a function, below its decorators; None for callables without code."""
+    start = SourceLocation.of_function(fn)
+    if start is None or not start.source.lstrip().startswith("@"):
+        return start
+    for line in range(start.line, start.line + _MAX_LINES_ABOVE_DEF):
+        if linecache.getline(start.file, line).lstrip().startswith(("def ", "async def ")):
+            return SourceLocation(start.file, line)
+    return start
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Return the directories of installed libraries; read late, because each command imports this module."""
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _is_the_users(frame: FrameType) -> bool:
+    module = f"{frame.f_globals.get('__name__', '')}."
+    return not module.startswith(_NOT_THE_USERS) or module.startswith(_NEVERTHELESS)
+
+
+def _place(code: CodeType, instruction: int, line: int) -> SourceLocation:
+    positions = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    first, last, start, end = positions
+    if first != line or start is None or end is None:
+        return SourceLocation(code.co_filename, line)
+    source = linecache.getline(code.co_filename, line).encode()
+    columns = [len(source[:offset].decode(errors="ignore")) + 1 for offset in (start, end)]
+    return SourceLocation(code.co_filename, line, columns[0], columns[1] if last == first else None)

@@ -1,7 +1,8 @@
-"""The gate for text that a terminal shows: only `clean` makes a PlainText, and no control character passes it.
+"""Text of users: the gate before a terminal, and the names that the database accepts.
 
-Names, messages and arguments come from users and from the database. Written by hand: libraries that remove escape
-sequences leave C1 controls, marks that reverse the order of a line, and line feeds that forge lines of a log.
+Only `clean` makes a PlainText, and no control character passes it: names, messages and arguments come from users and
+from the database. Written by hand: libraries that remove escape sequences leave C1 controls, marks that reverse the
+order of a line, and line feeds that forge lines of a log.
 """
 
 from __future__ import annotations
@@ -53,3 +54,42 @@ def _harmless(char: str) -> str:
             return " "
         case _:
             return char
+
+
+MAX_QUEUE_NAME_BYTES = 52
+"""The insert trigger notifies `task_queue_<name>`; PostgreSQL allows 63 bytes for a channel and fails the insert."""
+
+MAX_NAME_CHARACTERS = 255
+"""Of a task, of a workflow, and of a definition_key: their columns hold no more."""
+
+
+def why_not_a_queue_name(name: str) -> str | None:
+    """Return why `name` cannot be a queue; None if it can."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > MAX_QUEUE_NAME_BYTES:
+        return f"queue name {name!r} has {size} bytes; the notification channel leaves room for {MAX_QUEUE_NAME_BYTES}"
+    return why_not_a_name("queue name", name)
+
+
+def why_not_a_task_name(name: str) -> str | None:
+    """Return why `name` cannot be a task; None if it can."""
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_NAME_CHARACTERS}"
+    return why_not_a_name("task name", name)
+
+
+def is_workflow_name(name: object) -> bool:
+    """Return whether `name` can be the name of a workflow, or its definition_key."""
+    return isinstance(name, str) and len(name) <= MAX_NAME_CHARACTERS and why_not_a_name("name", name) is None
+
+
+def why_not_a_name(kind: str, name: str) -> str | None:
+    """Return why `name` is refused; None if it is visible and fits on a screen and in a text column.
+
+    `kind` is what the message calls it: queue name, unique_key.
+    """
+    if not name.strip():
+        return f"the {kind} is empty"
+    if not name.isprintable():
+        return f"{kind} {name!r} has characters that cannot be printed or stored"
+    return None

@@ -12,7 +12,7 @@ from horsies.domain.damage import is_whole, json_map, texts
 from horsies.domain.quantities import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
-from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP
+from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP
 from horsies.views.workers import had_workers
 
 if TYPE_CHECKING:

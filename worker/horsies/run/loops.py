@@ -16,7 +16,7 @@ from horsies.store.pool import CONNECTION_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from horsies.config.broker import WorkerResilienceConfig
+    from horsies.config.app import WorkerResilienceConfig
     from horsies.run.events import Events
     from horsies.store.dedicated_connection import DedicatedConnection
 

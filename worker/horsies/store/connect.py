@@ -17,7 +17,6 @@ import asyncpg
 
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ErrorCode, HorsiesError
-from horsies.store.array_types import ArrayConnection
 from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire, default_place
 from horsies.store.hosts import (
     SERVER_KEEPALIVES,
@@ -29,7 +28,7 @@ from horsies.store.hosts import (
     timeout_of,
 )
 from horsies.store.statements import statement
-from horsies.store.times import read_all_times
+from horsies.store.times import ArrayConnection, read_all_times
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.store.connect import DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from horsies.config.broker import PostgresConfig
+    from horsies.config.app import PostgresConfig
     from horsies.store.connect import Database
 
 CONNECTION_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, HorsiesError)

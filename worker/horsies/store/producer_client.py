@@ -17,16 +17,15 @@ from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.enqueue import Enqueued, EnqueueRequest, enqueue_many, enqueue_one
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS, LOST_CONNECTION, Pool
+from horsies.store.reading import StoredOutcome, WorkflowOutcome, read_outcomes, read_workflow_outcomes
 from horsies.store.schema import create
-from horsies.store.task_reading import StoredOutcome, read_outcomes
 from horsies.store.waiting import Waiting
-from horsies.store.workflow_reading import WorkflowOutcome, read_workflow_outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from typing import Any, TypeVarTuple
 
-    from horsies.config.broker import PostgresConfig
+    from horsies.config.app import PostgresConfig
     from horsies.store.connect import Database
 
     Arguments = TypeVarTuple("Arguments")

@@ -1,4 +1,4 @@
-"""Times on each connection: one codec that no stored value makes fail.
+"""Times and arrays on each connection: a codec that no stored time makes fail, and types that need no query.
 
 PostgreSQL knows infinity and the years 4713 BC to 294276, datetime the years 1 to 9999. asyncpg's own codec raises
 OverflowError for the others, after the statement has done its work, so that one such row stops whatever reads it.
@@ -9,12 +9,15 @@ server.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
 
 from horsies.domain.damage import DamagedTime, EdgeTime
 
 if TYPE_CHECKING:
-    import asyncpg
+    from collections.abc import Collection
 
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - of the columns without a zone
@@ -98,3 +101,55 @@ def _decode_span(stored: tuple[int, int, int]) -> timedelta:
 
 def _encode_span(span: timedelta) -> tuple[int, int, int]:
     return 0, span.days, span.seconds * 1_000_000 + span.microseconds
+
+
+ELEMENTS: Final = {
+    1000: 16,  # bool
+    1005: 21,  # int2
+    1007: 23,  # int4
+    1010: 27,  # tid
+    1015: 1043,  # varchar
+    1016: 20,  # int8
+    1021: 700,  # float4
+    1022: 701,  # float8
+    1115: 1114,  # timestamp
+    1185: 1184,  # timestamptz
+    1187: 1186,  # interval
+    199: 114,  # json
+    2951: 2950,  # uuid
+    3807: 3802,  # jsonb
+}
+"""Maps the id of each array type to the id of its element type."""
+
+# With the name of a statement asyncpg keeps the one that it was about to run: nothing has replaced it.
+_UNNAMED_STATEMENT: Final = SimpleNamespace(name="none")
+
+
+class ArrayConnection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that knows these array types, and asks for others."""
+
+    async def _introspect_types(self, typeoids: Collection[int], within: float | None) -> Any:
+        return known(typeoids) or await super()._introspect_types(typeoids, within)
+
+
+def known(typeoids: Collection[int]) -> tuple[list[dict[str, Any]], SimpleNamespace] | None:
+    """Return what asyncpg's own method would return; None if one of these types must be queried."""
+    if not ELEMENTS.keys() >= set(typeoids):
+        return None
+    return [_array_of(oid) for oid in typeoids], _UNNAMED_STATEMENT
+
+
+def _array_of(oid: int) -> dict[str, Any]:
+    """Return a row like those that asyncpg's own query for array types returns; asyncpg has codecs for the elements."""
+    return {
+        "oid": oid,
+        "ns": "pg_catalog",
+        "name": f"_{oid}",
+        "kind": b"b",
+        "basetype": None,
+        "elemtype": ELEMENTS[oid],
+        "elemdelim": b",",
+        "range_subtype": None,
+        "attrtypoids": None,
+        "attrnames": None,
+    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE, QueueMode, default_code_problems, mapper_problems
 from horsies.config.retry_policy import RetryPolicy
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, TaskDefinitionError
-from horsies.domain.names import why_not_a_queue_name, why_not_a_task_name
+from horsies.domain.plain_text import why_not_a_queue_name, why_not_a_task_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

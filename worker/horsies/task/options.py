@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from horsies.domain.names import why_not_a_name
+from horsies.domain.plain_text import why_not_a_name
 
 HIGHEST_PRIORITY: Final = 1
 LOWEST_PRIORITY: Final = 100

@@ -15,8 +15,7 @@ from pydantic_core import SchemaError
 from horsies.domain.argument_types import spell, unwrapped
 from horsies.domain.codec.conversion import ConversionError, conversion_of
 from horsies.domain.codes import ContractCode, OperationalErrorCode
-from horsies.domain.errors import ErrorCode, TaskDefinitionError
-from horsies.domain.places import signature_place
+from horsies.domain.errors import ErrorCode, TaskDefinitionError, signature_place
 from horsies.domain.task_result import TaskError, TaskResult
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import asyncpg
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable
 from horsies.store.embedded import EmbeddedPlace, acquire
-from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import fast_place, make_directory
+from horsies.store.embedded.trusted_paths import FileLock
 from horsies.store.schema import create
 from horsies.testing.seam import database_replaced
 

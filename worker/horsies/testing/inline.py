@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.broker import Operation
     from horsies.domain.codec.classes import Classes
-    from horsies.domain.infos import TaskInfo
     from horsies.handle import BrokerResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
     from horsies.store.producer_client import Link
-    from horsies.store.workflow_reading import WorkflowOutcome
+    from horsies.store.reading import TaskInfo, WorkflowOutcome
     from horsies.testing.inline_task import InlineTask
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.registry import AnyTask
     from horsies.store.enqueue import EnqueueRequest
-    from horsies.store.workflow_reading import WorkflowOutcome
+    from horsies.store.reading import WorkflowOutcome
     from horsies.testing.here import EndedRun
     from horsies.testing.inline_workflows import InlineWorkflow
     from horsies.testing.memory.connection import MemoryConnection

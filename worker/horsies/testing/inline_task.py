@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OutcomeCode
-from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.injection import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
-from horsies.store.task_reading import StoredOutcome
+from horsies.store.reading import StoredOutcome, TaskAttemptInfo, TaskInfo
 from horsies.task.current import CurrentTask
 from horsies.workflow.context import meta_in
 

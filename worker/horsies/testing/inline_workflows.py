@@ -11,7 +11,7 @@ from horsies.lifecycle.advancing import advance, nodes_started
 from horsies.lifecycle.children import ready_children
 from horsies.lifecycle.node_tasks import resolved
 from horsies.run.worker.subworkflow_builder import build_child
-from horsies.store.workflow_reading import read_nodes, read_workflow_outcomes
+from horsies.store.reading import read_nodes, read_workflow_outcomes
 from horsies.testing.here import loop_runs_here
 from horsies.testing.memory import advancing as _advancing, workflow_statements as _workflows  # noqa: F401 - the answers
 from horsies.testing.memory.connection import MemoryConnection, run_now
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.domain.codec.classes import Classes
-    from horsies.domain.infos import WorkflowTaskInfo
     from horsies.domain.plan import WorkflowPlan
     from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
     from horsies.domain.task_result import TaskError, TaskResult
     from horsies.lifecycle.children import ReadyChild
-    from horsies.store.workflow_reading import WorkflowOutcome
+    from horsies.store.reading import WorkflowOutcome, WorkflowTaskInfo
     from horsies.testing.memory.stored_rows import Rows, Workflow
 
 T = TypeVar("T")

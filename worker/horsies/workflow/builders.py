@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError, flatten
-from horsies.domain.places import raising_place, signature_place
+from horsies.domain.errors import (
+    ErrorCode,
+    HorsiesError,
+    WorkflowValidationError,
+    flatten,
+    raising_place,
+    signature_place,
+)
 from horsies.workflow.definition import WorkflowDefinition
 from horsies.workflow.nodes import SubWorkflowNode
 from horsies.workflow.signatures import FILLED_BY_US, build_target

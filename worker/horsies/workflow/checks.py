@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.argument_types import spell
 from horsies.domain.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.domain.names import MAX_NAME_CHARACTERS, is_workflow_name
+from horsies.domain.plain_text import MAX_NAME_CHARACTERS, is_workflow_name
 from horsies.domain.states import OnError
 from horsies.workflow.check_arguments import argument_problems
 from horsies.workflow.check_shape import shape_problems

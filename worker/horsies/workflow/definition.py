@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import TypeVar
 
-from horsies.domain.errors import ErrorCode, WorkflowValidationError
-from horsies.domain.names import is_workflow_name
-from horsies.domain.places import calling_place
+from horsies.domain.errors import ErrorCode, WorkflowValidationError, calling_place
+from horsies.domain.plain_text import is_workflow_name
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
 from horsies.workflow.nodes import BaseDefinition, SubWorkflowNode

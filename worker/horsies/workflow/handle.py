@@ -17,8 +17,8 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle import controlling
 from horsies.lifecycle.reopening import CannotReopenError
+from horsies.store.reading import read_node, read_nodes, read_workflow_outcomes
 from horsies.store.statements import statement
-from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
 from horsies.waits_in_tasks import waited_for
 from horsies.workflow.nodes import id_of, restored, result_classes
 
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
     from horsies.broker import PostgresBroker
     from horsies.domain.codes import BuiltInTaskCode
-    from horsies.domain.infos import WorkflowTaskInfo
     from horsies.handle import BrokerOperationError, BrokerResult
     from horsies.store.producer_client import Link
-    from horsies.store.workflow_reading import NodeOutcome, WorkflowOutcome
+    from horsies.store.reading import NodeOutcome, WorkflowOutcome, WorkflowTaskInfo
     from horsies.workflow.nodes import Node, NodeKey
 
 T = TypeVar("T")

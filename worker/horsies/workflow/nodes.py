@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
-from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError
-from horsies.domain.names import is_workflow_name
-from horsies.domain.places import calling_place
+from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError, calling_place
+from horsies.domain.plain_text import is_workflow_name
 from horsies.domain.task_result import TaskResult
 
 if TYPE_CHECKING:

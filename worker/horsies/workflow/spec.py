@@ -11,8 +11,7 @@ from typing_extensions import TypeVar
 
 from horsies.domain.codec import dump_value, load_value
 from horsies.domain.codec.classes import LOADED
-from horsies.domain.errors import raise_collected
-from horsies.domain.places import calling_place
+from horsies.domain.errors import calling_place, raise_collected
 from horsies.domain.plan import WorkflowPlan
 from horsies.domain.states import OnError
 from horsies.store.loop_thread import drive_awaited, drive_blocking

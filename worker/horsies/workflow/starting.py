@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from horsies.broker import Operation
 from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.domain.ids import new_task_id
-from horsies.domain.names import why_not_a_name
+from horsies.domain.plain_text import why_not_a_name
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.trace import UNTRACED

@@ -23,7 +23,7 @@ from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit_rows import require_writable
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pulse import pulse_every_s, write_pulse
-from horsies.store.sweep_state import UPKEEP, write_report
+from horsies.store.worker_states import UPKEEP, write_report
 
 if TYPE_CHECKING:
     from horsies.cli.verbs.options import Asked

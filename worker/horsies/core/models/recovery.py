@@ -1,6 +1,6 @@
 """Documented import path of the recovery settings."""
 
-from horsies.config.broker import WorkerResilienceConfig
+from horsies.config.app import WorkerResilienceConfig
 from horsies.config.recovery import RecoveryConfig
 
 __all__ = ["RecoveryConfig", "WorkerResilienceConfig"]

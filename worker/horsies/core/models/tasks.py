@@ -9,8 +9,8 @@ from horsies.domain.codes import (
     OutcomeCode,
     RetrievalCode,
 )
-from horsies.domain.infos import TaskAttemptInfo, TaskInfo
 from horsies.domain.task_result import SubWorkflowError, TaskError, TaskResult
+from horsies.store.reading import TaskAttemptInfo, TaskInfo
 
 __all__ = [
     "BUILTIN_CODE_REGISTRY",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from horsies.domain.codec.arguments import dump_args, dump_kwargs, load_args, load_kwargs
-from horsies.domain.codec.display import Labelled, load_for_display
 from horsies.domain.codec.json_text import CodecError, CorruptJsonError, HydrationError, clean_text, parse_json, to_json
+from horsies.domain.codec.read import Labelled, load_for_display
 from horsies.domain.codec.results import (
     EXCEPTION_TYPE,
+    dump_args,
+    dump_kwargs,
     dump_task_error,
     dump_task_result,
     dump_value,
+    load_args,
+    load_kwargs,
     load_summary,
     load_task_error,
     load_task_result,

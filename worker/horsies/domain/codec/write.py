@@ -17,9 +17,8 @@ from pydantic import BaseModel
 
 from horsies.domain import tags
 from horsies.domain.codec.classes import address_of, why_not_storable
-from horsies.domain.codec.conversion import PlainTree
+from horsies.domain.codec.conversion import PlainTree, model_holds_sets, with_sorted_sets
 from horsies.domain.codec.json_text import CodecError, clean_text, first_surrogate, replace_surrogates, spell_path
-from horsies.domain.codec.sets import model_holds_sets, with_sorted_sets
 from horsies.domain.codes import BuiltInTaskCode
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
 

@@ -29,7 +29,7 @@ from horsies.findings import (
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.lifecycle.recovering import after_crash
 from horsies.store.statements import statement
-from horsies.store.sweep_state import CLAIMS, RUNS
+from horsies.store.worker_states import CLAIMS, RUNS
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:

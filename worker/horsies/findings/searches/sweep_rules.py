@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import clock, counted, span
 from horsies.findings import Finding, FindingKind, PredictedAction, Search, Severity
-from horsies.store.sweep_state import CLAIMS, RUNS
+from horsies.store.worker_states import CLAIMS, RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

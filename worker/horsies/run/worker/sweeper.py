@@ -17,7 +17,7 @@ from horsies.lifecycle.recovering import (
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.run.loops import Wake
 from horsies.store.pulse import pulse_every_s, read_pulse, write_pulse
-from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP, sweep_name, take_duty, write_report
+from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP, sweep_name, take_duty, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

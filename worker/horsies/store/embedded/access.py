@@ -9,9 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import START_TIMEOUT_S, EmbeddedPlace, is_ready, ready_postmaster, unusable
-from horsies.store.embedded.trusted_paths import EmbeddedError
+from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock
 
 if TYPE_CHECKING:
     from typing import Self

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import psutil
 
 from horsies.store.embedded.binaries import Programs, find_programs
-from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import (
     DATABASE,
     NO_SPACE,
@@ -38,7 +37,7 @@ from horsies.store.embedded.place import (
     is_ready,
     unusable,
 )
-from horsies.store.embedded.trusted_paths import EmbeddedError, open_file
+from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock, open_file
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from horsies.config.url import embedded_home
-from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name, trusted_directory
+from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock, owner_name, trusted_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

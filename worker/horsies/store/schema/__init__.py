@@ -1,9 +1,8 @@
 """The tables: their definition (tables), the state of a database, and its upgrade to the state that is needed."""
 
 from horsies.store.schema.contents import LEDGER, TABLES
-from horsies.store.schema.look import inspect_schema, require_current
 from horsies.store.schema.migrations import LOCK_KEY, MIGRATIONS, Migration, script
-from horsies.store.schema.state import SchemaError, SchemaKind, SchemaState
+from horsies.store.schema.state import SchemaError, SchemaKind, SchemaState, inspect_schema, require_current
 from horsies.store.schema.upgrade import creatable, create, upgradable, upgrade
 
 __all__ = [

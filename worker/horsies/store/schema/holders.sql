@@ -1,4 +1,4 @@
--- sessions that lock our tables, oldest transaction first; run by refusal.py after a refusal ($1: schema, $2: names)
+-- sessions that lock our tables, oldest transaction first; run by upgrade.py after a refusal ($1: schema, $2: names)
 SELECT activity.pid,
        COALESCE(NULLIF(activity.application_name, ''), activity.usename::text, activity.backend_type) AS who,
        COALESCE(activity.state, 'state unknown') AS state,

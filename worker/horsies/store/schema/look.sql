@@ -1,4 +1,4 @@
--- the schema of our tables, or where they would be, what exists of them, the role; run by look.py ($1: our names)
+-- the schema of our tables, or where they would be, what exists of them, the role; run by state.py ($1: our names)
 WITH home AS (
     SELECT COALESCE(
         (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('horsies_tasks')),

@@ -1,4 +1,4 @@
--- the role of the session and the owners of the tables, run by refusal.py after a refusal ($1: schema, $2: our names)
+-- the role of the session and the owners of the tables, run by upgrade.py after a refusal ($1: schema, $2: our names)
 SELECT current_user::text AS role,
        has_schema_privilege($1, 'CREATE') AS may_create,
        (SELECT pg_get_userbyid(relowner)::text FROM pg_class

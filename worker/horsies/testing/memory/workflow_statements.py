@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from horsies.testing.memory.stored_rows import Rows
 
-_CREATE, _READING = "horsies.lifecycle.create_workflow", "horsies.store.workflow_reading"
+_CREATE, _READING = "horsies.lifecycle.create_workflow", "horsies.store.reading"
 _CONTROLLING, _REOPENING = "horsies.lifecycle.controlling", "horsies.lifecycle.reopening"
 _ROWS = "horsies.lifecycle.workflow_rows"
 _NODE_COLUMNS = (
