@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from horsies.views import MINUTE, RATES_OVER
-from horsies.views.losses import MOST_IDS
+from horsies.views.workers import MOST_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import Standing
-from horsies.views.schedule_words import note, sends
+from horsies.views.schedules import note, sends
 from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, length, number, ticking

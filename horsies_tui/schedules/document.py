@@ -12,7 +12,7 @@ from horsies.domain.schedule_times import zone_named
 from horsies.query import TaskFilter, Term
 from horsies.query.values import Glob
 from horsies.views import Standing, next_runs
-from horsies.views.schedule_words import about_all_next, about_next, note, sends
+from horsies.views.schedules import about_all_next, about_next, note, sends
 from horsies_tui.look.charts import spark
 from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone

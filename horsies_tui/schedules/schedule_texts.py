@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from horsies.domain.quantities import counted
 from horsies.views import Standing
-from horsies.views.schedule_words import NO_SCHEDULER, TEACHES, served_by
+from horsies.views.schedules import NO_SCHEDULER, TEACHES, served_by
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, number, ticking

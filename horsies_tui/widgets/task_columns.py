@@ -15,7 +15,7 @@ from horsies_tui.look.units import age, length, ticking
 
 if TYPE_CHECKING:
     from horsies.views import Progress, TaskRow
-    from horsies.views.search import Duplicates
+    from horsies.views.tasks import Duplicates
 
 _BAR: Final = 8
 _LATE_BEATS: Final = 2

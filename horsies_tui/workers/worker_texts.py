@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from horsies.views import Snapshot, WorkerRow
-    from horsies.views.losses import Loss
+    from horsies.views.workers import Loss
     from horsies_tui.look.glyphs import Glyphs
 
 TROUBLE: Final = (

@@ -27,7 +27,7 @@ from horsies.operations.verb import COMMAND_GROUPS
 from horsies.operations.verbs import verbs_for
 from horsies.run.metrics.of_cluster import cluster_page
 from horsies.store.connect import Database
-from horsies.views.exported import exported
+from horsies.views.cluster import exported
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -8,8 +8,8 @@ import pytest
 
 from horsies.query import parse, task_conditions
 from horsies.views import Count, Cursor, TaskCounts, count_parts
-from horsies.views.search import UNSUCCESSFUL
 from horsies.views.searching import Rest as Left
+from horsies.views.tasks import UNSUCCESSFUL
 from horsies_tui.feed.pace import OperatorIdle, ReadPace, Rhythm
 from horsies_tui.feed.tally import MOST_TURNS, Tally
 

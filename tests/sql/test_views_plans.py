@@ -27,19 +27,19 @@ from horsies.views import (
     newest_action,
     operation_page,
     queue_rows,
-    search,
     task_counts,
     task_detail,
     task_groups,
     task_page,
     task_statistics,
+    tasks as search,
     usual_durations,
     worker_rows,
 )
-from horsies.views.exported import exported
-from horsies.views.search import TASKS
+from horsies.views.cluster import exported
 from horsies.views.searching import Source, Stretch, over
 from horsies.views.statistics import _NEWEST_OF_EACH, _TASKS, MOST_OF_A_NAME
+from horsies.views.tasks import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,13 +21,13 @@ from horsies.views import (
     workflow_matching,
     workflow_page,
     workflow_runs,
-    workflow_search as search,
     workflow_story,
     workflow_values,
+    workflows as search,
 )
-from horsies.views.exported import exported
+from horsies.views.cluster import exported
 from horsies.views.searching import Source, Stretch, over
-from horsies.views.workflow_search import WORKFLOWS
+from horsies.views.workflows import WORKFLOWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

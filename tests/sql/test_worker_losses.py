@@ -22,7 +22,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies.views import Liveness, worker_rows
-from horsies.views.losses import worker_losses
+from horsies.views.workers import worker_losses
 
 if TYPE_CHECKING:
     from horsies.findings import Finding, FindingKind

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 from horsies.domain.states import TaskStatus
 from horsies.query import TaskConditions, parse, task_conditions
 from horsies.store.statements import statement
-from horsies.views import search
-from horsies.views.pages import Sort
 from horsies.views.reader_session import aware
-from horsies.views.search import TASKS, UNSUCCESSFUL_STATUSES, answerable, few_wait, rows_at_once, source_for
-from horsies.views.searching import Rest, Stretch, over, stretch_of
+from horsies.views.searching import Rest, Stretch, over, stretch_of, table_size
+from horsies.views.tasks import (
+    LIVE,
+    TASKS,
+    UNSUCCESSFUL_STATUSES,
+    Sort,
+    answerable,
+    few_wait,
+    rows_at_once,
+    source_for,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -48,6 +55,14 @@ class StateCounts:
     """Estimated number of rows, matching or not; None if the table was never vacuumed or analyzed."""
     rest: Rest | None = None
     """The position to continue counting at, for a part of a filter; None if all were counted."""
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[tuple[Mapping[str, Count], Stretch | None]], in_table: int | None) -> Self:
+        """Combine the counts of each part of a filter; a part without a stretch was counted to its end."""
+        states = {state: count for counts, _ in parts for state, count in counts.items() if count.number}
+        cut = [Rest(part.source, part.edge) for _, part in parts if part is not None and part.edge is not None]
+        reached = max((rest.after.time for rest in cut), default=None)
+        return cls(states, reached, in_table, cut[0] if cut and len(parts) == 1 else None)
 
     def __add__(self, more: Self) -> Self:
         """Return the sum with the counts from `rest` on."""
@@ -94,23 +109,15 @@ async def task_counts(conn: asyncpg.Connection, wanted: TaskConditions, rest: Re
 
     With `rest`, count only the uncounted part; added to the earlier counts it gives the total.
     """
-    states: dict[str, Count] = {}
-    reached: datetime | None = None
-    left: Rest | None = None
-    parts = count_parts(await answerable(conn, wanted))
-    for part in parts:
+    found: list[tuple[dict[str, Count], Stretch | None]] = []
+    for part in count_parts(await answerable(conn, wanted)):
         if part in _COUNTED_AS:
-            states |= {state: count for state, count in (await _waiting(conn)).items() if state in _COUNTED_AS[part]}
-            continue
-        stretch = await _stretch(conn, part, rest)
-        states |= await _by_state(conn, part, stretch)
-        if stretch.edge is not None:
-            reached = max(stretch.edge.time, reached or stretch.edge.time)
-            left = Rest(stretch.source, stretch.edge) if len(parts) == 1 else None
-    size = await conn.fetchval(statement(__name__, "view_table_size"))
-    return TaskCounts(
-        {state: count for state, count in states.items() if count.number}, reached, size if size >= 0 else None, left
-    )
+            waiting = await _waiting(conn)
+            found.append(({state: waiting[state] for state in _COUNTED_AS[part]}, None))
+        else:
+            stretch = await _stretch(conn, part, rest)
+            found.append((await _by_state(conn, part, stretch), stretch))
+    return TaskCounts.of_parts(found, await table_size(conn, TASKS.name))
 
 
 def count_parts(wanted: TaskConditions) -> list[TaskConditions]:
@@ -157,7 +164,7 @@ async def _stretch(conn: asyncpg.Connection, part: TaskConditions, rest: Rest | 
         return await stretch_of(conn, TASKS, part, rest.source, after=rest.after, most=most)
     by_id = part.exact("id") is not None or part.exact("workflow") is not None
     if part.statuses == _WAITING and not by_id:
-        return Stretch(search.LIVE, ascending=False, after=None, edge=None, most=search.LIVE.rows_at_once)
+        return Stretch(LIVE, ascending=False, after=None, edge=None, most=LIVE.rows_at_once)
     # The newest rows may contain no completed task yet, but the rows that ended last do.
     by_time = any(condition.key == "since" for condition in part.others)
     sort = Sort.FINISHED if part.statuses == _COMPLETED and not by_id and not by_time else Sort.NEWEST
@@ -170,9 +177,9 @@ async def _by_state(conn: asyncpg.Connection, part: TaskConditions, stretch: Str
     query, values = over(TASKS, part, stretch, statement(__name__, "view_task_counts"))
     rows = await conn.fetch(query, *values)
     all_read = stretch.edge is None
-    if stretch.source is search.LIVE and part.statuses == _WAITING:
+    if stretch.source is LIVE and part.statuses == _WAITING:
         all_read = await few_wait(conn, stretch.most)
-    return {row["state"]: Count(row["number"], not all_read) for row in rows if row["state"] is not None}
+    return {state: Count(number, not all_read) for state, number in rows}
 
 
 async def _waiting(conn: asyncpg.Connection) -> dict[str, Count]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.views.audit import AuditRow
-    from horsies.views.pages import TaskRow
     from horsies.views.progress import Progress
     from horsies.views.statistics import Usual
+    from horsies.views.tasks import TaskRow
 
 _BY_OPERATOR: Final = "OPERATOR_"
 """Prefix of the error codes of runs that an operator took from their workers."""

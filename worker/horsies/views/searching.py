@@ -216,15 +216,26 @@ async def read_page(
     conn: asyncpg.Connection,
     table: Table,
     wanted: Conditions,
-    stretch: Stretch,
+    source: Source,
     selecting: str,
     *,
+    ascending: bool,
     limit: int,
+    after: Cursor | None,
+    backwards: bool,
+    most: int,
     row_of: Callable[..., RowT],
     cursor_of: Callable[[RowT], Cursor],
-    backwards: bool,
 ) -> Page[RowT]:
-    """Read up to `limit` rows of the stretch. `selecting` selects `now`, then the fields of a row; $1 is the limit."""
+    """Read up to `limit` rows, of at most `most` rows of the source.
+
+    `selecting` selects `now`, then the fields of a row; $1 is the limit.
+    """
+    up = ascending is not backwards
+    if source.matches_all(wanted):
+        stretch = Stretch(source, up, after, None, limit + 1)
+    else:
+        stretch = await stretch_of(conn, table, wanted, source, ascending=up, after=after, most=most)
     query, values = over(table, wanted, stretch, selecting, limit + 1)
     found = await conn.fetch(query, *values)
     now, rows = found[0]["now"], [row_of(*map(aware, tuple(row)[1:])) for row in found if row["id"] is not None]
@@ -253,6 +264,12 @@ async def read_newest(
         after = stretch.edge
         if after is None or len(found) >= limit:
             return found
+
+
+async def table_size(conn: asyncpg.Connection, table: str) -> int | None:
+    """Estimate the number of its rows; None if it was never vacuumed or analyzed."""
+    size: int = await conn.fetchval(statement(__name__, "view_table_size"), table)
+    return size if size >= 0 else None
 
 
 def _walked_rows(source: Source, wanted: Conditions, stretch: Stretch, given: StatementParameters) -> str:

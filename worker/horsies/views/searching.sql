@@ -32,3 +32,7 @@ SELECT walked.at, walked.id, walked.priority
       ) walked
  ORDER BY /* order */
  LIMIT 1
+
+-- name: view_table_size
+-- views/searching.py; reads only: about how many rows the table $1 has, by the last VACUUM or ANALYZE; -1 before the first
+SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass

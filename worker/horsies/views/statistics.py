@@ -16,8 +16,8 @@ from horsies.query.values import Glob
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.reader_session import decoded
-from horsies.views.search import answerable
 from horsies.views.searching import Source, StatementParameters, Stretch, Table, over
+from horsies.views.tasks import answerable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

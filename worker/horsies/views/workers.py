@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, timedelta
 from enum import StrEnum
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from horsies.domain.damage import is_whole, json_map, number, texts
 from horsies.store.statements import statement
 from horsies.store.worker_states import STOPPED
-from horsies.views.losses import Loss, worker_losses
 from horsies.views.reader_session import aware, decoded, tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     import asyncpg
 
@@ -29,6 +28,10 @@ SNAPSHOT_EVERY_S: Final = 5.0
 """The interval of horsies.run.worker.snapshots."""
 FIRST_WORKER_WITHIN_S: Final = 10.0
 """Seconds that a task may wait without an alert if no worker has ever run: the first one may be starting."""
+MOST_IDS: Final = 200
+"""Maximum number of tasks listed per worker; a worker with 8 processes has 16 in flight."""
+_MAX_LOSSES: Final = 1_000
+"""Maximum number of newest rows read, each with at most 200 tasks; an open console reads them every two seconds."""
 
 
 Sign: TypeAlias = Literal["snapshot", "beat", "claim"]
@@ -115,6 +118,56 @@ def place_of(worker_id: str | None, hostname: str | None, child_pid: int | None)
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """One worker's loss, in the column order of the statement. `ids` are the first of all tasks, failed ones first."""
+
+    worker_id: str
+    taken_at: datetime
+    """Time of the last recovery."""
+    snapshot_at: datetime | None
+    """The worker's last snapshot; None if that was pruned."""
+    failed: int
+    retried: int
+    returned: int
+    ids: tuple[str, ...]
+    acknowledged_at: datetime | None
+    acknowledged_by: str | None
+
+    @property
+    def count(self) -> int:
+        return self.failed + self.retried + self.returned
+
+    @property
+    def is_open(self) -> bool:
+        return self.acknowledged_at is None
+
+    @property
+    def died_at(self) -> datetime:
+        """The time of its last snapshot, which is at most one snapshot interval before the death."""
+        return self.snapshot_at or self.taken_at
+
+    @property
+    def came_back(self) -> bool:
+        """True if the worker has reported since: it had only lost its connection."""
+        return self.snapshot_at is not None and self.snapshot_at > self.taken_at
+
+    def words(self, zone: tzinfo | None = UTC) -> str:
+        """Return `died 21:02Z with 5 running, 10 claimed: 5 failed, 10 returned`, in local time if `zone` is None."""
+        clock = f"{self.died_at.astimezone(zone):%H:%M}{'Z' if zone is UTC else ''}"
+        return f"died {clock} with {self.held_words}: {self.outcome_words}"
+
+    @property
+    def held_words(self) -> str:
+        held = {"running": self.failed + self.retried, "claimed": self.returned}
+        return ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
+
+    @property
+    def outcome_words(self) -> str:
+        became = {"failed": self.failed, "to be retried": self.retried, "returned": self.returned}
+        return ", ".join(f"{count:,} {what}" for what, count in became.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A worker. `running` and `claimed` count the rows that it owns, whatever it reports."""
 
@@ -189,6 +242,15 @@ async def worker_rows(
     unacknowledged = [loss.worker_id for loss in losses.values() if loss.is_open]
     rows = await conn.fetch(statement(__name__, "view_workers"), gone_within, LATE_AFTER_S, unacknowledged)
     return tuple(_row(tuple(row), orders.get(row["worker_id"]), losses.get(row["worker_id"])) for row in rows)
+
+
+async def worker_losses(
+    conn: asyncpg.Connection, *, acknowledged_within: timedelta | None = timedelta(hours=1)
+) -> Mapping[str, Loss]:
+    """Read, by worker, all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
+    rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MAX_LOSSES, MOST_IDS)
+    found = (Loss(*map(aware, row)) for row in rows)
+    return {loss.worker_id: replace(loss, ids=texts(loss.ids)) for loss in found}
 
 
 @dataclass(frozen=True, slots=True)

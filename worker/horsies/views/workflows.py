@@ -1,18 +1,30 @@
-"""Pages and counts of workflows under a filter, newest first."""
+"""Workflows under a filter: their rows and orders, the sources in which they are searched, each with its index."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from horsies.domain.states import WorkflowStatus
 from horsies.query import WorkflowConditions
-from horsies.store.statements import statement
+from horsies.store.statements import STATES, statement
 from horsies.views.counts import Count, StateCounts
 from horsies.views.progress import part_done
-from horsies.views.searching import Cursor, Page, Rest, Stretch, over, read_newest, read_page, stretch_of
-from horsies.views.workflow_search import LIVE_STATUSES, UNSUCCESSFUL_STATUSES, WORKFLOWS, WorkflowSort, source_for
+from horsies.views.searching import (
+    Cursor,
+    Page,
+    Rest,
+    Source,
+    Stretch,
+    Table,
+    over,
+    read_newest,
+    read_page,
+    stretch_of,
+    table_size,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -20,6 +32,73 @@ if TYPE_CHECKING:
     import asyncpg
 
 WorkflowValue: TypeAlias = Literal["name", "definition_key", "error_code"]
+_LIVE_STATUSES: Final = ("PENDING", "RUNNING", "PAUSED")
+_UNSUCCESSFUL_STATUSES: Final = ("FAILED", "CANCELLED")
+
+
+class WorkflowSort(StrEnum):
+    """Orders that an index serves. OPEN shows only unfinished workflows, ENDED only ended ones."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    OPEN = "open"
+    ENDED = "ended"
+
+    @property
+    def is_ascending(self) -> bool:
+        return self in (WorkflowSort.OLDEST, WorkflowSort.OPEN)
+
+
+WORKFLOWS: Final = Table("horsies_workflows", "workflow", statement(__name__, "view_workflow_candidates"))
+
+_SENT: Final = frozenset({"since", "until"})
+
+CREATED: Final = Source("created", "true", 10_000, time="created_at", serves=_SENT)
+LIVE: Final = Source(
+    "live",
+    f"status IN {STATES['open_workflows']}",
+    10_000,
+    time="created_at",
+    serves=_SENT,
+    statuses=frozenset(_LIVE_STATUSES),
+)
+UNSUCCESSFUL: Final = Source(
+    "unsuccessful",
+    "status IN ('FAILED', 'CANCELLED')",
+    3_000,
+    time="created_at",
+    serves=_SENT,
+    statuses=frozenset(_UNSUCCESSFUL_STATUSES),
+)
+# The index does not contain the id: rows of one moment are read together and sorted.
+ENDED: Final = Source(
+    "ended",
+    f"status IN {STATES['ended_workflows']}",
+    10_000,
+    time="COALESCE(completed_at, updated_at, created_at)",
+    statuses=frozenset({"COMPLETED", *_UNSUCCESSFUL_STATUSES}),
+)
+BY_ID: Final = Source("ids", statement(__name__, "view_workflows_by_id"), 10_000, serves=frozenset({"id"}))
+OF_PARENTS: Final = Source(
+    "parents", statement(__name__, "view_workflows_of_parents"), 10_000, serves=frozenset({"parent"})
+)
+
+
+def _source_for(wanted: WorkflowConditions, sort: WorkflowSort = WorkflowSort.NEWEST) -> Source:
+    """Return the smallest source that contains all matches, in this order."""
+    match sort:
+        case WorkflowSort.OPEN:
+            return LIVE
+        case WorkflowSort.ENDED:
+            return ENDED
+    if wanted.exact("id") is not None:
+        return BY_ID
+    if wanted.exact("parent") is not None:
+        return OF_PARENTS
+    among = frozenset(wanted.statuses or ())
+    if among and among <= set(_LIVE_STATUSES):
+        return LIVE
+    return UNSUCCESSFUL if among and among <= set(_UNSUCCESSFUL_STATUSES) else CREATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +184,20 @@ async def workflow_page(
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.
     """
-    source, ascending = source_for(wanted, sort), sort.is_ascending is not backwards
-    if source.matches_all(wanted):
-        stretch = Stretch(source, ascending, after, None, limit + 1)
-    else:
-        most = source.rows_at_once
-        stretch = await stretch_of(conn, WORKFLOWS, wanted, source, ascending=ascending, after=after, most=most)
+    source = _source_for(wanted, sort)
     page = await read_page(
         conn,
         WORKFLOWS,
         wanted,
-        stretch,
+        source,
         statement(__name__, "view_workflow_page"),
+        ascending=sort.is_ascending,
         limit=limit,
+        after=after,
+        backwards=backwards,
+        most=source.rows_at_once,
         row_of=WorkflowRow,
         cursor_of=partial(workflow_cursor_of, sort=sort),
-        backwards=backwards,
     )
     parts = await part_done(conn, [row.id for row in page.rows if row.running])
     rows = (replace(row, part_done=parts[row.id]) if row.id in parts else row for row in page.rows)
@@ -136,7 +213,7 @@ def workflow_cursor_of(row: WorkflowRow, sort: WorkflowSort = WorkflowSort.NEWES
 async def workflow_matching(conn: asyncpg.Connection, wanted: WorkflowConditions, limit: int) -> list[str]:
     """Read the ids of the newest `limit` matches of any age."""
     selecting = statement(__name__, "view_workflow_matching")
-    return [row[0] for row in await read_newest(conn, WORKFLOWS, wanted, source_for(wanted), selecting, limit)]
+    return [row[0] for row in await read_newest(conn, WORKFLOWS, wanted, _source_for(wanted), selecting, limit)]
 
 
 async def workflow_counts(
@@ -146,36 +223,28 @@ async def workflow_counts(
 
     With `rest`, count only the uncounted part; added to the earlier counts it gives the total.
     """
-    states: dict[str, Count] = {}
-    reached: datetime | None = None
-    left: Rest | None = None
-    parts = workflow_count_parts(wanted)
-    for part in parts:
-        source = source_for(part) if rest is None else rest.source
-        after = None if rest is None else rest.after
+    found: list[tuple[dict[str, Count], Stretch | None]] = []
+    for part in workflow_count_parts(wanted):
+        source, after = (_source_for(part), None) if rest is None else (rest.source, rest.after)
         stretch = await stretch_of(conn, WORKFLOWS, part, source, after=after, most=source.rows_at_once)
         query, values = over(WORKFLOWS, part, stretch, statement(__name__, "view_workflow_counts"))
         rows = await conn.fetch(query, *values)
-        states |= {status: Count(number, stretch.edge is not None) for status, number in rows}
-        if stretch.edge is not None:
-            reached = max(stretch.edge.time, reached or stretch.edge.time)
-            left = Rest(source, stretch.edge) if len(parts) == 1 else None
-    size = await conn.fetchval(statement(__name__, "view_workflow_table_size"))
-    return WorkflowCounts(states, reached, size if size >= 0 else None, left)
+        found.append(({status: Count(number, stretch.edge is not None) for status, number in rows}, stretch))
+    return WorkflowCounts.of_parts(found, await table_size(conn, WORKFLOWS.name))
 
 
 def workflow_count_parts(wanted: WorkflowConditions) -> list[WorkflowConditions]:
     """Return filters that can be counted one by one; no workflow matches two of them."""
     asked = wanted.statuses or tuple(status.value for status in WorkflowStatus)
-    groups = (LIVE_STATUSES, (WorkflowStatus.COMPLETED.value,), UNSUCCESSFUL_STATUSES)
+    groups = (_LIVE_STATUSES, (WorkflowStatus.COMPLETED.value,), _UNSUCCESSFUL_STATUSES)
     found = (tuple(status for status in group if status in asked) for group in groups)
     return [replace(wanted, statuses=statuses) for statuses in found if statuses]
 
 
 async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit: int = 200) -> tuple[str, ...]:
     """Read the values of the newest workflows in a column, most frequent first; codes only of failed workflows."""
-    wanted = WorkflowConditions(UNSUCCESSFUL_STATUSES if by == "error_code" else None)
-    source = source_for(wanted)
+    wanted = WorkflowConditions(_UNSUCCESSFUL_STATUSES if by == "error_code" else None)
+    source = _source_for(wanted)
     stretch = Stretch(source, ascending=False, after=None, edge=None, most=source.rows_at_once)
     # One more, because workflows without a value are counted as well.
     selecting = statement(__name__, "view_workflow_values")

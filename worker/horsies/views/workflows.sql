@@ -1,3 +1,24 @@
+-- name: view_workflow_candidates
+-- views/workflows.py, which fills the slots; reads only: the rows of a source that match a filter
+SELECT workflow.*, error_code
+  FROM (/* rows */) workflow
+       -- Stored as text that may be damaged, with the code in front; for a built-in code the name is inside an object.
+ CROSS JOIN LATERAL (
+       SELECT substring(left(error, 600) FROM '^\s*\{\s*(?:"__task_error__"\s*:\s*true\s*,\s*)?"error_code"\s*:\s*'
+                                              '(?:\{\s*"__builtin_task_code__"\s*:\s*)?"([^"\\]+)"') AS error_code
+      ) code
+ WHERE /* holds */
+
+-- name: view_workflows_by_id
+-- views/workflows.py; reads only
+SELECT created_at AS at, workflow.* FROM horsies_workflows workflow WHERE id = ANY (/* wanted */::text[])
+
+-- name: view_workflows_of_parents
+-- views/workflows.py; reads only
+SELECT created_at AS at, workflow.* FROM horsies_workflows workflow
+ WHERE parent_workflow_id = ANY (/* wanted */::text[])
+ LIMIT /* most */
+
 -- name: view_workflow_page
 -- views/workflows.py; reads only, from the rows of `view_workflow_candidates` ($1 at most)
 -- Without a match: one row without an id.
@@ -34,11 +55,6 @@ SELECT id FROM workflow
 -- name: view_workflow_counts
 -- views/workflows.py; reads only, from the rows of `view_workflow_candidates`
 SELECT status, count(*) AS number FROM workflow GROUP BY status
-
--- name: view_workflow_table_size
--- views/workflows.py; reads only: about how many workflows there are, by the last VACUUM or ANALYZE; -1 before the
--- first
-SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_workflows'::regclass
 
 -- name: view_workflow_values
 -- views/workflows.py; reads only, from the rows of `view_workflow_candidates` ($1 a column, $2 values at most)

@@ -25,7 +25,7 @@ from horsies.operations.schedule_targets import known_names
 from horsies.store.embedded import default_place
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 from horsies.views.row_filter import matching_schedules
-from horsies.views.schedule_words import (
+from horsies.views.schedules import (
     NO_SCHEDULER,
     START,
     TEACHES,

@@ -25,8 +25,7 @@ from horsies.findings import (
 )
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
-from horsies.views.losses import Loss, worker_losses
-from horsies.views.workers import place_of
+from horsies.views.workers import Loss, place_of, worker_losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

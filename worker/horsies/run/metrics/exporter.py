@@ -15,7 +15,7 @@ from horsies.store.connect import open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
-from horsies.views.exported import exported
+from horsies.views.cluster import exported
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from horsies.run.metrics.exposition import MetricsPage
     from horsies.run.metrics.http import Address
     from horsies.store.connect import Connection, Database
-    from horsies.views.exported import Exported
+    from horsies.views.cluster import Exported
 
 FRESH_S: Final = 5.0
 """How long a read is good for: any number of scrapers together cost one read in this time."""

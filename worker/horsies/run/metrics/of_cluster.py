@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from horsies.views import ClusterStatus, QueueRow
-    from horsies.views.exported import Exported, ScheduleTotals
+    from horsies.views.cluster import Exported, ScheduleTotals
 
 MOST_QUEUES: Final = 200
 """Tasks can be sent to queues of any name; those beyond this number are one queue, `other`."""
