@@ -28,7 +28,7 @@ from forked_commands import HORSIES, run_command
 from horsies.cli.demo import _farewell
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.demo import home
+from horsies.demo import opening
 from horsies.demo.opening import Demo
 from horsies.demo.tally import DemoTally, tally
 from horsies.store.embedded.trusted_paths import FileLock
@@ -138,7 +138,7 @@ def run_until(short_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     def run(kinds: int, *options: str) -> dict[str, Any]:
         def watch(_seconds: float) -> None:
             (directory,) = short_directory.iterdir()
-            choice = DatabaseChoice(DatabaseUrl.parse(home.url_of(directory)), "of the demo")
+            choice = DatabaseChoice(DatabaseUrl.parse(opening.url_of(directory)), "of the demo")
             deadline = time.monotonic() + 2 * PATIENCE_S
             while len(seen) < kinds:
                 assert time.monotonic() < deadline, f"only {seen}"
@@ -271,7 +271,7 @@ def test_the_next_demo_clears_away_what_killed_ones_left_and_nothing_else(
     assert held.try_exclusive()
     for directory in (dead, kept, used):
         os.utime(directory, (0, 0))
-    made = home.make(keep=False)
+    made = opening.make(keep=False)
     assert {path.name for path in short_directory.iterdir()} == {made.name, kept.name, fresh.name, used.name}
     held.close()
 

@@ -35,9 +35,9 @@ async def test_children_tell_their_imports_only_on_request_of_their_own(
     assert [record["line"] for record in quiet.all_records() if record["event"] in ("stdout", "stderr")] == []
     talking = start("--loglevel", "INFO", HORSIES_CHILD_DISCOVERY_LOGS="1", ready=False)
     record = await asyncio.to_thread(talking.wait_for, "stderr")
-    assert record["line"] == "DEBUG horsies.discovery: importing worker_app as worker_app"
+    assert record["line"] == "DEBUG horsies.registry: importing worker_app as worker_app"
     assert record["child"] == 1
     record = await asyncio.to_thread(talking.wait_for, "stderr")
-    assert record["line"].startswith(f"DEBUG horsies.discovery: imported worker_app from {HERE / 'worker_app.py'} in ")
+    assert record["line"].startswith(f"DEBUG horsies.registry: imported worker_app from {HERE / 'worker_app.py'} in ")
     row = await table.done(await table.send("add", 1, 2))
     assert row["status"] == "COMPLETED"

@@ -94,7 +94,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("horsies.core.models.task_pg", "TaskStatus", "horsies.domain.states"),
         ("horsies.core.models.workflow.context", "SubWorkflowSummary", "horsies.domain.task_result"),
         ("horsies.core.models.workflow.context", "WorkflowContext", "horsies.workflow.context"),
-        ("horsies.core.workflows.recovery", "recover_stuck_workflows", "horsies.workflow.repair"),
+        ("horsies.core.workflows.recovery", "recover_stuck_workflows", "horsies.workflow.handle"),
         ("horsies.core.brokers.postgres", "PostgresBroker", "horsies.broker"),
         ("horsies.core.errors", "HorsiesError", "horsies.domain.errors"),
         ("horsies.core.errors", "ConfigurationError", "horsies.domain.errors"),

@@ -65,7 +65,7 @@ def test_only_the_lifecycle_sends_and_verbs_write_tasks_and_only_the_lifecycle_w
             "operations/verbs/tasks/rerun.sql",
             "store/enqueue.sql",
         },
-        "horsies_tasks": {"operations/task_targets.sql", "operations/undo.sql", "testing/claims.sql"},
+        "horsies_tasks": {"operations/task_targets.sql", "operations/undo.sql", "testing/draining.sql"},
         "horsies_task_attempts": {"fragments.sql"},
     }
 

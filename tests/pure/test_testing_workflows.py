@@ -38,8 +38,8 @@ from horsies import (
 from horsies.domain.errors import HorsiesError
 from horsies.store.statements import statement
 from horsies.testing import Ran, inline
-from horsies.testing.memory.connection import ANSWERS
-from horsies.workflow.repair import recover_stuck_workflows
+from horsies.testing.memory.stored_rows import ANSWERS
+from horsies.workflow.handle import recover_stuck_workflows
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 heard: list[Any] = []

@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
 from horsies import TaskError, TaskResult
-from horsies.workflow.fitting import fits, item_type
-from horsies.workflow.signatures import NodeFunction, result_types
+from horsies.workflow.signatures import NodeFunction, fits, item_type, result_types
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)

@@ -30,7 +30,7 @@ from horsies import (
 from horsies.config.url import DatabaseUrl
 from horsies.run.events import Events
 from horsies.testing import Ran, drain, drain_async, embedded_database
-from horsies.testing.real_worker import Expired
+from horsies.testing.draining import Expired
 
 app = Horsies(
     AppConfig(

@@ -28,7 +28,7 @@ from horsies import (
 from horsies.domain.codec import dump_task_result
 from horsies.domain.plan import WorkflowPlan
 from horsies.testing import Ran, drain, inline
-from horsies.testing.seam import database_replaced
+from horsies.testing.embedded import database_replaced
 from horsies.workflow import subworkflow_plan
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))

@@ -36,7 +36,7 @@ from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import expire_pending, recover_stale_runs
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.starting import Start, start
-from horsies.workflow.maps import ChildPlanError, map_plan
+from horsies.workflow.subworkflow_plan import ChildPlanError, map_plan
 
 STALE_MS = 300_000
 UPSETS = ("kills", "late", "pause", "cancel", "retry", "together", "hands")

@@ -100,8 +100,12 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         WorkflowTaskInfo as WorkflowTaskInfo,
     )
     from horsies.task import TaskSendOptions as TaskSendOptions
-    from horsies.task.current import CurrentTask as CurrentTask, current_task as current_task
-    from horsies.task.progress import progress as progress, track as track
+    from horsies.task.current import (
+        CurrentTask as CurrentTask,
+        current_task as current_task,
+        progress as progress,
+        track as track,
+    )
     from horsies.workflow.context import (
         WorkflowContext as WorkflowContext,
         WorkflowMeta as WorkflowMeta,
@@ -113,6 +117,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         HandleOperationError as HandleOperationError,
         HandleResult as HandleResult,
         WorkflowHandle as WorkflowHandle,
+        pause_workflow as pause_workflow,
+        pause_workflow_sync as pause_workflow_sync,
+        recover_stuck_workflows as recover_stuck_workflows,
+        resume_workflow as resume_workflow,
+        resume_workflow_sync as resume_workflow_sync,
     )
     from horsies.workflow.nodes import (
         AnyNode as AnyNode,
@@ -124,16 +133,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskNode as TaskNode,
         from_node as from_node,
     )
-    from horsies.workflow.repair import recover_stuck_workflows as recover_stuck_workflows
     from horsies.workflow.spec import WorkflowSpec as WorkflowSpec
     from horsies.workflow.starting import (
         WorkflowStartError as WorkflowStartError,
         WorkflowStartErrorCode as WorkflowStartErrorCode,
         WorkflowStartResult as WorkflowStartResult,
-        pause_workflow as pause_workflow,
-        pause_workflow_sync as pause_workflow_sync,
-        resume_workflow as resume_workflow,
-        resume_workflow_sync as resume_workflow_sync,
         start_workflow as start_workflow,
         start_workflow_async as start_workflow_async,
     )
@@ -180,21 +184,21 @@ _MODULES = {
         *("TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"),
     ],
     "task": ["TaskSendOptions"],
-    "task.current": ["CurrentTask", "current_task"],
-    "task.progress": ["progress", "track"],
+    "task.current": ["CurrentTask", "current_task", "progress", "track"],
     "workflow.context": ["WorkflowContext", "WorkflowMeta"],
     "workflow.definition": ["WorkflowDefinition"],
     "workflow.graph": ["slugify"],
-    "workflow.handle": ["HandleErrorCode", "HandleOperationError", "HandleResult", "WorkflowHandle"],
+    "workflow.handle": [
+        *("HandleErrorCode", "HandleOperationError", "HandleResult", "WorkflowHandle", "recover_stuck_workflows"),
+        *("pause_workflow", "pause_workflow_sync", "resume_workflow", "resume_workflow_sync"),
+    ],
     "workflow.nodes": [
         *("AnyNode", "MapNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
     ],
-    "workflow.repair": ["recover_stuck_workflows"],
     "workflow.spec": ["WorkflowSpec"],
     "workflow.starting": [
         *("WorkflowStartError", "WorkflowStartErrorCode", "WorkflowStartResult"),
         *("start_workflow", "start_workflow_async"),
-        *("pause_workflow", "pause_workflow_sync", "resume_workflow", "resume_workflow_sync"),
     ],
 }
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

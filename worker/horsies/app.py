@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from horsies import app_checks, discovery
+from horsies import app_checks, registry
 from horsies.broker import PostgresBroker
 from horsies.config.app import DEFAULT_QUEUE
 from horsies.config.contexts import DatabaseChoice
@@ -28,7 +28,7 @@ from horsies.registry import TaskRegistry
 from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.task import define
-from horsies.task.checks import queue_problem
+from horsies.task.options import queue_problem
 from horsies.task.sending import are_sends_suppressed, sending_many
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.definition import declared_types, known_definitions
@@ -286,7 +286,7 @@ class Horsies:
 
     def expand_module_globs(self, patterns: Iterable[str], exclude: Sequence[str] | None = None) -> list[str]:
         """The matching .py files, for `discover_tasks`; test files are left out unless `exclude` is given."""
-        return discovery.expand_module_globs(patterns, discovery.NOT_TASKS if exclude is None else exclude)
+        return registry.expand_module_globs(patterns, registry.NOT_TASKS if exclude is None else exclude)
 
     def get_discovered_task_modules(self) -> list[str]:
         return list(self._task_modules)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from horsies.discovery import import_reference
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, TaskDefinitionError, flatten
+from horsies.registry import import_reference
 from horsies.store.connect import DatabaseUnavailable, open_database
 from horsies.store.schema import SchemaError, SchemaKind, inspect_schema
 from horsies.task import sends_suppressed

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from horsies import app_checks
 from horsies.app import Horsies
-from horsies.discovery import import_reference, put_on_path
 from horsies.domain.errors import (
     ConfigurationError,
     ErrorCode,
@@ -19,6 +18,7 @@ from horsies.domain.errors import (
     ValidationReport,
     flatten,
 )
+from horsies.registry import import_reference, put_on_path
 from horsies.task import sends_suppressed
 
 if TYPE_CHECKING:

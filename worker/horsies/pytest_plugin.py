@@ -88,7 +88,7 @@ def horsies_app(request: pytest.FixtureRequest, horsies_application: Horsies) ->
         request.getfixturevalue("horsies_queue")
         yield horsies_application
         return
-    from horsies.testing.seam import database_replaced
+    from horsies.testing.embedded import database_replaced
 
     with database_replaced(horsies_application, request.getfixturevalue("horsies_db")):
         yield horsies_application

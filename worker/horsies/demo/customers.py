@@ -19,12 +19,12 @@ from horsies.demo.shop import (
     app,
     ask_for_review,
     charge_card,
+    order_workflow,
     render_invoice,
     resize_photo,
     send_confirmation,
     sync_inventory,
 )
-from horsies.demo.shop_workflows import order_workflow
 
 if TYPE_CHECKING:
     from horsies.task import TaskCall

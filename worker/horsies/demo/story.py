@@ -5,43 +5,90 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies import Ok, TaskError, TaskResult
-from horsies.demo.lost_advance import lost_advance, order_charged_by
 from horsies.demo.shop import (
     PAUSED_SCHEDULE,
+    STOLEN,
     app,
     build_report,
     import_catalog,
+    month_end_workflow,
     nightly_import,
     resize_photo,
     send_newsletter,
 )
-from horsies.demo.shop_workflows import month_end_workflow
 from horsies.domain.errors import HorsiesError
+from horsies.lifecycle.advancing import lock_families
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
 from horsies.query import parse, task_conditions
-from horsies.views import READER_SETTINGS, task_page
+from horsies.views import READER_SETTINGS, WorkflowStory, task_page, workflow_story
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from horsies.demo.crew import Crew
     from horsies.demo.customers import Customers
+    from horsies.demo.stage import Crew
     from horsies.domain.states import TargetKind
     from horsies.store.connect import Database
+    from horsies.views import NodeView
+
+
+_LOOK_EVERY_S: Final = 0.1
+_BEGINS_WITHIN_S: Final = 3.0
+_FAILS_WITHIN_S: Final = 12.0
+_MAX_ORDERS: Final = 10
+
+
+async def order_charged_by(database: Database, customers: Customers, pid: int) -> str | None:
+    """An order whose card is being charged by the worker with this pid; other orders are left to any worker."""
+    for _ in range(_MAX_ORDERS):
+        workflow_id = await customers.order_by_web(STOLEN)
+        if workflow_id is None:
+            return None
+        charge = await _charge(database, workflow_id, lambda node: node.status == "RUNNING", _BEGINS_WITHIN_S)
+        if charge is not None and charge.worker_id is not None and f"-{pid}-" in charge.worker_id:
+            return workflow_id
+    return None
+
+
+@asynccontextmanager
+async def lost_advance(database: Database, workflow_id: str) -> AsyncIterator[bool]:
+    """The workflow's row is locked, as by a forgotten transaction: every writer to it waits.
+
+    Entered when the charge has FAILED and its node is still RUNNING; False if that does not happen.
+    """
+    forgotten = (("idle_in_transaction_session_timeout", "0"),)
+    async with database.connected("demo", settings=forgotten) as holder, holder.transaction():
+        await lock_families(holder, [workflow_id])
+        charge = await _charge(database, workflow_id, lambda node: node.task_status == "FAILED", _FAILS_WITHIN_S)
+        yield charge is not None and charge.status == "RUNNING"
+
+
+async def _charge(
+    database: Database, workflow_id: str, is_so: Callable[[NodeView], bool], patience_s: float
+) -> NodeView | None:
+    """The order's first node, once the condition holds; None if it does not in time."""
+    deadline = time.monotonic() + patience_s
+    async with database.connected("demo", settings=READER_SETTINGS) as connection:
+        while time.monotonic() < deadline:
+            story = await workflow_story(connection, workflow_id)
+            if isinstance(story, WorkflowStory) and is_so(story.nodes[0]):
+                return story.nodes[0]
+            await asyncio.sleep(_LOOK_EVERY_S)
+    return None
+
 
 FIRST_WORKER: Final = "web-1"
 SECOND_WORKER: Final = "web-2"
 _OPS: Final = Actor("ops", "demo")
-_LOOK_EVERY_S: Final = 0.3
 _COMES_UP_WITHIN_S: Final = 30.0
 _NIGHTS_ORDERS: Final = 12
 _TRIES: Final = 3

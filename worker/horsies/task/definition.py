@@ -3,29 +3,157 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, TypeVar, overload
 
-from horsies.domain.errors import HorsiesError, SourceLocation, raise_collected
-from horsies.task.calls import ExceptionCodes
-from horsies.task.checks import problems, route
+from horsies.config.app import default_code_problems, mapper_problems
+from horsies.config.retry_policy import RetryPolicy
+from horsies.domain.errors import (
+    ErrorCode,
+    HorsiesError,
+    SourceLocation,
+    TaskDefinitionError,
+    raise_collected,
+)
+from horsies.domain.plain_text import why_not_a_task_name
+from horsies.task.calls import ExceptionCodes, promise_of
 from horsies.task.function import TaskFunction
+from horsies.task.options import queue_problem, route
 from horsies.task.parameters import Parameters
 from horsies.task.requests import App, TaskRequests
-from horsies.task.returns import promise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from typing import ParamSpec
 
     from horsies.config.app import AppConfig, ExceptionMapper
-    from horsies.config.retry_policy import RetryPolicy
     from horsies.domain.codec.classes import StorableClasses
     from horsies.domain.task_result import TaskResult
-    from horsies.task.returns import Promise
+    from horsies.task.calls import Promise
 
     P = ParamSpec("P")
     T = TypeVar("T")
     E = TypeVar("E")
+
+
+_MISPLACED: Final = {
+    "auto_retry_for": "it belongs to the policy: retry_policy=RetryPolicy.fixed([60], auto_retry_for=[...])",
+    "good_until": "a deadline belongs to one send: task.with_options(good_until=...).send(...)",
+}
+
+
+def problems(
+    fn: object, task_name: object, options: Mapping[str, Any], known_options: Iterable[str], config: AppConfig
+) -> Iterable[HorsiesError]:
+    """Each broken rule except those of the return type, in the documented order."""
+    found: list[HorsiesError] = [
+        *_misplaced_options(options),
+        *_mapper_problems(options),
+        *_unknown_options(options, known_options),
+        *_bad_values(options),
+        *_bad_task_name(task_name),
+    ]
+    if (problem := queue_problem(config, options.get("queue_name"))) is not None:
+        found.append(problem)
+    location = SourceLocation.of_function(fn) if callable(fn) else None
+    yield from (error.with_location(location) for error in found)
+    yield from _wrapped(fn)
+
+
+def _misplaced_options(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
+    for name, way_out in _MISPLACED.items():
+        if name in options:
+            yield _invalid_option(f"{name} is not an option of a task", way_out)
+
+
+def _mapper_problems(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
+    if (mapper := options.get("exception_mapper")) is not None:
+        yield from mapper_problems(mapper)
+    if (code := options.get("default_unhandled_error_code")) is not None:
+        yield from default_code_problems(code)
+
+
+def _unknown_options(options: Mapping[str, Any], known: Iterable[str]) -> Iterable[HorsiesError]:
+    names = sorted(known)
+    for name in options.keys() - {*names, *_MISPLACED}:
+        yield _invalid_option(f"{name} is not an option of a task", f"the options are {', '.join(names)}")
+
+
+def _bad_values(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
+    policy = options.get("retry_policy")
+    if policy is not None and not isinstance(policy, RetryPolicy):
+        yield _bad_value("retry_policy", policy, "RetryPolicy.fixed([...]) or RetryPolicy.exponential(...)")
+    timeout = options.get("timeout_ms")
+    if timeout is not None and (not isinstance(timeout, int) or isinstance(timeout, bool) or timeout < 1):
+        yield _bad_value("timeout_ms", timeout, "a whole number of milliseconds, at least 1, or None for no limit")
+    if not isinstance(options.get("requeue_on_interrupt"), bool | None):
+        yield _bad_value("requeue_on_interrupt", options["requeue_on_interrupt"], "True, False or None")
+    if options.get("persist", True) is not True:
+        yield _bad_value("persist", options["persist"], "True: every task is a row in PostgreSQL")
+
+
+def _bad_task_name(task_name: object) -> Iterable[HorsiesError]:
+    reason = (
+        why_not_a_task_name(task_name) if isinstance(task_name, str) else f"the task has no name, but {task_name!r}"
+    )
+    if reason:
+        yield _invalid_option(reason, 'name it: @app.task("send_report")')
+
+
+def _wrapped(fn: object) -> Iterable[HorsiesError]:
+    """A decorator below `@app.task` would run in the worker only if it happens to return a suitable function."""
+    location = SourceLocation.of_function(fn) if callable(fn) else None
+    refused = partial(
+        TaskDefinitionError,
+        code=ErrorCode.TASK_PREDECORATED_NOT_SUPPORTED,
+        location=location,
+        help_text="put @app.task nearest to the function and remove other decorators, or call them inside it",
+    )
+    if not inspect.isfunction(fn):
+        yield refused(f"a task is a plain function; this is {type(fn).__name__}")
+    elif inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        yield refused(
+            f"{fn.__name__}() is a generator: it would run without end, or not at all",
+            help_text="return a TaskResult; for the steps of a long task see horsies.progress, or a workflow",
+        )
+    elif _is_method(fn):
+        yield refused(
+            f"{fn.__name__}() is a method of {fn.__qualname__.rpartition('.')[0]}, and a worker has no object for it",
+            help_text="put the task at the top level of a module, and pass it what it needs",
+        )
+    elif hasattr(fn, "__wrapped__"):
+        yield refused(f"{fn.__name__}() is already decorated")
+    elif inner := _functions_closed_over(fn):
+        yield refused(
+            f"{fn.__name__}() closes over the function {inner[0]}(), as the wrapper of a decorator does",
+            notes=["a helper that the task needs belongs at the top level of a module"],
+        )
+
+
+def _is_method(fn: Callable[..., Any]) -> bool:
+    defined_in = fn.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(fn).parameters), None)
+    return bool(defined_in) and not defined_in.endswith("<locals>") and first in {"self", "cls"}
+
+
+def _functions_closed_over(fn: Callable[..., Any]) -> list[str]:
+    names = []
+    for cell in fn.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # still empty: a name that is bound later, such as the task's own
+            continue
+        if inspect.isfunction(value) and value is not fn:
+            names.append(value.__name__)
+    return names
+
+
+def _bad_value(name: str, value: object, wanted: str) -> HorsiesError:
+    return _invalid_option(f"{name}={value!r} is not a possible value", f"write {wanted}")
+
+
+def _invalid_option(message: str, help_text: str) -> HorsiesError:
+    return TaskDefinitionError(message, code=ErrorCode.TASK_INVALID_OPTIONS, help_text=help_text)
 
 
 class TaskOptions(TypedDict, total=False):

@@ -1,12 +1,17 @@
-"""The options of one send, and their checks."""
+"""The options of one send and the queue of a task, with their checks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from horsies.domain.plain_text import why_not_a_name
+from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE, QueueMode
+from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.plain_text import why_not_a_name, why_not_a_queue_name
+
+if TYPE_CHECKING:
+    from horsies.config.app import AppConfig
 
 HIGHEST_PRIORITY: Final = 1
 LOWEST_PRIORITY: Final = 100
@@ -115,3 +120,39 @@ def checked_unique_key(unique_key: object) -> str | None:
     if (reason := why_not_a_name("unique_key", unique_key)) is not None:
         raise UnsendableError(f"{reason}; of any text a digest can be one: hashlib.sha256(text.encode()).hexdigest()")
     return unique_key
+
+
+def queue_problem(config: AppConfig, queue_name: object) -> ConfigurationError | None:
+    """Return why a task cannot use this queue, or no queue, under this configuration."""
+    mode_code = ErrorCode.CONFIG_INVALID_QUEUE_MODE
+    if config.queue_mode is QueueMode.DEFAULT:
+        if queue_name is None:
+            return None
+        return ConfigurationError(
+            f"cannot specify queue_name in DEFAULT mode: {queue_name!r} is given",
+            code=mode_code,
+            help_text="remove queue_name, or set queue_mode=QueueMode.CUSTOM and list the queue in custom_queues",
+        )
+    if queue_name is None and config.default_queue is not None:
+        return None
+    names = [queue.name for queue in config.custom_queues or ()]
+    choice = f"choose one of {', '.join(names)}"
+    if queue_name is None:
+        help_text = f"{choice}, or name one for all: AppConfig(default_queue={names[0]!r})" if names else choice
+        return ConfigurationError("queue_name is required in CUSTOM mode", code=mode_code, help_text=help_text)
+    if queue_name in names:
+        return None
+    return ConfigurationError(
+        f"queue_name {queue_name!r} is not one of the application's queues",
+        code=ErrorCode.TASK_INVALID_QUEUE,
+        notes=[reason] if isinstance(queue_name, str) and (reason := why_not_a_queue_name(queue_name)) else [],
+        help_text=f"{choice}, or list it in custom_queues",
+    )
+
+
+def route(config: AppConfig, queue_name: str | None) -> tuple[str, int]:
+    """The queue and the priority of a task whose queue_name has no problem."""
+    for queue in config.custom_queues or ():
+        if queue.name == (queue_name or config.default_queue):
+            return queue.name, queue.priority
+    return DEFAULT_QUEUE, DEFAULT_PRIORITY

@@ -14,7 +14,6 @@ from horsies.domain.retry import TIMEOUT
 from horsies.domain.trace import with_trace
 from horsies.handle import TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
-from horsies.task.checks import queue_problem, route
 from horsies.task.options import (
     OPTION_NAMES,
     TaskSendOptions,
@@ -25,6 +24,8 @@ from horsies.task.options import (
     checked_priority,
     checked_timeout,
     checked_unique_key,
+    queue_problem,
+    route,
 )
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from horsies.domain.trace import Trace, Tracing
     from horsies.handle import BrokerOperationError, TaskSendResult
     from horsies.store.enqueue import Enqueued
+    from horsies.task.calls import Promise
     from horsies.task.parameters import Parameters
-    from horsies.task.returns import Promise
 
 
 class App(Protocol):

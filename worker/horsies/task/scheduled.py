@@ -16,7 +16,7 @@ from horsies.domain.ids import enqueue_sha, scheduled_task_id
 from horsies.domain.result import Err
 from horsies.domain.schedule_times import calculate_next_run, missed_slots, next_slot
 from horsies.lifecycle.scheduling import ScheduleAdvance, SlotUse
-from horsies.task.checks import queue_problem, route
+from horsies.task.options import queue_problem, route
 from horsies.task.sending import sends_suppressed
 from horsies.workflow.definition import build_for, find_definition, known_definitions
 

@@ -10,9 +10,9 @@ from horsies.domain.codes import RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.testing.embedded import broker_replaced
 from horsies.testing.inline_queue import Inline
-from horsies.testing.memory.connection import no_database, run_now
-from horsies.testing.seam import broker_replaced
+from horsies.testing.memory.stored_rows import no_database, run_now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Itera
     Arguments, results and errors are converted by the same JSON as in a worker, retries follow the task's policy.
     Delays take no time: `handle.get()` advances the clock as far as the task needs, `Inline.run(seconds)` by the given
     time. Tasks sent by a task run after that one has ended. Timeouts end a task as far as that is possible in this
-    process (see horsies.testing.limits). `connection=` is not waited for.
+    process (see horsies.testing.here). `connection=` is not waited for.
 
     The start of a workflow runs its whole graph, by the rules of the engine, and its handle does all that it does on a
     database. `Inline.started()` has the workflows for asserts, as `Inline.sent()` the tasks.

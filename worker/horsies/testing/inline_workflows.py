@@ -14,7 +14,7 @@ from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.reading import read_nodes, read_workflow_outcomes
 from horsies.testing.here import loop_runs_here
 from horsies.testing.memory import advancing as _advancing, workflow_statements as _workflows  # noqa: F401 - the answers
-from horsies.testing.memory.connection import MemoryConnection, run_now
+from horsies.testing.memory.stored_rows import MemoryConnection, run_now
 from horsies.workflow.subworkflow_plan import BuildFailed, child_plan
 
 if TYPE_CHECKING:

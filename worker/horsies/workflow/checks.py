@@ -1,4 +1,4 @@
-"""The errors in a workflow's definition: names first, then all others at once."""
+"""The errors in a workflow's definition: names first, then shape, queues, output and success policy at once."""
 
 from __future__ import annotations
 
@@ -9,22 +9,158 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.domain.argument_types import spell
 from horsies.domain.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.domain.plain_text import MAX_NAME_CHARACTERS, is_workflow_name
 from horsies.domain.states import OnError
-from horsies.workflow.check_arguments import argument_problems
-from horsies.workflow.check_shape import shape_problems
-from horsies.workflow.fitting import fits
+from horsies.workflow.check_arguments import argument_problems, node_problem
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy, TaskNode
-from horsies.workflow.outputs import nested_cycle, output_type, value_type
+from horsies.workflow.signatures import fits, nested_cycle, output_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from horsies.domain.errors import HorsiesError
+    from horsies.config.app import AppConfig
+    from horsies.domain.errors import HorsiesError, SourceLocation
     from horsies.workflow.graph import Graph
     from horsies.workflow.nodes import AnyNode, BaseDefinition, NodeRef
+
+
+JOINS: Final = ("all", "any", "quorum")
+
+
+def shape_problems(graph: Graph, location: SourceLocation | None) -> Iterator[WorkflowValidationError]:
+    if all(any(source in graph for source in node.waits_for) for node in graph.nodes):
+        yield WorkflowValidationError(
+            "every node waits for another, so none can begin",
+            code=ErrorCode.WORKFLOW_NO_ROOT_TASKS,
+            location=location,
+            help_text="at least one node must have an empty waits_for",
+        )
+    for node in graph.nodes:
+        yield from _dependency_problems(node, graph)
+        yield from _join_problems(node)
+    if (cycle := _cycle(graph)) is not None:
+        yield WorkflowValidationError(
+            "nodes wait for each other in a circle",
+            code=ErrorCode.WORKFLOW_CYCLE_DETECTED,
+            location=cycle[0].location or location,
+            notes=[" waits for ".join(str(node.node_id) for node in cycle)],
+            help_text="take one of these dependencies away",
+        )
+
+
+def _dependency_problems(node: AnyNode, graph: Graph) -> Iterator[WorkflowValidationError]:
+    for source in node.waits_for:
+        if source not in graph:
+            what = repr(source) if isinstance(source, Node) else f"{type(source).__name__}, which is no node"
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_INVALID_DEPENDENCY,
+                f"waits for {what}",
+                "put every node that another waits for into the list of tasks",
+            )
+
+
+def _join_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
+    count, wanted = len(node.waits_for), node.min_success
+    nodes = "node" if count == 1 else "nodes"
+    if node.join not in JOINS:
+        yield _bad_join(node, f"has join={node.join!r}", f"write one of {', '.join(map(repr, JOINS))}")
+    elif node.join != "quorum" and wanted is not None:
+        yield _bad_join(node, f"has min_success={wanted!r}, but join={node.join!r}", "write join='quorum' with it")
+    elif node.join == "quorum" and not _is_count(wanted, count):
+        yield _bad_join(
+            node,
+            f"has join='quorum' with min_success={wanted!r} of {count} {nodes} that it waits for",
+            f"write min_success between 1 and {count}" if count else "let it wait for at least one node",
+        )
+
+
+def _is_count(wanted: object, most: int) -> bool:
+    return isinstance(wanted, int) and not isinstance(wanted, bool) and 1 <= wanted <= most
+
+
+def _bad_join(node: AnyNode, what: str, help_text: str) -> WorkflowValidationError:
+    return node_problem(node, ErrorCode.WORKFLOW_INVALID_JOIN, what, help_text)
+
+
+def _cycle(graph: Graph) -> list[AnyNode] | None:
+    """One cycle, with its first node again at its end. Iterative: 1,000 nodes are too deep for Python's stack."""
+    done: set[int] = set()
+    for start in graph.nodes:
+        path: dict[int, AnyNode] = {}
+        stack: list[tuple[AnyNode, Any]] = [(start, iter(start.waits_for))] if id(start) not in done else []
+        path[id(start)] = start
+        while stack:
+            node, rest = stack[-1]
+            source = next((each for each in rest if each in graph and id(each) not in done), None)
+            if source is None:
+                done.add(id(node))
+                del path[id(node)]
+                stack.pop()
+            elif id(source) in path:
+                nodes = list(path.values())
+                return [*nodes[nodes.index(source) :], source]
+            else:
+                path[id(source)] = source
+                stack.append((source, iter(source.waits_for)))
+    return None
+
+
+_FROM_AN_APP: Final = "make the workflow with app.workflow(...), which knows the queues, or give the node both"
+
+
+def route_problems(nodes: Iterable[AnyNode], config: AppConfig) -> Iterator[WorkflowValidationError]:
+    known = _priorities(config)
+    for node in nodes:
+        if isinstance(node, TaskNode | MapNode):
+            if (queue := _queue_of(node)) not in known:
+                yield node_problem(
+                    node,
+                    ErrorCode.TASK_INVALID_QUEUE,
+                    f"is for the queue {queue!r}, which the application does not have",
+                    f"choose one of {', '.join(known)}",
+                )
+            if node.priority is not None and not _is_priority(node.priority):
+                yield node_problem(
+                    node,
+                    ErrorCode.TASK_INVALID_OPTIONS,
+                    f"has priority={node.priority!r}",
+                    "write a number from 1, which goes first, to 100",
+                )
+
+
+def route(nodes: Iterable[AnyNode], config: AppConfig) -> None:
+    """Set the queue and the priority of each node without problems."""
+    priorities = _priorities(config)
+    for node in nodes:
+        if isinstance(node, TaskNode | MapNode):
+            node.queue = _queue_of(node)
+            node.priority = node.priority or priorities[node.queue]
+
+
+def unrouted_problems(nodes: Iterable[AnyNode]) -> Iterator[WorkflowValidationError]:
+    for node in nodes:
+        if isinstance(node, TaskNode | MapNode):
+            if node.queue is None:
+                yield node_problem(node, ErrorCode.WORKFLOW_UNRESOLVED_QUEUE, "has no queue", _FROM_AN_APP)
+            if node.priority is None:
+                yield node_problem(node, ErrorCode.WORKFLOW_UNRESOLVED_PRIORITY, "has no priority", _FROM_AN_APP)
+
+
+def _priorities(config: AppConfig) -> dict[str, int]:
+    return {queue.name: queue.priority for queue in config.custom_queues or ()} or {DEFAULT_QUEUE: DEFAULT_PRIORITY}
+
+
+def _queue_of(node: TaskNode[object] | MapNode[object]) -> str:
+    return node.queue or node.fn.task_queue_name or DEFAULT_QUEUE
+
+
+def _is_priority(priority: object) -> bool:
+    return isinstance(priority, int) and not isinstance(priority, bool) and 1 <= priority <= 100
+
 
 MAX_NODE_ID_CHARACTERS: Final = 128
 _KINDS: Final[dict[str, tuple[type | tuple[type, ...], ErrorCode]]] = {

@@ -12,8 +12,7 @@ from horsies.domain.plain_text import is_workflow_name
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
 from horsies.workflow.nodes import BaseDefinition, SubWorkflowNode
-from horsies.workflow.outputs import output_type
-from horsies.workflow.signatures import build_target
+from horsies.workflow.signatures import build_target, output_type
 from horsies.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from horsies.broker import Operation
+from horsies.broker import Operation, PostgresBroker, value_or_raise
+from horsies.config.recovery import RecoveryConfig
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
 from horsies.domain.errors import WorkflowContextMissingIdError
+from horsies.domain.masking import mask
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle import controlling
+from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.store.reading import read_node, read_nodes, read_workflow_outcomes
 from horsies.store.statements import statement
@@ -27,12 +31,12 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.broker import PostgresBroker
     from horsies.domain.codes import BuiltInTaskCode
     from horsies.handle import BrokerOperationError, BrokerResult
     from horsies.store.producer_client import Link
     from horsies.store.reading import NodeOutcome, WorkflowOutcome, WorkflowTaskInfo
     from horsies.workflow.nodes import Node, NodeKey
+
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -280,3 +284,49 @@ def _results_of(nodes: list[WorkflowTaskInfo]) -> dict[str, TaskResult[Any, Task
 
 def _nothing(_changed: bool) -> None:
     """Drops the answer of `cancel`, which promises that the workflow has ended, not that this call cancelled it."""
+
+
+async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Start no more of its tasks; running ones continue to their end. False if it was not running."""
+    return await WorkflowHandle[Any](workflow_id, broker).pause_async()
+
+
+def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """`pause_workflow` for code without a running event loop."""
+    return WorkflowHandle[Any](workflow_id, broker).pause()
+
+
+async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Continue it. False if it was not paused."""
+    return await WorkflowHandle[Any](workflow_id, broker).resume_async()
+
+
+def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """`resume_workflow` for code without a running event loop."""
+    return WorkflowHandle[Any](workflow_id, broker).resume()
+
+
+_log = logging.getLogger("horsies.workflow")
+
+_MAX_S = 120.0
+
+
+async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) -> int:
+    """Repair like the sweep of a worker; returns the number of repairs. Workers do it at every check interval.
+
+    Each workflow is repaired in a transaction of its own; one that cannot be repaired is logged and skipped. Tasks that
+    ended within crashed_worker_recovery_grace_ms are left to their worker. HorsiesError if the database cannot be
+    reached.
+    """
+    if not isinstance(where, PostgresBroker):
+        return _log_refused(await reconcile_all(where, RecoveryConfig().crashed_worker_recovery_grace_ms))
+    config = RecoveryConfig() if where.app is None else where.app.config.recovery
+    sweep = partial(reconcile_all, grace_ms=config.crashed_worker_recovery_grace_ms)
+    operation = Operation(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_MAX_S))
+    return _log_refused(value_or_raise(await where.perform_async(operation)))
+
+
+def _log_refused(done: Reconciled) -> int:
+    for refused in done.refused:
+        _log.warning("workflow %s could not be repaired: %s", refused.item, mask(refused.error))
+    return done.repairs

@@ -1,25 +1,134 @@
-"""The parameters of a node's function: of its task, or of its definition's `build_with`."""
+"""The types of nodes: the parameters of their functions, the types of their values, and which fit which."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
+from collections.abc import Sequence
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, NewType, TypeVar, Union, get_args, get_origin
 
 from horsies.domain.argument_types import hint_of, hint_or_any, kind_of_parameter, unwrapped
 from horsies.domain.codec.conversion import conversion_of
 from horsies.domain.task_result import TaskResult
 from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
-from horsies.workflow.nodes import SubWorkflowNode
+from horsies.workflow.nodes import MapNode, SubWorkflowNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from horsies.domain.argument_types import CheckedType
     from horsies.domain.codec.classes import Classes, StorableClasses
     from horsies.domain.codec.conversion import Conversion
     from horsies.workflow.nodes import AnyNode, BaseDefinition
+
+
+def fits(source: Any, target: Any) -> bool:
+    """False only if it is certain: annotations that cannot be checked must not prevent a workflow that would run."""
+    source, target = _plain(source), _plain(target)
+    if source is target or target in (Any, object) or source is Any or source == target:
+        return True
+    if isinstance(source, TypeVar | str) or isinstance(target, TypeVar | str):
+        return True
+    if get_origin(source) in (Union, UnionType):
+        return all(fits(member, target) for member in get_args(source))
+    if get_origin(target) in (Union, UnionType):
+        return any(fits(source, member) for member in get_args(target))
+    if get_origin(source) is Literal:
+        return all(_holds(value, target) for value in get_args(source))
+    if get_origin(target) is Literal:
+        return all(type(value) is source for value in get_args(target))
+    if isinstance(source, NewType):
+        return fits(source.__supertype__, target)
+    return _class_fits(source, target)
+
+
+def _holds(value: object, target: Any) -> bool:
+    return value in get_args(target) if get_origin(target) is Literal else fits(type(value), target)
+
+
+def _class_fits(source: Any, target: Any) -> bool:
+    mine, theirs = get_origin(source) or source, get_origin(target) or target
+    if not isinstance(mine, type) or not isinstance(theirs, type):
+        return True
+    if not _is_subclass(mine, theirs):
+        return False
+    inner, wanted = get_args(source), get_args(target)
+    if len(inner) != len(wanted) or Ellipsis in inner or Ellipsis in wanted:
+        return True
+    return all(fits(one, other) for one, other in zip(inner, wanted, strict=True))
+
+
+def _is_subclass(mine: type, theirs: type) -> bool:
+    if mine is int and theirs is float:
+        return True
+    if mine is tuple and theirs is list:
+        return True  # stored tuples are read back as lists
+    try:
+        return issubclass(mine, theirs)
+    except TypeError:  # isinstance fails for protocols and typed dicts
+        return True
+
+
+def _plain(kind: Any) -> Any:
+    """The type behind Annotated and aliases, with None replaced by its class."""
+    kind = unwrapped(kind)
+    return NoneType if kind is None else kind
+
+
+def item_type(kind: Any) -> Any:
+    """The X of list[X] and the like; None if a value of this type is certainly no list."""
+    kind = _plain(kind)
+    if get_origin(kind) in (Union, UnionType):
+        found = [item_type(member) for member in get_args(kind)]
+        return Any if any(each is not None for each in found) else None
+    origin = get_origin(kind) or kind
+    if origin is Any or not isinstance(origin, type):
+        return Any
+    if not _is_subclass(origin, Sequence) or issubclass(origin, str | bytes):
+        return None
+    arguments = get_args(kind)
+    return arguments[0] if len(arguments) == 1 or (len(arguments) == 2 and arguments[1] is Ellipsis) else Any
+
+
+def value_type(node: AnyNode) -> Any:
+    """The T of the TaskResult[T, E] that a node ends with."""
+    if isinstance(node, SubWorkflowNode):
+        return output_type(node.workflow_def)
+    return list[node.fn.task_ok_type] if isinstance(node, MapNode) else node.fn.task_ok_type  # type: ignore[name-defined]
+
+
+def output_type(definition: type[BaseDefinition[Any]]) -> Any:
+    """The T of `class X(WorkflowDefinition[T])`; Any if it is not given."""
+    for cls in definition.__mro__:
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            if getattr(get_origin(base), "build_with", None) is not None:
+                (kind,) = get_args(base)
+                return Any if isinstance(kind, TypeVar) else kind
+    return Any
+
+
+def nested_cycle(
+    definition: type[BaseDefinition[Any]] | None, nodes: Iterable[AnyNode]
+) -> list[type[BaseDefinition[Any]]] | None:
+    """The path from a definition through nested ones back to one on the path; None if there is none."""
+    path = [] if definition is None else [definition]
+    sound: set[type[BaseDefinition[Any]]] = set()
+
+    def descend(inner: Iterable[AnyNode]) -> list[type[BaseDefinition[Any]]] | None:
+        for node in inner:
+            if not isinstance(node, SubWorkflowNode) or node.workflow_def in sound:
+                continue
+            if node.workflow_def in path:
+                return [*path[path.index(node.workflow_def) :], node.workflow_def]
+            path.append(node.workflow_def)
+            if (found := descend(each for _, each in node.workflow_def.get_workflow_nodes())) is not None:
+                return found
+            sound.add(path.pop())
+        return None
+
+    return descend(nodes)
+
 
 FILLED_BY_US: Final = frozenset({CONTEXT_PARAMETER, META_PARAMETER})
 

@@ -15,11 +15,18 @@ from horsies.domain.errors import calling_place, raise_collected
 from horsies.domain.plan import WorkflowPlan
 from horsies.domain.states import OnError
 from horsies.store.loop_thread import drive_awaited, drive_blocking
-from horsies.workflow.checks import WorkflowDraft, all_problems, bare_problems, id_problems, key_problems
-from horsies.workflow.graph import Graph
+from horsies.workflow.checks import (
+    WorkflowDraft,
+    all_problems,
+    bare_problems,
+    id_problems,
+    key_problems,
+    route,
+    route_problems,
+    unrouted_problems,
+)
+from horsies.workflow.graph import Graph, node_plan, policy_json
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
-from horsies.workflow.planning import node_plan, policy_json
-from horsies.workflow.routing import route, route_problems, unrouted_problems
 from horsies.workflow.signatures import NodeFunction, target_of
 from horsies.workflow.starting import starting_again, starting_own
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from horsies.lifecycle.create_workflow import CreatedWorkflow
     from horsies.store.loop_thread import CallSteps
     from horsies.store.producer_client import Link
-    from horsies.workflow.handle import HandleResult
 
 T = TypeVar("T")
 
@@ -223,26 +222,6 @@ def _is_suppressed(broker: PostgresBroker | None) -> bool:
 
 def _config_of(broker: PostgresBroker | None) -> AppConfig | None:
     return None if broker is None or broker.app is None else broker.app.config
-
-
-async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Start no more of its tasks; running ones continue to their end. False if it was not running."""
-    return await WorkflowHandle[Any](workflow_id, broker).pause_async()
-
-
-def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """`pause_workflow` for code without a running event loop."""
-    return WorkflowHandle[Any](workflow_id, broker).pause()
-
-
-async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Continue it. False if it was not paused."""
-    return await WorkflowHandle[Any](workflow_id, broker).resume_async()
-
-
-def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """`resume_workflow` for code without a running event loop."""
-    return WorkflowHandle[Any](workflow_id, broker).resume()
 
 
 def _prepare(

@@ -12,9 +12,9 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.locate import locate_app
 from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationError
-from horsies.task.returns import Promise
+from horsies.task.calls import Promise
 from horsies.workflow.definition import find_definition
-from horsies.workflow.outputs import output_type
+from horsies.workflow.signatures import output_type
 
 if TYPE_CHECKING:
     from horsies.registry import AnyTask

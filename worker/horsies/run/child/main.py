@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from setproctitle import setproctitle
 
-from horsies import discovery
+from horsies import registry
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.discovery import LOGGER
 from horsies.domain.codec import clean_text
 from horsies.domain.errors import HorsiesError, flatten
 from horsies.locate import locate_app
+from horsies.registry import LOGGER
 from horsies.run.child.async_runner import AsyncRunner, current_key
 from horsies.run.child.hooks import ChildHooks
 from horsies.run.child.leases import ChildLeases, end_with_guard
@@ -239,7 +239,7 @@ def _cause(error: HorsiesError) -> str:
 
 def _imports(filename: str) -> bool:
     """Return whether this file imports modules: the traceback that is shown begins below its frames."""
-    return filename == discovery.__file__ or "importlib" in filename
+    return filename == registry.__file__ or "importlib" in filename
 
 
 @contextlib.contextmanager

@@ -19,8 +19,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from horsies.discovery import NOT_TASKS
 from horsies.domain.masking import mask
+from horsies.registry import NOT_TASKS
 from horsies.run.contract import ChildFailed
 from horsies.run.log_format import Seconds
 from horsies.run.metrics.probes import Phase

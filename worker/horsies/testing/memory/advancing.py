@@ -9,8 +9,7 @@ from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCod
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.store.enqueue import EnqueueRequest
-from horsies.testing.memory.connection import answers
-from horsies.testing.memory.stored_rows import LIVE_WORKFLOWS, Record
+from horsies.testing.memory.stored_rows import LIVE_WORKFLOWS, Record, answers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

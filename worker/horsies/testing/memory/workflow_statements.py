@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.testing.memory.connection import answers
-from horsies.testing.memory.stored_rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, array
+from horsies.testing.memory.stored_rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, answers, array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
