@@ -25,7 +25,7 @@ pytestmark = pytest.mark.bench
 CALLS = 200_000
 ROUNDS = 9
 TASKS = 1_000
-LANE = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+HOT_PATH = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 
 class OneRun:
@@ -85,7 +85,7 @@ def test_a_report_takes_less_than_a_microsecond(inside: contextvars.Context) -> 
 
 
 async def test_what_is_stored_for_a_thousand_tasks(database: str, connection: asyncpg.Connection) -> None:
-    worker = await asyncpg.connect(database, server_settings=LANE)
+    worker = await asyncpg.connect(database, server_settings=HOT_PATH)
     await worker.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name) SELECT n::text, 'a', 'q' FROM generate_series(1, $1) n",
         TASKS,

@@ -35,7 +35,7 @@ MOST_MS_A_NODE = 5.0
 # The allowed growth of the cost per node when the number of nodes doubles.
 MOST_GROWTH = 1.5
 
-# The settings of a worker's dedicated connection.
+# The settings of a worker's connection connection.
 SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 END = """
@@ -104,7 +104,7 @@ async def advance_through(connection: asyncpg.Connection, nodes: tuple[NodePlan,
 
 
 @pytest.fixture
-async def lane(database: str) -> AsyncIterator[asyncpg.Connection]:
+async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(database, server_settings=SETTINGS)
     yield connection
     await connection.close()
@@ -113,13 +113,14 @@ async def lane(database: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("batch", [1, 20])
 async def test_an_advance_costs_a_node_about_the_same_in_a_workflow_of_any_size(
-    lane: asyncpg.Connection, shape: str, batch: int, capsys: pytest.CaptureFixture[str]
+    connection: asyncpg.Connection, shape: str, batch: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await advance_through(lane, SHAPES[shape](100), batch)  # warms caches and plans
+    await advance_through(connection, SHAPES[shape](100), batch)  # warms caches and plans
     costs = dict.fromkeys(SIZES, float("inf"))
     for _ in range(ROUNDS):
         costs = {
-            size: min(cost, await advance_through(lane, SHAPES[shape](size), batch)) for size, cost in costs.items()
+            size: min(cost, await advance_through(connection, SHAPES[shape](size), batch))
+            for size, cost in costs.items()
         }
     with capsys.disabled():
         told = ", ".join(f"{size} nodes {cost:.2f} ms" for size, cost in costs.items())
@@ -129,17 +130,17 @@ async def test_an_advance_costs_a_node_about_the_same_in_a_workflow_of_any_size(
 
 
 async def test_a_failure_at_the_head_of_a_long_chain_skips_all_of_it_at_once(
-    lane: asyncpg.Connection, capsys: pytest.CaptureFixture[str]
+    connection: asyncpg.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flow = await start(lane, chain(1_000))
-    (head,) = await waiting(lane, 1)
-    await lane.execute("UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE id = $1", head)
+    flow = await start(connection, chain(1_000))
+    (head,) = await waiting(connection, 1)
+    await connection.execute("UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE id = $1", head)
     begin = time.perf_counter()
-    await advance(lane, [head])
+    await advance(connection, [head])
     spent_ms = (time.perf_counter() - begin) * 1000
     with capsys.disabled():
         print(f"\na failure that skips 999 nodes one behind the other: {spent_ms:.0f} ms, {spent_ms / 999:.2f} ms each")
-    assert await lane.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", flow) == "FAILED"
+    assert await connection.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", flow) == "FAILED"
     assert spent_ms / 999 < MOST_MS_A_NODE
 
 

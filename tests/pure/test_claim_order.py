@@ -7,20 +7,20 @@ from datetime import UTC, datetime
 import pytest
 
 from horsies.lifecycle.claim_token import Token
-from horsies.lifecycle.claiming import ClaimedTask, RowPlace
+from horsies.lifecycle.claiming import ClaimedTask, TupleId
 from horsies.run.worker.claim_order import ClaimOrder
 
 A, B, C = (0, 1), (0, 2), (7, 1)
 
 
-def claimed(after: list[RowPlace] | None = None, number: int | None = None) -> list[ClaimedTask]:
+def claimed(after: list[TupleId] | None = None, number: int | None = None) -> list[ClaimedTask]:
     token = Token("t", "worker", datetime(2026, 1, 1, tzinfo=UTC))
     return [
         ClaimedTask(token, 0.0, "shop.send", "default", 100, None, None, False, None, 0, 0, False, None, number, after)
     ]
 
 
-def order_after(after: list[RowPlace]) -> ClaimOrder:
+def order_after(after: list[TupleId]) -> ClaimOrder:
     order = ClaimOrder()
     order.remember("default", None, claimed(after), is_async=False)
     return order
@@ -51,7 +51,7 @@ def test_a_claim_is_given_some_tasks_more_than_it_wants_and_not_all() -> None:
 
 
 @pytest.mark.parametrize("given", [[A, B, C], [(9, 9)]])
-def test_a_late_answer_changes_nothing(given: list[RowPlace]) -> None:
+def test_a_late_answer_changes_nothing(given: list[TupleId]) -> None:
     """Two claims are under way at once, or another one has searched meanwhile."""
     order = order_after([B, C])
     order.remember("default", given, claimed(number=1), is_async=False)

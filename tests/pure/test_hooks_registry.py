@@ -69,8 +69,8 @@ async def test_an_async_hook_that_takes_too_long_is_cancelled_and_the_next_event
         calls.append("ended")
 
     hooks = Hooks(app.hooks, Events(), "w")
-    hooks.tell(STARTED)
-    hooks.tell(STARTED)
+    hooks.notify(STARTED)
+    hooks.notify(STARTED)
     await hooks.close(10)
     assert calls == ["begun", "begun", "ended"]
     (record,) = [record for record in caplog.records if record.event == "hook failed"]
@@ -92,10 +92,10 @@ async def test_of_the_events_of_a_hanging_hook_only_so_many_wait(
 
     with caplog.at_level(logging.WARNING):
         hooks = Hooks(app.hooks, Events(), "w")
-        hooks.tell(STARTED)
+        hooks.notify(STARTED)
         await asyncio.to_thread(begun.wait, 20)
         for _ in range(10):
-            hooks.tell(STARTED)
+            hooks.notify(STARTED)
         go.set()
         await hooks.close(10)
     assert len(told) == 4

@@ -31,7 +31,7 @@ class Store:
 
     def __init__(self, failures: int) -> None:
         self.wake = Wake()
-        self.lane = DedicatedConnection()
+        self.dedicated = DedicatedConnection()
         self.failures = failures
         self.failed = asyncio.Event()
         self.stored = asyncio.Event()

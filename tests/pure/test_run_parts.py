@@ -66,7 +66,7 @@ class Faulty:
         self.failures = failures
         self.done = asyncio.Event()
         self.discarded = 0
-        self.lane = self
+        self.dedicated = self
 
     def discard(self) -> None:
         self.discarded += 1

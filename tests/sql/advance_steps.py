@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 FAILURE = {"__task_error__": True, "error_code": "BROKE", "data": None, "message": "it broke"}
 
 
-def advancer_alone(lane: DedicatedConnection) -> Advancer:
+def advancer_alone(dedicated: DedicatedConnection) -> Advancer:
     """The loop of a worker that advances workflows, without that worker."""
     flow = SimpleNamespace(enqueued=lambda: None, quiet=Wake())
-    return Advancer(lane, Events(), flow, SimpleNamespace(wake=Wake()))  # type: ignore[arg-type]
+    return Advancer(dedicated, Events(), flow, SimpleNamespace(wake=Wake()))  # type: ignore[arg-type]
 
 
 def ok(value: Any) -> str:

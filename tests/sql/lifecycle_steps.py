@@ -23,7 +23,7 @@ LEASE_MS = 600_000
 OK = '{"__task_result__":true,"ok":3,"err":null}'
 
 # The settings of a worker's dedicated connection.
-LANE = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+HOT_PATH = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 
 async def enqueue(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -109,7 +109,7 @@ async def entries_read(conn: asyncpg.Connection) -> int:
     return int(await conn.fetchval(READ))
 
 
-@pytest.fixture(params=[LANE, {}], ids=["lane", "not set up"])
+@pytest.fixture(params=[HOT_PATH, {}], ids=["worker", "not set up"])
 async def worker(request: pytest.FixtureRequest, database: str) -> AsyncIterator[asyncpg.Connection]:
     """With a worker's settings, and without, as behind a pooler, where no setting outlives a transaction."""
     connected = await asyncpg.connect(database, server_settings=request.param)
@@ -148,9 +148,9 @@ async def test_what_cannot_run_is_not_read(
         await connection.execute("VACUUM ANALYZE horsies_tasks")
     await backlog(connection, hindrance, analyze=not quiet)
     read = {}
-    for settings, make in product((LANE, {}), (claim_known, claim_known_capped)):
+    for settings, make in product((HOT_PATH, {}), (claim_known, claim_known_capped)):
         worker = await asyncpg.connect(database, server_settings=settings)
-        way = make.__name__, "lane" if settings else "not set up"
+        way = make.__name__, "worker" if settings else "not set up"
         read[way] = await entries_read_by_a_claim(connection, worker, make)
         await worker.close()
         await connection.execute("DELETE FROM horsies_tasks WHERE id LIKE 'mine-%'")

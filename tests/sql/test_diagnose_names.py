@@ -35,18 +35,18 @@ async def snapshots(database: str, connection: asyncpg.Connection) -> AsyncItera
     started_at = await connection.fetchval("SELECT now()")
     config = AppConfig(broker=PostgresConfig(database_url=database))
     async with open_database(DatabaseChoice(config.broker.url, "given by the test")) as opened:
-        lane = DedicatedConnection(opened, "worker upkeep", behind_pooler=False)
+        dedicated = DedicatedConnection(opened, "worker upkeep", behind_pooler=False)
         yield Snapshots(
             config,
             WorkerSettings("shop:app"),
             Identity(),
-            lane,
+            dedicated,
             SimpleNamespace(children=[], tasks=InFlightTasks()),
             SimpleNamespace(draining=False, queues=["default"]),
             started_at,
             {"demo.sum": object(), "demo.add": object()},
         )
-        await lane.close()
+        await dedicated.close()
 
 
 async def test_names_are_in_the_first_snapshot_and_in_every_twelfth(

@@ -117,9 +117,9 @@ async def test_a_scheduler_is_lost_after_the_silence_that_it_announced(
     schedules = scheduled(every("a"))
     await plan(connection, schedules)
     async with open_database(DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")) as opened:
-        lane = DedicatedConnection(opened, "scheduler", behind_pooler=False)
-        await ScheduleLoop([*schedules.values()], lane, Events(), Identity(), every_s).step()
-        await lane.close()
+        dedicated = DedicatedConnection(opened, "scheduler", behind_pooler=False)
+        await ScheduleLoop([*schedules.values()], dedicated, Events(), Identity(), every_s).step()
+        await dedicated.close()
     silent = "UPDATE horsies_schedulers SET seen_at = now() - $1 * interval '1 s'"
     await connection.execute(silent, float(lives_s))
     assert (await diagnose(connection)).findings == ()

@@ -16,7 +16,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import connections, indexes, transactions
 from horsies.doctor.examine import all_checks
-from horsies.run.worker.worker import _LANES
+from horsies.run.worker.worker import _DEDICATED
 from horsies.store.schema import upgrade
 
 OK, WARN, FAIL, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN
@@ -71,7 +71,7 @@ def test_checks_have_names_and_places_of_their_own() -> None:
 
 def test_a_worker_has_no_more_connections_than_the_budget_counts() -> None:
     listening, schedules, sweeps, prunes = 1, 1, 1, 1
-    assert len(_LANES) + listening + schedules + sweeps + prunes == connections.MOST_OF_A_WORKER
+    assert len(_DEDICATED) + listening + schedules + sweeps + prunes == connections.MOST_OF_A_WORKER
 
 
 async def test_a_limit_of_the_role_or_the_database_counts_too(

@@ -12,7 +12,7 @@ from statements import statement
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import Verdict
-from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, RowPlace, claim
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, TupleId, claim
 from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
 from horsies.lifecycle.finishing import OutcomeKind, finish
 
@@ -24,7 +24,7 @@ def request(limit: int = 100, pids: tuple[int, ...] = ()) -> ClaimRequest:
 
 
 def places(claimed: list[ClaimedTask]) -> dict[str, int | None]:
-    return {one.token.task_id: one.place for one in claimed}
+    return {one.token.task_id: one.position for one in claimed}
 
 
 async def test_the_first_ones_run_in_the_children_that_wait_and_the_rest_is_claimed(
@@ -134,7 +134,7 @@ async def behind_unknown_names(connection: asyncpg.Connection, *ids: str) -> Non
     await enqueue(connection, *ids, task_name="'shop.known'", priority="200 + number")
 
 
-def known(limit: int, following: list[RowPlace] | None = None) -> ClaimRequest:
+def known(limit: int, following: list[TupleId] | None = None) -> ClaimRequest:
     return ClaimRequest("default", limit, LEASE_MS, ["shop.known"], (), "host", following)
 
 
@@ -151,7 +151,7 @@ async def test_beside_an_outcome_a_claim_searches_only_if_asked(connection: asyn
     assert [(task.token.task_id, task.number) for task in await claim(connection, ME, known(1, after))] == [("c", 2)]
 
 
-async def at(connection: asyncpg.Connection, places: Sequence[RowPlace]) -> list[str]:
+async def at(connection: asyncpg.Connection, places: Sequence[TupleId]) -> list[str]:
     rows = await connection.fetch(
         "SELECT id FROM unnest($1::tid[]) WITH ORDINALITY AS one (place, number) JOIN horsies_tasks ON ctid = place"
         " ORDER BY number",

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from database_server import url_with
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     LEASE_MS,
     ME,
     claim_some,
@@ -77,7 +77,7 @@ async def claimers(database: str) -> AsyncIterator[list[asyncpg.Connection]]:
     async with AsyncExitStack() as stack:
         connections = []
         for _ in range(CLAIMERS):
-            connections.append(await asyncpg.connect(database, server_settings=LANE))
+            connections.append(await asyncpg.connect(database, server_settings=HOT_PATH))
             stack.push_async_callback(connections[-1].close)
         yield connections
 

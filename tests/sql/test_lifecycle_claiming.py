@@ -9,7 +9,7 @@ from itertools import pairwise
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -242,7 +242,7 @@ async def test_eight_claimers_at_once_share_all_tasks_and_none_twice(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await enqueue(connection, *(f"{n:04}" for n in range(600)))
-    claimers = [await asyncpg.connect(database, server_settings=LANE) for _ in range(8)]
+    claimers = [await asyncpg.connect(database, server_settings=HOT_PATH) for _ in range(8)]
 
     async def claim_until_dry(number: int, conn: asyncpg.Connection) -> list[str]:
         taken = []

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from lifecycle_model import CAP, CAPPED, CLUSTER_CAP, PLAIN, K, Model, Row, S
-from lifecycle_steps import LANE, start_tokens
+from lifecycle_steps import HOT_PATH, start_tokens
 from sweep_steps import options
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskAttemptOutcome, TaskStatus
@@ -189,7 +189,7 @@ class Lifecycle(RuleBasedStateMachine):
         for place, (row, task) in enumerate(zip(expected, claimed, strict=True)):
             self._issue(row, task, request.lease_ms > 0, heard=heard)
             starts = place < len(request.idle_pids) and not row.large
-            assert task.place == (place if starts else None)
+            assert task.position == (place if starts else None)
             if starts:
                 row.run(request.idle_pids[place])
                 if heard:
@@ -446,7 +446,7 @@ def test_no_order_of_steps_loses_doubles_or_strands_a_task(database: str, exampl
     async def connect() -> dict[str, asyncpg.Connection]:
         god = await asyncpg.connect(database)
         await god.execute(LOG)
-        actors = [await asyncpg.connect(database, server_settings=LANE) for _ in WORKERS]
+        actors = [await asyncpg.connect(database, server_settings=HOT_PATH) for _ in WORKERS]
         return {"god": god, **dict(zip(WORKERS, actors, strict=True))}
 
     with asyncio.Runner() as runner:

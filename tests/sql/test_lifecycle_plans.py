@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from database_server import uuid7
-from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
+from lifecycle_steps import HOT_PATH, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
 from plan_steps import nodes
 from statements import statement
 
@@ -114,7 +114,11 @@ STATEMENTS = {
 }
 
 # A worker's dedicated connection, and one without settings, such as one behind a pooler.
-MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
+MODES = {
+    "worker": HOT_PATH,
+    "generic": {"plan_cache_mode": "force_generic_plan"},
+    "auto": {"plan_cache_mode": "auto"},
+}
 
 
 async def fill(connection: asyncpg.Connection, *parts: str) -> None:
@@ -169,7 +173,7 @@ async def indexes_read(conn: asyncpg.Connection, arguments: str) -> set[str]:
     return read - {"horsies_queue_state", "horsies_queue_state_pkey"}
 
 
-@pytest.mark.parametrize("mode", ["lane", "generic"])
+@pytest.mark.parametrize("mode", ["worker", "generic"])
 async def test_statistics_of_a_quiet_hour_do_not_lead_through_all_that_is_in_flight(
     database: str, connection: asyncpg.Connection, mode: str
 ) -> None:
@@ -242,7 +246,7 @@ async def test_plans_of_an_empty_table_still_serve_when_it_has_filled(
     await connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = false)")
     await connection.execute("ALTER TABLE horsies_task_attempts SET (autovacuum_enabled = false)")
     await connection.execute(analyzed)
-    worker = await asyncpg.connect(database, server_settings=LANE)
+    worker = await asyncpg.connect(database, server_settings=HOT_PATH)
     await enqueue(worker, *(f"{n:02}" for n in range(2 * BATCH)), max_retries="3")
     await cycle(worker)
     await fill(connection, finished(FEWER), FILL_LIVE)

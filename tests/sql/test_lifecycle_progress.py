@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import asyncpg
-from lifecycle_steps import LANE, ME, OTHER, claim_tokens, ended, running, start_tokens
+from lifecycle_steps import HOT_PATH, ME, OTHER, claim_tokens, ended, running, start_tokens
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress_pace import Reading
@@ -65,7 +65,7 @@ async def test_the_last_report_of_a_run_that_has_ended_is_that_of_its_attempt(co
 
 async def test_updates_are_heap_only_and_wait_for_no_disk(database: str, connection: asyncpg.Connection) -> None:
     tokens = await running(connection, *(f"{number:02}" for number in range(40)))
-    worker = await asyncpg.connect(database, server_settings=LANE)
+    worker = await asyncpg.connect(database, server_settings=HOT_PATH)
     for done in range(20):
         await store_progress(worker, ME, [report(token, done) for token in tokens])
     assert await worker.fetchval("SHOW synchronous_commit") == "on", "only for its own transaction"

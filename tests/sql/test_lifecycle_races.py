@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -34,14 +34,14 @@ K = OutcomeKind
 
 @pytest.fixture
 async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=LANE)
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     yield connected
     await connected.close()
 
 
 @pytest.fixture
 async def worker(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=LANE)
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     yield connected
     await connected.close()
 

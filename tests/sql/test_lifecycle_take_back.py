@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -33,7 +33,7 @@ from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
 
 @pytest.fixture
 async def worker(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=LANE)
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     yield connected
     await connected.close()
 

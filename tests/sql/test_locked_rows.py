@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     ME,
     OTHER,
     attempts,
@@ -40,7 +40,7 @@ async def stranger(database: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 async def worker(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings={**LANE, "lock_timeout": "100"})
+    connected = await asyncpg.connect(database, server_settings={**HOT_PATH, "lock_timeout": "100"})
     yield connected
     await connected.close()
 
@@ -113,7 +113,7 @@ async def test_a_mark_is_set_beside_a_locked_row_and_beside_a_finish_that_waits_
 ) -> None:
     """The finish has locked `a` and waits for `b`; it has not reached `c`."""
     tokens = await running(connection, "a", "b", "c")
-    patient = await asyncpg.connect(database, server_settings=LANE)
+    patient = await asyncpg.connect(database, server_settings=HOT_PATH)
     async with stranger.transaction():
         await stranger.execute(LOCK, ["b"])
         outcomes = [ended(token, OutcomeKind.COMPLETED) for token in tokens]
@@ -148,15 +148,15 @@ async def test_a_lane_waits_for_no_lock_for_long_and_goes_on_with_its_connection
     (token,) = await running(connection, "a")
     choice = DatabaseChoice(DatabaseUrl.parse(database), "for the test")
     async with open_database(choice) as found:
-        lane = DedicatedConnection(found, f"worker {role}", behind_pooler=behind_pooler)
-        session = await lane.ready()
+        dedicated = DedicatedConnection(found, f"worker {role}", behind_pooler=behind_pooler)
+        session = await dedicated.ready()
         async with stranger.transaction():
             await stranger.execute(LOCK, ["a"])
             with pytest.raises(asyncpg.LockNotAvailableError):
-                async with lane.briefly():
+                async with dedicated.briefly():
                     await finish(session, ME, [ended(token, OutcomeKind.COMPLETED)])
             assert set(await locked_rows(session, ME, [token])) == {token}
         await finish(session, ME, [ended(token, OutcomeKind.COMPLETED)])
-        assert await lane.ready() is session
-        await lane.close()
+        assert await dedicated.ready() is session
+        await dedicated.close()
     assert await statuses(connection) == {"a": "COMPLETED"}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from database_server import uuid7
-from lifecycle_steps import LANE
+from lifecycle_steps import HOT_PATH
 from plan_steps import nodes
 from statements import statement
 
@@ -143,10 +143,14 @@ STATEMENTS = {
 
 
 # A worker's dedicated connection, and one without settings, such as a producer's or one behind a pooler.
-MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
+MODES = {
+    "worker": HOT_PATH,
+    "generic": {"plan_cache_mode": "force_generic_plan"},
+    "auto": {"plan_cache_mode": "auto"},
+}
 
 
-@pytest.fixture(params=["lane", "generic"])
+@pytest.fixture(params=["worker", "generic"])
 async def full(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     yield connection

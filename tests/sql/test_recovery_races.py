@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -39,14 +39,14 @@ CRASH = options("WORKER_CRASHED")
 
 @pytest.fixture
 async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=LANE)
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     yield connected
     await connected.close()
 
 
 @pytest.fixture
 async def sweeper(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=LANE)
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     # A sweep that waits for a row of an open transaction fails. Not within a millisecond: each commit that notifies
     # waits for the previous one, which takes as long as its disk, and that is not a wait for a row.
     await connected.execute("SET lock_timeout = '2s'")
@@ -217,7 +217,7 @@ async def test_a_start_that_comes_after_the_sweep_is_stale(
 async def test_four_sweeps_at_once_do_together_what_one_does(database: str, connection: asyncpg.Connection) -> None:
     await stale_pairs(connection, range(300))
     # Each commit takes as long as on a slow disk, where a sweep's commit waits for the notifications of another one.
-    slow = {**LANE, "commit_delay": "5000", "commit_siblings": "0"}
+    slow = {**HOT_PATH, "commit_delay": "5000", "commit_siblings": "0"}
     sweepers = [await asyncpg.connect(database, server_settings=slow) for _ in range(4)]
     done = await asyncio.gather(*(sweep(each) for each in sweepers))
     assert sum((each.changed for each in done), 0) + (await sweep(connection)).changed == 900

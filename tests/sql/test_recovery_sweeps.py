@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from database_server import uuid7
 from lifecycle_steps import (
-    LANE,
+    HOT_PATH,
     ME,
     OTHER,
     attempts,
@@ -400,9 +400,9 @@ async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_two_seconds_and_
 ) -> None:
     await connection.execute(f"SET session_replication_role = replica; {FILL} SET session_replication_role = origin")
     await connection.execute("ANALYZE")
-    lane = await asyncpg.connect(database, server_settings=LANE)
+    dedicated = await asyncpg.connect(database, server_settings=HOT_PATH)
     begin = time.perf_counter()
-    done = await recover(lane, RecoveryConfig())
+    done = await recover(dedicated, RecoveryConfig())
     took = time.perf_counter() - begin
     assert done == Recovered(retried=5_000, failed=5_000)
     assert took < 2
@@ -410,9 +410,9 @@ async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_two_seconds_and_
     largest = "SELECT max(count) FROM (SELECT count(*) FROM horsies_task_attempts GROUP BY xmin) AS transactions"
     assert await connection.fetchval(largest) == 200
     begin = time.perf_counter()
-    assert await recover(lane, RecoveryConfig()) == Recovered()
+    assert await recover(dedicated, RecoveryConfig()) == Recovered()
     assert time.perf_counter() - begin < 0.5
-    await lane.close()
+    await dedicated.close()
 
 
 async def test_a_run_of_a_living_worker_is_left_beside_those_of_a_dead_one(connection: asyncpg.Connection) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 from database_server import as_written
-from lifecycle_steps import LANE, waits_for_a_lock
+from lifecycle_steps import HOT_PATH, waits_for_a_lock
 from sweep_steps import poison
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.retention import MOST_ROWS, Category, Pruned, ages_of, prunable, prune
-from horsies.store.worker_states import take_duty
+from horsies.store.worker_states import elect
 
 DEFAULTS = ages_of(RecoveryConfig())
 OLD, YOUNG = "now() - interval '31 days'", "now() - interval '29 days'"
@@ -132,7 +132,7 @@ async def test_a_duty_that_is_taken_while_it_is_pruned_stays(database: str, conn
     await add_duties(connection, 1, "8 days")
     pruning = await asyncpg.connect(database)
     async with connection.transaction():
-        assert await take_duty(connection, "runs 1", "w", 1_000) is None
+        assert await elect(connection, "runs 1", "w", 1_000) is None
         deleting = await waits_for_a_lock(connection, pruning, prune(pruning, DEFAULTS))
     assert (await deleting).rows["sweep_state"] == 0
     await pruning.close()
@@ -351,10 +351,10 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         " SELECT id || '-' || n, id, n, 'x', 'COMPLETED' FROM horsies_workflows, generate_series(1, 10) n;"
     )
     await connection.execute("SET session_replication_role = origin")
-    lane = await asyncpg.connect(database, server_settings=LANE)
-    expected = await prunable(lane, DEFAULTS)
-    done = await prune(lane, DEFAULTS)
-    await lane.close()
+    dedicated = await asyncpg.connect(database, server_settings=HOT_PATH)
+    expected = await prunable(dedicated, DEFAULTS)
+    done = await prune(dedicated, DEFAULTS)
+    await dedicated.close()
     assert done.rows == expected
     assert done.rows == {
         "heartbeats": 12_000,

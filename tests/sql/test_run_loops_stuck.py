@@ -29,11 +29,11 @@ class Look:
     def __init__(self, name: str, database: Database, table: str) -> None:
         self.name = name
         self.wake = Wake()
-        self.lane = DedicatedConnection(database, name, behind_pooler=False)
+        self.dedicated = DedicatedConnection(database, name, behind_pooler=False)
         self._table = table
 
     async def step(self) -> None:
-        connection = await self.lane.ready()
+        connection = await self.dedicated.ready()
         await connection.execute(f"SELECT count(*) FROM {self._table}")
 
 
@@ -100,7 +100,7 @@ async def test_a_loop_behind_a_locked_table_is_stuck_and_its_neighbour_is_not(
         assert {name for _, name in log.told} == {"blocked"}
         await supervisor.stop_all()
         for loop in (blocked, free):
-            await loop.lane.close()
+            await loop.dedicated.close()
 
 
 async def test_a_loop_whose_server_has_gone_silent_is_stuck_until_it_answers_again(
@@ -120,7 +120,7 @@ async def test_a_loop_whose_server_has_gone_silent_is_stuck_until_it_answers_aga
         await log.until(lambda: ("loop recovered", "cut off") in log.told)
         assert supervisor.stuck() == {}
         await supervisor.stop_all()
-        await loop.lane.close()
+        await loop.dedicated.close()
 
 
 async def test_a_stopped_loop_is_not_missed(database: str, supervisor: Supervisor, log: Log) -> None:
@@ -136,7 +136,7 @@ async def test_a_stopped_loop_is_not_missed(database: str, supervisor: Superviso
         assert log.told == []
         await supervisor.stop_all()
         for each in (loop, other):
-            await each.lane.close()
+            await each.dedicated.close()
 
 
 async def test_a_loop_that_waits_for_a_locked_table_names_the_session_once(
@@ -150,7 +150,7 @@ async def test_a_loop_that_waits_for_a_locked_table_names_the_session_once(
         supervisor.start([waiting, other])
         await log.until(lambda: log.locks != [])
         await supervisor.stop_all()
-        await asyncio.gather(waiting.lane.close(), other.lane.close())
+        await asyncio.gather(waiting.dedicated.close(), other.dedicated.close())
     assert [event for event, _ in log.told].count("cannot write") == 1
     assert len(log.locks) == 1
     assert log.locks[0].startswith(f"blocked by pid {psql.get_server_pid()} psql ")

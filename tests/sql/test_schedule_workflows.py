@@ -133,7 +133,7 @@ async def test_a_workflow_that_hangs_while_it_is_built_has_one_thread(
     await plan(connection, {"a": one})
     await overdue(connection, 1)
     events = Events()
-    starting = ScheduledWorkflows([one], ScheduleFailures(events), events, look_again=lambda: None)
+    starting = ScheduledWorkflows([one], ScheduleFailures(events), events, wake=lambda: None)
     run = await due_now(connection, one)
     for _ in range(3):
         await starting.start(connection, [run])

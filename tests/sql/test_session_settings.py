@@ -17,7 +17,7 @@ from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
 from horsies.store.connect import _SETTINGS_PER_TRANSACTION, Database, DatabaseUnavailable, transaction
-from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
+from horsies.store.dedicated_connection import DedicatedConnection, inspect_server
 from horsies.store.producer_client import Link
 from horsies.store.times import ELEMENTS, ArrayConnection
 
@@ -37,21 +37,21 @@ def opened(url: str) -> Database:
 
 
 @pytest.fixture
-async def lanes(unsafe: str) -> AsyncIterator[dict[str, DedicatedConnection]]:
+async def opened_by_role(unsafe: str) -> AsyncIterator[dict[str, DedicatedConnection]]:
     made = {
         f"{role} {durable}": DedicatedConnection(opened(unsafe), f"worker {role}", behind_pooler=False, durable=durable)
         for role in ("claim", "start", "finish", "beat")
         for durable in (True, False)
     }
     yield made
-    for lane in made.values():
-        await lane.close()
+    for dedicated in made.values():
+        await dedicated.close()
 
 
 async def test_starts_and_outcomes_wait_for_the_disk_where_the_server_does_not(
-    lanes: dict[str, DedicatedConnection],
+    opened_by_role: dict[str, DedicatedConnection],
 ) -> None:
-    found = {name: await (await lane.ready()).fetchval(WHAT) for name, lane in lanes.items()}
+    found = {name: await (await dedicated.ready()).fetchval(WHAT) for name, dedicated in opened_by_role.items()}
     durable = {f"{role} True": "on" for role in ("claim", "start", "finish")} | {"beat True": "off"}
     assert found == durable | {f"{role} False": "off" for role in ("claim", "start", "finish", "beat")}
 
@@ -68,9 +68,9 @@ async def test_sends_wait_for_the_disk_unless_the_configuration_says_otherwise(
 async def test_any_other_value_is_the_administrators_choice(connection: asyncpg.Connection, database: str) -> None:
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_write")
-    lane = DedicatedConnection(opened(database), "worker finish", behind_pooler=False)
-    assert await (await lane.ready()).fetchval(WHAT) == "remote_write"
-    await lane.close()
+    dedicated = DedicatedConnection(opened(database), "worker finish", behind_pooler=False)
+    assert await (await dedicated.ready()).fetchval(WHAT) == "remote_write"
+    await dedicated.close()
 
 
 async def test_a_session_that_cannot_be_made_durable_is_not_left_open(
@@ -86,10 +86,10 @@ async def test_a_session_that_cannot_be_made_durable_is_not_left_open(
 
 
 async def test_a_worker_is_warned_of_a_server_that_loses_commits(unsafe: str, empty_database: str) -> None:
-    assert (await look_at_server(opened(empty_database), durable=True))[1] == []
-    (text,) = (await look_at_server(opened(unsafe), durable=True))[1]
+    assert (await inspect_server(opened(empty_database), durable=True))[1] == []
+    (text,) = (await inspect_server(opened(unsafe), durable=True))[1]
     assert text.startswith("synchronous_commit is off: sends, starts and outcomes set it to on")
-    (text,) = (await look_at_server(opened(unsafe), durable=False))[1]
+    (text,) = (await inspect_server(opened(unsafe), durable=False))[1]
     assert text.endswith("are lost, as durable=False has it")
 
 

@@ -16,7 +16,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import ActivityFilter, FilterError, parse_activity
 from horsies.store.pulse import write_pulse
-from horsies.store.worker_states import UPKEEP, take_duty, write_report
+from horsies.store.worker_states import UPKEEP, elect, write_report
 from horsies.views import Change, changes, newest_action, operation_page, schedule_rows
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ async def test_what_a_sweep_expired_or_repaired_stays_when_it_sweeps_again(
     conn: asyncpg.Connection, connection: asyncpg.Connection
 ) -> None:
     done = {"requeued": 0, "expired": 3, "repairs": 5, "workflows": 2}
-    assert await take_duty(connection, UPKEEP, "web-1-7-abcdef", 1) is None
+    assert await elect(connection, UPKEEP, "web-1-7-abcdef", 1) is None
     for report in (done, {**done, "expired": 1, "repairs": 0}, {**done, "expired": 0, "repairs": 0}):
         await write_report(connection, UPKEEP, "web-1-7-abcdef", report)
     await write_report(connection, UPKEEP, None, {**done, "workflows": 1, "expired": 0})

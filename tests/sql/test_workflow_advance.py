@@ -371,9 +371,9 @@ async def test_a_workflow_does_not_end_with_a_node_whose_status_is_none(connecti
 async def advancer(database: str) -> AsyncIterator[Advancer]:
     choice = DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")
     async with open_database(choice) as opened:
-        lane = DedicatedConnection(opened, "worker advance", behind_pooler=False)
-        yield advancer_alone(lane)
-        await lane.close()
+        dedicated = DedicatedConnection(opened, "worker advance", behind_pooler=False)
+        yield advancer_alone(dedicated)
+        await dedicated.close()
 
 
 async def test_a_task_that_ends_again_while_its_end_is_under_way_is_advanced_again(
@@ -385,7 +385,7 @@ async def test_a_task_that_ends_again_while_its_end_is_under_way_is_advanced_aga
     async with connection.transaction():
         await connection.execute("SELECT FROM horsies_tasks WHERE id = $1 FOR NO KEY UPDATE", task_id)
         await connection.execute("SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR NO KEY UPDATE", flow)
-        step = await waits_for_a_lock(connection, await advancer.lane.ready(), advancer.step())
+        step = await waits_for_a_lock(connection, await advancer.dedicated.ready(), advancer.step())
         advancer.ended(task_id)
         assert not step.done()
     await asyncio.wait_for(step, 10)

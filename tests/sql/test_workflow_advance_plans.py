@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from advance_steps import complete, end_task, fail, grow, states, task_of
-from lifecycle_steps import LANE
+from lifecycle_steps import HOT_PATH
 from workflow_plans import node
 
 from horsies.domain.plan import MAP_DEFINITION
@@ -37,7 +37,11 @@ SELECT 'old-' || n || '-' || i, 'old-' || n, i, 'n' || i, 'demo.add',
   FROM generate_series(1, 1000) n, generate_series(0, 49) i;
 SET session_replication_role = origin;
 """
-MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
+MODES = {
+    "worker": HOT_PATH,
+    "generic": {"plan_cache_mode": "force_generic_plan"},
+    "auto": {"plan_cache_mode": "auto"},
+}
 MAP = (
     '{"__horsies_map__":{"task":"demo.add","param":"a","queue":"default","priority":100,"max_items":9,'
     '"task_options":null,"items":[1,2]}}'
@@ -144,7 +148,7 @@ async def test_plans_of_empty_tables_still_serve_when_they_have_filled(
     for table in ("horsies_tasks", "horsies_workflows", "horsies_workflow_tasks"):
         await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
     await connection.execute(analyzed)
-    worker = await asyncpg.connect(database, server_settings=LANE)
+    worker = await asyncpg.connect(database, server_settings=HOT_PATH)
     await everything_once(worker)
     await connection.execute(FILL)
     # In an empty table this index of (created_at, id) is as good as the primary key for finding an id, and the newer

@@ -35,10 +35,10 @@ BELOW = "SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR UPDATE"
 
 
 @asynccontextmanager
-async def lane_to(database: str, role: str) -> AsyncIterator[DedicatedConnection]:
-    lane = DedicatedConnection(Database(DatabaseUrl.parse(database), "in a test", None), role, behind_pooler=False)
-    yield lane
-    await lane.close()
+async def dedicated_to(database: str, role: str) -> AsyncIterator[DedicatedConnection]:
+    dedicated = DedicatedConnection(Database(DatabaseUrl.parse(database), "in a test", None), role, behind_pooler=False)
+    yield dedicated
+    await dedicated.close()
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ async def test_a_session_that_is_stopped_within_a_statement_loses_its_locks(
 
 @pytest.fixture
 async def advancer(database: str) -> AsyncIterator[Advancer]:
-    async with lane_to(database, "worker advance") as lane:
-        yield advancer_alone(lane)
+    async with dedicated_to(database, "worker advance") as dedicated:
+        yield advancer_alone(dedicated)
 
 
 async def steps_until(advancer: Advancer, pending: int, patience_s: float = 10.0) -> None:
@@ -108,7 +108,7 @@ async def test_a_locked_family_is_asked_for_again_without_spinning(
 ) -> None:
     flow = await grow(connection, node(0), node(1, 0), node(2))
     statements: list[str] = []
-    (await advancer.lane.ready()).add_query_logger(lambda query: statements.append(query.query))
+    (await advancer.dedicated.ready()).add_query_logger(lambda query: statements.append(query.query))
     async with foreign.transaction():
         await foreign.fetch(ROOT, flow)
         advancer.ended(await end_task(connection, flow, 0))
@@ -149,9 +149,9 @@ async def test_a_sweep_names_what_is_locked_and_repairs_the_others(
     flows = [await grow(connection, node(0)) for _ in range(5)]
     for flow in flows:
         await end_task(connection, flow, 0)
-    async with lane_to(database, "worker recovery") as lane, foreign.transaction():
+    async with dedicated_to(database, "worker recovery") as dedicated, foreign.transaction():
         await foreign.fetch(lock, flows[1])
-        done = await reconcile_all(await lane.ready(), 0)
+        done = await reconcile_all(await dedicated.ready(), 0)
     assert (done.workflows, done.locked, done.refused) == (4, (flows[1],), ())
     assert done.report()["locked_workflows"] == [flows[1]]
     assert (await reconcile_all(connection, 0)).locked == ()
@@ -164,9 +164,9 @@ async def test_what_follows_from_swept_tasks_steps_over_a_locked_family(
 ) -> None:
     flows = [await grow(connection, node(0)) for _ in range(3)]
     ended = [await end_task(connection, flow, 0) for flow in flows]
-    async with lane_to(database, "worker recovery") as lane, foreign.transaction():
+    async with dedicated_to(database, "worker recovery") as dedicated, foreign.transaction():
         await foreign.fetch(lock, flows[1])
-        refused = await follow(await lane.ready(), ended)
+        refused = await follow(await dedicated.ready(), ended)
     assert [(one.item, one.error) for one in refused] == [(ended[1], f"its workflow {flows[1]} is locked")]
     assert [await states(connection, flows[place]) for place in (0, 2)] == ["COMPLETED: completed"] * 2
 
@@ -206,7 +206,7 @@ async def test_a_workflow_whose_root_was_deleted_is_not_taken_for_locked(connect
 async def test_every_session_of_a_worker_has_its_limits(database: str) -> None:
     wanted = {"default_transaction_isolation": "read committed", "idle_in_transaction_session_timeout": "5s"}
     for role, lock_timeout in (("worker advance", "300ms"), ("worker recovery", "1s"), ("worker finish", "500ms")):
-        async with lane_to(database, role) as lane:
-            connection = await lane.ready()
+        async with dedicated_to(database, role) as dedicated:
+            connection = await dedicated.ready()
             assert await connection.fetchval("SHOW lock_timeout") == lock_timeout
             assert {name: await connection.fetchval(f"SHOW {name}") for name in wanted} == wanted

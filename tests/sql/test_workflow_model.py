@@ -12,7 +12,7 @@ import pytest
 from advance_steps import grow
 from family_audit import EMPTY, LOG, check_nothing_is_left, read
 from hypothesis import HealthCheck, given, note, settings
-from lifecycle_steps import LANE, claim_tokens, enqueue, start_tokens, statuses, waits_for_a_lock
+from lifecycle_steps import HOT_PATH, claim_tokens, enqueue, start_tokens, statuses, waits_for_a_lock
 from workflow_audit import Verdict
 from workflow_crew import UPSETS, Crew
 from workflow_model import Act, Flow, Step, flows, layers
@@ -49,7 +49,7 @@ def perform(
     database: str, how: settings, plots: st.SearchStrategy[Flow], upsets: st.SearchStrategy[frozenset[str]]
 ) -> None:
     async def open_all() -> list[asyncpg.Connection]:
-        opened = [await asyncpg.connect(database, server_settings=LANE) for _ in range(4)]
+        opened = [await asyncpg.connect(database, server_settings=HOT_PATH) for _ in range(4)]
         await opened[0].execute(LOG)
         return opened
 

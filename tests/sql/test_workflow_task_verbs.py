@@ -242,9 +242,9 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
         await planted(connection, CHAIN, workflow_id)
         await task_ends(connection, workflow_id, 0, seconds_ago=seconds)
     await connection.execute("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE workflow_id = 'w3'")
-    chore = Recovery(RecoveryConfig(), Events())
+    job = Recovery(RecoveryConfig(), Events())
     with caplog.at_level("INFO"):
-        report = await chore.do(connection)
+        report = await job.do(connection)
     assert (report["repairs"], report["workflows"]) == (2, 1)
     assert [one["id"] for one in report["refused_workflows"]] == ["w3"]
     assert [await states(connection, one) for one in ("w1", "w2")] == [

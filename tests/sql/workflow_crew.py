@@ -174,8 +174,8 @@ class Crew:
         return True
 
     async def _take(self, conn: asyncpg.Connection, hand: Hand, claimed: Sequence[ClaimedTask]) -> bool:
-        hand.claimed += [task for task in claimed if task.place is None]
-        await self._began(conn, hand, [task for task in claimed if task.place is not None])
+        hand.claimed += [task for task in claimed if task.position is None]
+        await self._began(conn, hand, [task for task in claimed if task.position is not None])
         return bool(claimed)
 
     async def _began(self, conn: asyncpg.Connection, hand: Hand, tasks: Sequence[ClaimedTask]) -> None:
@@ -307,11 +307,11 @@ class Crew:
     async def _kill(self, _conn: asyncpg.Connection) -> None:
         """Everything in the worker's memory is lost, between any two transactions."""
         place = self._rng.randrange(len(self._hands))
-        lane, dead = self._hands[place]
+        dedicated, dead = self._hands[place]
         if not (dead.claimed or dead.running or dead.ended):
             return
         self.ledger.killed = True
-        self._hands[place] = lane, Hand(next(self._names), zombies=dead.zombies + dead.running)
+        self._hands[place] = dedicated, Hand(next(self._names), zombies=dead.zombies + dead.running)
         self._dead.append(dead.name)
 
     async def _zombie_finishes(self, conn: asyncpg.Connection) -> None:

@@ -134,7 +134,7 @@ def _reserved(message: str) -> ConfigurationError:
 
 
 def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
-    if (reason := task.promise.why_unusable()) is not None:
+    if (reason := task.return_type.why_unusable()) is not None:
         yield TaskDefinitionError(
             f"values cannot be held against the return type of task {task.task_name!r}: {reason}",
             code=ErrorCode.TASK_INVALID_RETURN_TYPE,

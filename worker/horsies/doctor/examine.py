@@ -14,7 +14,7 @@ import asyncpg
 from horsies.doctor import Check, CheckContext, CheckLine, CheckVerdict, checks
 from horsies.domain.masking import mask
 from horsies.store.connect import DatabaseUnavailable, transaction
-from horsies.store.dedicated_connection import look_at_server
+from horsies.store.dedicated_connection import inspect_server
 from horsies.store.schema import SchemaError, SchemaKind, SchemaState, inspect_schema
 from horsies.store.schema.migrations import quoted
 from horsies.store.statements import statement
@@ -66,7 +66,7 @@ async def examine(database: Database, config: AppConfig | None = None) -> Examin
 
     DatabaseUnavailable if there is no connection.
     """
-    pooled, warnings = await look_at_server(database, durable=config is None or config.broker.durable)
+    pooled, warnings = await inspect_server(database, durable=config is None or config.broker.durable)
     async with database.connected("doctor", settings=_LIMITS) as connection:
         schema = await _schema_of(connection)  # in a session that may write, if this role may
     async with database.connected("doctor", settings=_SETTINGS) as connection:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST_CLAIM = 256  # in one statement
 
-RowPlace: TypeAlias = tuple[int, int]
+TupleId: TypeAlias = tuple[int, int]
 """The ctid of a row version: its position in the table."""
 
 _queue_order = attrgetter("priority", "due_at", "token.task_id")
@@ -29,7 +29,7 @@ _queue_order = attrgetter("priority", "due_at", "token.task_id")
 class ClaimedTask:
     """A claimed task, with all that its worker needs to run it.
 
-    `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `number`: its
+    `position`: the task is already RUNNING, in the process with this index in the list given to claim(). `number`: its
     position in the request's `following`, from 1 on. `after` is set on the first task of a claim that had to search:
     where the tasks that come next are stored, as the queue was at that moment. `due_at` is its enqueued_at in
     seconds, from which its wait is measured; `sent_at` and `good_until` are in seconds, too.
@@ -47,9 +47,9 @@ class ClaimedTask:
     retry_count: int
     max_retries: int
     is_workflow_task: bool
-    place: int | None = None
+    position: int | None = None
     number: int | None = None
-    after: list[RowPlace] | None = None
+    after: list[TupleId] | None = None
     sent_at: float | None = None
     good_until: float | None = None
 
@@ -78,7 +78,7 @@ class ClaimRequest:
     task_names: list[str] | None
     idle_pids: Sequence[int] = ()
     hostname: str | None = None
-    following: Sequence[RowPlace] | None = None
+    following: Sequence[TupleId] | None = None
 
 
 async def claim(conn: asyncpg.Connection, worker_id: str, request: ClaimRequest) -> list[ClaimedTask]:
@@ -138,10 +138,10 @@ async def claim_capped(
     given = worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
     async with with_settings(conn):  # READ COMMITTED also behind a pooler, where a role may have a stricter default
         rows = await conn.fetch(statement(__name__, "claim_capped"), *given)
-    place = {name: number for number, name in enumerate(names)}
+    order = {name: number for number, name in enumerate(names)}
     claimed = claimed_tasks(worker_id, [row for row in rows if row["id"] is not None])
     full = frozenset(row["queue_name"] for row in rows if row["id"] is None)
-    return CappedClaims(sorted(claimed, key=lambda task: place[task.queue_name]), full)
+    return CappedClaims(sorted(claimed, key=lambda task: order[task.queue_name]), full)
 
 
 async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str | None, str | None] | None:

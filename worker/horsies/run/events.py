@@ -188,8 +188,8 @@ class Events:
         """A record of user code."""
         level, name, text, traceback, extra, _ = record
         fields = {"task": task_name, "id": task_id, "child": child, "logger": name, "message": text}
-        told = {key: value for key, value in extra.items() if fields.get(key) != value}
-        self._write(self._output_logger, level, "log", {**fields, "extra": told or None, "traceback": traceback})
+        other = {key: value for key, value in extra.items() if fields.get(key) != value}
+        self._write(self._output_logger, level, "log", {**fields, "extra": other or None, "traceback": traceback})
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
         """The first failure in a row is logged with its traceback, later ones in a line."""
@@ -198,8 +198,8 @@ class Events:
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         fields = {"loop": name, "error": words, "failures": failures, "again_in": Seconds(delay_s)}
         level = logging.WARNING if transient else logging.ERROR
-        told = error if failures == 1 and not transient else None
-        self._write(self._logger, level, "loop failed", fields, told)
+        logged = error if failures == 1 and not transient else None
+        self._write(self._logger, level, "loop failed", fields, logged)
 
     def loop_stepped(self, name: str, seconds: float) -> None:
         """A step succeeded; it is not logged."""
@@ -280,8 +280,8 @@ class Events:
         """Log which other databases could be meant: sends of processes with the application's own URL go there."""
         for other in choice.passed_over:
             level = logging.WARNING if other.by_application else logging.INFO
-            used, told = f"{choice.url} ({choice.reason})", f"{other.url} ({other.reason})"
-            self._log(level, "one of two databases", used=used, not_used=told)
+            used, not_used = f"{choice.url} ({choice.reason})", f"{other.url} ({other.reason})"
+            self._log(level, "one of two databases", used=used, not_used=not_used)
 
     def note(self, text: str, **fields: Any) -> None:
         self._log(logging.INFO, text, **fields)

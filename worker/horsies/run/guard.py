@@ -6,7 +6,7 @@ import it from here.
 
 The child itself stops a run whose lease has expired. That needs its interpreter: C code that holds the GIL, or a
 stopped child, is left to the guard. If the guard is stopped as well, with the whole process group, a timer of the
-kernel kills the guard, and the end of the guard kills the children: each holds the read end of a pipe, the "rope",
+kernel kills the guard, and the end of the guard kills the children: each holds the read end of the guard pipe,
 whose only write end is in the guard, and has the kernel send SIGKILL when that closes.
 """
 
@@ -40,7 +40,7 @@ clock = partial(time.clock_gettime_ns, _CLOCK)
 class LeaseTable:
     """The runs in one child, in memory shared by its parent, the child and the guard.
 
-    A slot is the place of its first word. It has three, each written whole and by one process only: the number of the
+    A slot is the index of its first word. It has three, each written whole and by one process only: the number of the
     job, 0 while the slot is free (parent); when a statement was sent that the database has confirmed, and that showed
     the run alive (parent); the number once user code is about to begin, negative when it has ended (child).
     """
@@ -52,7 +52,7 @@ class LeaseTable:
         self.slots = range(0, len(self._words), 3)
 
     @staticmethod
-    def place(slot: int) -> int:
+    def index(slot: int) -> int:
         """Counted from 0: where another table has what belongs to this slot."""
         return slot // 3
 
@@ -94,11 +94,11 @@ class LeaseTable:
         self._memory.close()
 
 
-class _Ward:
+class _WatchedChild:
     """A child that the guard watches."""
 
     def __init__(self, pid: int, descriptors: list[int]) -> None:
-        table_fd, self.rope, *pidfd = descriptors
+        table_fd, self.guard_pipe, *pidfd = descriptors
         self.pid = pid
         self.pidfd = pidfd[0] if pidfd else -1
         self.killed = False
@@ -124,7 +124,7 @@ class _Ward:
 
     def close(self) -> None:
         self.table.close()
-        for descriptor in (self.rope, self.pidfd):
+        for descriptor in (self.guard_pipe, self.pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -175,7 +175,7 @@ class _Guard:
         self._kill_ns = kill_ns
         self._slack_ns = (threshold_ns - kill_ns) // 2
         self._round_ns = (kill_ns - stop_ns) // 2
-        self._wards: list[_Ward] = []
+        self._children: list[_WatchedChild] = []
         self._poll = select.poll()
         self._poll.register(parent, select.POLLIN)
         self._alarm = _Alarm()
@@ -197,13 +197,13 @@ class _Guard:
         No run that starts before that expires before the alarm: its lease begins now, or began shortly before.
         """
         earliest, busy = now + self._kill_ns, False
-        for ward in [each for each in self._wards if each.has_ended()]:
-            self._drop(ward)
-        for ward in self._wards:
-            for _, _, confirmed_at, begun in [] if ward.killed else ward.table.runs():
+        for child in [each for each in self._children if each.has_ended()]:
+            self._drop(child)
+        for child in self._children:
+            for _, _, confirmed_at, begun in [] if child.killed else child.table.runs():
                 end = confirmed_at + self._kill_ns
                 if begun and end <= now:
-                    ward.kill()
+                    child.kill()
                     break
                 if begun or confirmed_at + self._stop_ns > now:  # else its child does not let it begin
                     earliest, busy = min(earliest, end), True
@@ -214,21 +214,21 @@ class _Guard:
         """Read a message; return whether the parent is alive."""
         data, descriptors, _, _ = socket.recv_fds(self._parent, MESSAGE, 3)
         if descriptors:
-            ward = _Ward(int.from_bytes(data, "little"), descriptors)
-            self._wards.append(ward)
-            if ward.pidfd >= 0:
-                self._poll.register(ward.pidfd, select.POLLIN)
+            child = _WatchedChild(int.from_bytes(data, "little"), descriptors)
+            self._children.append(child)
+            if child.pidfd >= 0:
+                self._poll.register(child.pidfd, select.POLLIN)
         return bool(data)
 
     def _forget(self, pidfd: int) -> None:
         """Drop the child of this pidfd, which has ended."""
         self._poll.unregister(pidfd)
-        for ward in [each for each in self._wards if each.pidfd == pidfd]:
-            self._drop(ward)
+        for child in [each for each in self._children if each.pidfd == pidfd]:
+            self._drop(child)
 
-    def _drop(self, ward: _Ward) -> None:
-        self._wards.remove(ward)
-        ward.close()
+    def _drop(self, child: _WatchedChild) -> None:
+        self._children.remove(child)
+        child.close()
 
 
 def main() -> None:

@@ -41,20 +41,20 @@ class Outage:
         self._clock = clock
         self._noticed = self._beaten = float("-inf")
         self._has_ended: Callable[[float], bool] = lambda _moment: False
-        self._look: Callable[[], None] = lambda: None
+        self._beat: Callable[[], None] = lambda: None
         self._on_over: Callable[[], None] = lambda: None
         self.holds_back = False
         """Whether new claims and starts have to wait."""
 
-    def watch(self, has_ended: Callable[[float], bool], look: Callable[[], None], on_over: Callable[[], None]) -> None:
-        """`has_ended`: whether an outcome from before a moment still waits. `look`: beat for all runs now."""
-        self._has_ended, self._look, self._on_over = has_ended, look, on_over
+    def watch(self, has_ended: Callable[[float], bool], beat: Callable[[], None], on_over: Callable[[], None]) -> None:
+        """`has_ended`: whether an outcome from before a moment still waits. `beat`: beat for all runs."""
+        self._has_ended, self._beat, self._on_over = has_ended, beat, on_over
 
     def noticed(self) -> None:
         """The step of a loop has failed with a transient error."""
         self._noticed = self._clock()
         self.holds_back = True
-        self._look()
+        self._beat()
 
     def through(self, loop: str, began: float) -> None:
         """The step of a loop that began then has succeeded."""
@@ -112,7 +112,7 @@ class Loop(Protocol):
     interval_s: float
     step_timeout_s: float
     wake: Wake
-    lane: DedicatedConnection
+    dedicated: DedicatedConnection
 
     async def step(self) -> None: ...
 
@@ -218,7 +218,7 @@ class Supervisor:
         now = time.monotonic()
         is_news, self._blocked = self._blocked is None, (now if self._blocked is None else self._blocked[0], now)
         if is_news:
-            self._events.blocked(loop.name, error, await _holder_of_lock(loop.lane))
+            self._events.blocked(loop.name, error, await _holder_of_lock(loop.dedicated))
 
     def _log_unblocked(self) -> None:
         """Log the end once no loop was blocked for a while; one success alone may have had nothing to write."""
@@ -243,7 +243,7 @@ class Supervisor:
                     await self._pause(LEAST_PAUSE_S if loop.name == BEATS else _BLOCKED_S)
                     continue
                 if is_transient(error):
-                    loop.lane.discard()
+                    loop.dedicated.discard()
                     self.outage.noticed()
                 delay = self._delay_s(loop, failures)
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
@@ -261,10 +261,10 @@ class Supervisor:
             await loop.wake.wait(loop.interval_s)
 
 
-async def _holder_of_lock(lane: DedicatedConnection) -> str | None:
+async def _holder_of_lock(dedicated: DedicatedConnection) -> str | None:
     """Return which session has locked a table of ours; None if none has, as for a full disk or a locked row."""
     with suppress(*CONNECTION_ERRORS, TimeoutError):
-        async with asyncio.timeout(_HOLDER_WITHIN_S), lane.turn() as connection:
+        async with asyncio.timeout(_HOLDER_WITHIN_S), dedicated.acquire() as connection:
             found = await lock_holders(connection)
             return found[0].cause if found else None
     return None

@@ -22,7 +22,7 @@ RECORD_BYTES: Final = _VALUES.size + _UNIT_BYTES
 
 
 class ProgressTable:
-    """A record for each place, and one in front that says whether there was any report.
+    """A record for each slot of the lease table, and one in front that says whether there was any report.
 
     A record has what is done, the total (0: none), the number of the job and the unit.
     """
@@ -37,18 +37,18 @@ class ProgressTable:
     def used(self) -> bool:
         return bool(self._numbers[0])
 
-    def read(self, place: int, number: int) -> Reading | None:
+    def read(self, index: int, number: int) -> Reading | None:
         """The last report of this job; None if it has made none."""
-        begin = (place + 1) * RECORD_BYTES
+        begin = (index + 1) * RECORD_BYTES
         done, total, whose = _VALUES.unpack_from(self._bytes, begin)
         if whose != number:
             return None
         return reading_of(done, total, bytes(self._bytes[begin + _VALUES.size : begin + RECORD_BYTES]).rstrip(b"\0"))
 
-    def writer(self, place: int, number: int) -> Report:
+    def writer(self, index: int, number: int) -> Report:
         """Return the function that writes the reports of this job."""
         self._numbers[0] = 1
-        return _writer(self._bytes, (place + 1) * RECORD_BYTES, number)
+        return _writer(self._bytes, (index + 1) * RECORD_BYTES, number)
 
     def close(self) -> None:
         self._numbers.release()

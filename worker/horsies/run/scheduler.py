@@ -95,12 +95,12 @@ class ScheduledWorkflows:
         failures: ScheduleFailures,
         events: Events,
         *,
-        look_again: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self._schedules = {one.name: one for one in schedules}
         self._failures = failures
         self._events = events
-        self._look_again = look_again
+        self._wake = wake
         self._builds: dict[str, asyncio.Task[WorkflowPlan]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -135,7 +135,7 @@ class ScheduledWorkflows:
         if new:
             _, slow = await asyncio.wait(new.values(), timeout=_PATIENCE_S)
             for build in slow:
-                build.add_done_callback(lambda _: self._look_again())
+                build.add_done_callback(lambda _: self._wake())
         plans: dict[str, WorkflowPlan] = {}
         for name in [name for name in names if self._builds[name].done()]:
             try:
@@ -162,7 +162,7 @@ class ScheduledWorkflows:
             if moved:
                 self._events.slots_used(one)
             if moved and one.next_run_at <= one.due.now:
-                self._look_again()  # more slots were missed than one tick catches up on
+                self._wake()  # more slots were missed than one tick catches up on
 
     async def _start_ordered(self, connection: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> None:
         try:
@@ -200,7 +200,7 @@ class ScheduleLoop:
     def __init__(
         self,
         schedules: Sequence[Scheduled],
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         events: Events,
         identity: Identity,
         interval_s: float,
@@ -210,12 +210,12 @@ class ScheduleLoop:
         self._every_s = interval_s
         self._ahead_s = 0.0
         """Of the database's clock against the one of this machine."""
-        self.lane = lane
+        self.dedicated = dedicated
         self._schedules = {one.name: one for one in schedules}
         self._events = events
         self._failures = ScheduleFailures(events)
         workflows = [one for one in schedules if isinstance(one, ScheduledWorkflow)]
-        self._workflows = ScheduledWorkflows(workflows, self._failures, events, look_again=self.wake.set)
+        self._workflows = ScheduledWorkflows(workflows, self._failures, events, wake=self.wake.set)
         names = sorted(self._schedules)
         self._own_row = RunningScheduler(
             scheduler_id=identity.worker_id,
@@ -231,7 +231,7 @@ class ScheduleLoop:
     async def step(self) -> None:
         if not self._schedules:
             return
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             if self._registered_at is None or time.monotonic() - self._registered_at > _REGISTER_EVERY_S:
                 await self._register(connection)
             if self._seen_at is None or time.monotonic() - self._seen_at > _SEEN_EVERY_S:
@@ -251,7 +251,7 @@ class ScheduleLoop:
         await self._workflows.close()
         if self._seen_at is not None:
             with suppress(*CONNECTION_ERRORS):
-                async with asyncio.timeout(_GOODBYE_S), self.lane.turn() as connection:
+                async with asyncio.timeout(_GOODBYE_S), self.dedicated.acquire() as connection:
                     await remove_scheduler(connection, self._own_row.scheduler_id)
 
     async def _register(self, connection: asyncpg.Connection) -> None:
@@ -290,10 +290,10 @@ class Scheduler:
 
     async def start(self) -> None:
         self.database = await wait_for_database(self.app, self.events, self._resources)
-        lane = DedicatedConnection(self.database, "scheduler", behind_pooler=await is_behind_pooler(self.database))
-        self._resources.push_async_callback(lane.close)
+        dedicated = DedicatedConnection(self.database, "scheduler", behind_pooler=await is_behind_pooler(self.database))
+        self._resources.push_async_callback(dedicated.close)
         interval_s = self.app.config.schedule_interval_s
-        loop = ScheduleLoop(self.schedules, lane, self.events, Identity(), interval_s)
+        loop = ScheduleLoop(self.schedules, dedicated, self.events, Identity(), interval_s)
         self._resources.push_async_callback(loop.leave)
         self._supervisor.start([loop])
 

@@ -63,7 +63,7 @@ class DedicatedConnection:
         self._was_lost = False
         self.reconnects = 0
         """Number of times that a lost connection was replaced."""
-        self._turns = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def use(self) -> str:
@@ -84,9 +84,9 @@ class DedicatedConnection:
         return self._connection
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[asyncpg.Connection]:
-        """The connection for one of several loops that share it, one after the other."""
-        async with self._turns:
+    async def acquire(self) -> AsyncIterator[asyncpg.Connection]:
+        """Lend the connection to one of several loops that share it, one after the other."""
+        async with self._lock:
             yield await self.ready()
 
     def briefly(self) -> AbstractAsyncContextManager[None]:
@@ -134,10 +134,10 @@ async def is_behind_pooler(database: Database) -> bool:
 
     A pooler answers the handshake with its own process id; the backend reports the real one.
     """
-    return (await look_at_server(database, durable=False))[0]
+    return (await inspect_server(database, durable=False))[0]
 
 
-async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, list[str]]:
+async def inspect_server(database: Database, *, durable: bool) -> tuple[bool, list[str]]:
     """Return whether there is a pooler, and which settings of the server a worker should be warned about."""
     connection = await database.connect("probe")
     try:

@@ -68,25 +68,25 @@ RUNS, CLAIMS, UPKEEP = "runs", "claims", "recovery"
 
 
 def sweep_name(rule: str, threshold_ms: int) -> str:
-    """The duty of a rule that can be switched off, for the workers that have it on with this threshold."""
+    """The name of a rule that can be switched off, for the workers that have it on with this threshold."""
     return f"{rule} {threshold_ms}"
 
 
-async def take_duty(connection: asyncpg.Connection, sweep: str, worker_id: str, interval_ms: int) -> float | None:
-    """Try to become the worker that sweeps now. None: this one does; otherwise the seconds until it is due again.
+async def elect(connection: asyncpg.Connection, sweep: str, worker_id: str, interval_ms: int) -> float | None:
+    """Try to become the worker that sweeps now; return None if it is elected, else the seconds until the next try.
 
-    No lock is held between two statements, so that nothing has to be released: if a worker dies on duty, that run is
+    No lock is held between two statements, so that nothing has to be released: if the elected worker dies, that run is
     missed, and the first worker to check after the interval has the next one. Works behind a pooler in transaction
     mode.
     """
-    won, due_in_s = await connection.fetchrow(statement(__name__, "sweep_duty"), sweep, worker_id, interval_ms)
+    won, due_in_s = await connection.fetchrow(statement(__name__, "sweep_election"), sweep, worker_id, interval_ms)
     return None if won else max(float(due_in_s or 0.0), 0.0)
 
 
 async def write_report(
     connection: asyncpg.Connection, sweep: str, worker_id: str | None, report: Mapping[str, Any]
 ) -> None:
-    """Store the report of this sweep, unless another worker has taken the duty since; None for a sweep by command.
+    """Store the report of this sweep, unless another worker has been elected since; None for a sweep by command.
 
     What it changed beside the tasks of lost workers, which horsies_worker_losses has, is kept for the history.
     """

@@ -50,8 +50,8 @@ SELECT at, queue_name, number FROM is_due CROSS JOIN waits
 SELECT at, '', (SELECT COALESCE(sum(number), 0) FROM waits)::integer FROM is_due
     ON CONFLICT DO NOTHING
 
--- name: sweep_duty
--- worker_states.take_duty; moves ran_at forward, and only if it is an interval old: of many callers, one gets the duty
+-- name: sweep_election
+-- worker_states.elect; moves ran_at forward, and only if it is an interval old: of many callers, one is elected
 -- ($1 sweep, $2 worker, $3 interval in ms)
 WITH won AS (
     INSERT INTO horsies_sweep_state AS state (sweep, ran_at, worker_id, interval_ms)
@@ -75,7 +75,7 @@ SELECT EXISTS (SELECT FROM won) AS won,
           FROM horsies_sweep_state WHERE sweep = $1) AS due_in_s
 
 -- name: sweep_report
--- worker_states.write_report; the report: still this worker's duty; each row of horsies_sweeps is new
+-- worker_states.write_report; the report: still the elected worker; each row of horsies_sweeps is new
 -- ($1 sweep, $2 worker, $3 report)
 WITH history AS (
     INSERT INTO horsies_sweeps (worker_id, expired, repairs, workflows)

@@ -40,7 +40,7 @@ _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 500
 
 
-class Promise:
+class ReturnType:
     """The two types of one task's TaskResult. Validators are built when first needed; a producer does not need them."""
 
     def __init__(self, ok_type: Any, err_type: Any) -> None:
@@ -96,13 +96,13 @@ class Promise:
         return _mismatch("err", self.err_type, self.err_validator, result.err)
 
 
-def promise_of(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Promise:
+def return_type_of(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> ReturnType:
     """Read the return annotation; TaskDefinitionError HRS-100 without one, HRS-101 for all but TaskResult[T, E]."""
     hint = unwrapped(_return_hint(fn, local_names))
     arguments = get_args(hint)
     if get_origin(hint) is not TaskResult or len(arguments) != 2:
         raise _refused(fn, f"task function {fn.__name__}() returns {spell(hint)}, not TaskResult[T, E]")
-    return Promise(*arguments)
+    return ReturnType(*arguments)
 
 
 def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
@@ -202,17 +202,17 @@ class ExceptionCodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class TaskInvoker:
     """The rules for the outcomes of one task."""
 
     function_name: str
-    promise: Promise
+    return_type: ReturnType
     codes: ExceptionCodes
 
     def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
         """Run `fn` in this process. Only KeyboardInterrupt is passed on: ctrl+c is meant for the whole program."""
         try:
-            return self.judge(fn(*args, **kwargs))
+            return self._checked(fn(*args, **kwargs))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - user code ends here, sys.exit() included
@@ -223,7 +223,7 @@ class Judge:
     ) -> TaskResult[Any, Any]:
         """`call` for `async def`; cancellations from outside are passed on too, for the timeouts around it."""
         try:
-            return self.judge(await fn(*args, **kwargs))
+            return self._checked(await fn(*args, **kwargs))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as error:
@@ -234,10 +234,10 @@ class Judge:
         except BaseException as error:  # noqa: BLE001 - user code ends here, sys.exit() included
             return self.failure(error)
 
-    def judge(self, returned: object) -> TaskResult[Any, Any]:
+    def _checked(self, returned: object) -> TaskResult[Any, Any]:
         """The returned TaskResult, or an error if it is none, or not of the declared types."""
         if isinstance(returned, TaskResult):
-            broken = self.promise.broken_by(returned)
+            broken = self.return_type.broken_by(returned)
             return returned if broken is None else TaskResult(err=broken)
         what = "None" if returned is None else f"{type(returned).__name__}, not a TaskResult"
         return TaskResult(

@@ -16,7 +16,7 @@ from horsies.domain.errors import (
     raise_collected,
 )
 from horsies.domain.plain_text import why_not_a_task_name
-from horsies.task.calls import ExceptionCodes, promise_of
+from horsies.task.calls import ExceptionCodes, return_type_of
 from horsies.task.function import TaskFunction
 from horsies.task.options import queue_problem, route
 from horsies.task.parameters import Parameters
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig, ExceptionMapper
     from horsies.domain.codec.classes import StorableClasses
     from horsies.domain.task_result import TaskResult
-    from horsies.task.calls import Promise
+    from horsies.task.calls import ReturnType
 
     P = ParamSpec("P")
     T = TypeVar("T")
@@ -198,19 +198,19 @@ def define(
 ) -> TaskFunction[..., Any, Any, Any]:
     """Check everything, then create the task. `local_names` are those of the scope of the definition."""
     errors = list(problems(fn, task_name, options, TaskOptions.__annotations__, app.config))
-    promise = None
+    return_type = None
     if inspect.isfunction(fn):
         try:
-            promise = promise_of(fn, local_names)
+            return_type = return_type_of(fn, local_names)
         except HorsiesError as error:
             errors.append(error)
     raise_collected(errors)
-    assert promise is not None, "what is no function was refused above"
-    return _make(app, fn, task_name, options, promise)
+    assert return_type is not None, "what is no function was refused above"
+    return _make(app, fn, task_name, options, return_type)
 
 
 def _make(
-    app: ConfiguredApp, fn: Callable[..., Any], task_name: str, options: Mapping[str, Any], promise: Promise
+    app: ConfiguredApp, fn: Callable[..., Any], task_name: str, options: Mapping[str, Any], return_type: ReturnType
 ) -> TaskFunction[..., Any, Any, Any]:
     queue_name, priority = route(app.config, options.get("queue_name"))
     mapper = options.get("exception_mapper")
@@ -221,7 +221,7 @@ def _make(
         priority=priority,
         retry_policy=options.get("retry_policy"),
         parameters=Parameters(fn, app.storable),
-        promise=promise,
+        return_type=return_type,
     )
     codes = ExceptionCodes(
         task_mapper=None if mapper is None else dict(mapper),

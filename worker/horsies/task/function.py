@@ -14,7 +14,7 @@ from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import TaskHandle
 from horsies.store.loop_thread import drive_awaited, drive_blocking
-from horsies.task.calls import Judge
+from horsies.task.calls import TaskInvoker
 from horsies.task.options import TaskSendOptions
 from horsies.task.sending import BoundTask, sending_again
 from horsies.waits_in_tasks import RUNNING_HERE, RunningTask
@@ -59,11 +59,11 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         super().__init__(requests)
         functools.update_wrapper(self, fn)
         self._original_fn = fn
-        self._judge = Judge(fn.__name__, requests.promise, codes)
+        self._invoker = TaskInvoker(fn.__name__, requests.return_type, codes)
         self.task_name = requests.task_name
         self.task_queue_name = queue_name
-        self.task_ok_type = requests.promise.ok_type
-        self.promise = requests.promise
+        self.task_ok_type = requests.return_type.ok_type
+        self.return_type = requests.return_type
         self.retry_policy = requests.retry_policy
         self.timeout_ms = timeout_ms
         self.requeue_on_interrupt = requeue_on_interrupt
@@ -82,16 +82,16 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
 
     @property
     def exception_mapper(self) -> Mapping[type[BaseException], str] | None:
-        mapper = self._judge.codes.task_mapper
+        mapper = self._invoker.codes.task_mapper
         return None if mapper is None else MappingProxyType(mapper)
 
     @property
     def default_unhandled_error_code(self) -> str | None:
-        return self._judge.codes.task_default
+        return self._invoker.codes.task_default
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallT_co:
         """Run the function in this process. Exceptions but KeyboardInterrupt are returned as an error result."""
-        call = self._judge.call_async if self.is_async else self._judge.call
+        call = self._invoker.call_async if self.is_async else self._invoker.call
         return call(self._original_fn, args, kwargs)  # type: ignore[return-value]  # is_async decides, CallT_co follows
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
@@ -101,9 +101,9 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
             return call
         before = RUNNING_HERE.set(self._running)
         try:
-            return self.promise.to_stored(self._judge.call(self._original_fn, *call))
+            return self.return_type.to_stored(self._invoker.call(self._original_fn, *call))
         except KeyboardInterrupt as error:
-            return self._judge.failure(error)
+            return self._invoker.failure(error)
         finally:
             RUNNING_HERE.reset(before)
 
@@ -114,9 +114,9 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
             return call
         before = RUNNING_HERE.set(self._running)
         try:
-            return self.promise.to_stored(await self._judge.call_async(self._original_fn, *call))
+            return self.return_type.to_stored(await self._invoker.call_async(self._original_fn, *call))
         except KeyboardInterrupt as error:
-            return self._judge.failure(error)
+            return self._invoker.failure(error)
         finally:
             RUNNING_HERE.reset(before)
 
@@ -145,7 +145,7 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
 
     def declared_types(self) -> list[Any]:
         """All types of its signature."""
-        return [*self.parameters.hints(), self.promise.ok_type, self.promise.err_type]
+        return [*self.parameters.hints(), self.return_type.ok_type, self.return_type.err_type]
 
     def load(
         self, args: str | None, kwargs: str | None
@@ -167,11 +167,11 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
 
     def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
         """A stored result of this task with a value of the declared type."""
-        return self.promise.from_stored(result)
+        return self.return_type.from_stored(result)
 
     def handle(self, task_id: str) -> TaskHandle[T]:
         """A handle to a task of this function that was sent elsewhere, for example by another request."""
-        return TaskHandle(task_id, self._requests.app.get_broker(), self.promise.from_stored, self.result_classes)
+        return TaskHandle(task_id, self._requests.app.get_broker(), self.return_type.from_stored, self.result_classes)
 
     def with_options(
         self,

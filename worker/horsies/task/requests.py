@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from horsies.domain.trace import Trace, Tracing
     from horsies.handle import BrokerOperationError, TaskSendResult
     from horsies.store.enqueue import Enqueued
-    from horsies.task.calls import Promise
+    from horsies.task.calls import ReturnType
     from horsies.task.parameters import Parameters
 
 
@@ -67,15 +67,15 @@ class TaskRequests:
         priority: int,
         retry_policy: RetryPolicy | None,
         parameters: Parameters,
-        promise: Promise,
+        return_type: ReturnType,
     ) -> None:
         self.app = app
         self.task_name = task_name
         self.queue_name = queue_name
         self.retry_policy = retry_policy
         self.parameters = parameters
-        self.promise = promise
-        self.result_classes = parameters.classes.within(lambda: (promise.ok_type, promise.err_type))
+        self.return_type = return_type
+        self.result_classes = parameters.classes.within(lambda: (return_type.ok_type, return_type.err_type))
         self._priority = priority
         self._stored_policy = None if retry_policy is None else retry_policy.to_stored()
         self.options_json = self._options_json(None)
@@ -143,7 +143,7 @@ class TaskRequests:
         if stored.outcome is EnqueueOutcome.MISMATCH:
             message = f"the id {request.task_id} belongs to a task with other contents; send under a new id"
             return _failed(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message)
-        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.promise.from_stored, self.result_classes)
+        handle: TaskHandle[Any] = TaskHandle(stored.task_id, broker, self.return_type.from_stored, self.result_classes)
         if stored.outcome is EnqueueOutcome.LIVE_DUPLICATE:
             handle.duplicate, handle.arguments_differ = True, not self._is_same_call(request, stored)
         return Ok(handle)

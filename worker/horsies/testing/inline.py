@@ -142,7 +142,7 @@ class InlineLink:
         return self._queue.add(requests)
 
     async def use(self, act: Callable[[Any], Awaitable[T]], *, limit_s: float | None = None) -> T:
-        async with self._queue.connection.turn() as connection:
+        async with self._queue.connection.acquire() as connection:
             return await act(connection)
 
     async def until_final(self, workflow_id: str, timeout_s: float | None) -> WorkflowOutcome | None:

@@ -127,7 +127,7 @@ class InlineWorkflows:
         """Start the child workflows that nodes wait for; returns whether there were any."""
         waiting = self.waiting_children()
         for workflow_id, index in waiting:
-            refused = run_now(build_child(self._app, self.connection.turn, workflow_id, index, make_plan=_plan_here))
+            refused = run_now(build_child(self._app, self.connection.acquire, workflow_id, index, make_plan=_plan_here))
             if self._raises and isinstance(refused, BuildFailed) and refused.__cause__ is not None:
                 raise refused.__cause__
         return bool(waiting)

@@ -12,7 +12,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.locate import locate_app
 from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationError
-from horsies.task.calls import Promise
+from horsies.task.calls import ReturnType
 from horsies.workflow.definition import find_definition
 from horsies.workflow.signatures import output_type
 
@@ -30,13 +30,13 @@ class ApplicationTypes:
         self._app.import_task_modules()
 
     def result(self, task_name: str, definition_key: str | None, text: str) -> str | None:
-        promise = self._promise(task_name, definition_key)
-        if promise is None:
+        return_type = self._return_type(task_name, definition_key)
+        if return_type is None:
             return None
         try:
-            value = self._by_hand(promise.ok_type, text, "value")
-            broken = promise.broken_by(TaskResult(ok=value))
-            stored = promise.to_stored(TaskResult(ok=value))
+            value = self._by_hand(return_type.ok_type, text, "value")
+            broken = return_type.broken_by(TaskResult(ok=value))
+            stored = return_type.to_stored(TaskResult(ok=value))
             if (error := broken or stored.err) is None:
                 return dump_value(stored.ok, "value", self._app.storable)
             problem = error.message
@@ -64,15 +64,15 @@ class ApplicationTypes:
             )
         return typed
 
-    def _promise(self, task_name: str, definition_key: str | None) -> Promise | None:
+    def _return_type(self, task_name: str, definition_key: str | None) -> ReturnType | None:
         """The types of what a node ends with."""
         if definition_key is not None and definition_key != MAP_DEFINITION:
             definition = find_definition(definition_key)
-            return None if definition is None else Promise(output_type(definition), TaskError)
+            return None if definition is None else ReturnType(output_type(definition), TaskError)
         task = self._app.tasks.get(task_name)
         if task is None:
             return None
-        return task.promise if definition_key is None else Promise(list[task.task_ok_type], TaskError)  # type: ignore[name-defined]
+        return task.return_type if definition_key is None else ReturnType(list[task.task_ok_type], TaskError)  # type: ignore[name-defined]
 
     def _args(self, task: AnyTask, text: str | None) -> str | None:
         if text is None:

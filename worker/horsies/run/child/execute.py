@@ -81,7 +81,7 @@ class ChildRun:
 
     def open_report(self) -> Report:
         """Called by the first `progress` or `track` of this run."""
-        self.report = report = self.progress.writer(LeaseTable.place(self.slot), self.number)
+        self.report = report = self.progress.writer(LeaseTable.index(self.slot), self.number)
         return report
 
     def let_go(self) -> None:

@@ -50,30 +50,30 @@ class ChildHooks:
         self._run_in_loop = wait_for
 
     def child_started(self) -> None:
-        self._tell(ChildStarted(os.getpid()))
+        self._call(ChildStarted(os.getpid()))
 
     def child_stopped(self) -> None:
-        self._tell(ChildStopped(os.getpid()))
+        self._call(ChildStopped(os.getpid()))
 
     def run_started(self, run: HookedRun) -> None:
         """TaskStopped, if the run is stopped meanwhile."""
         for event in _started(run):
-            self._tell(event)
+            self._call(event)
 
     def run_ended(self, run: HookedRun, outcome: Outcome) -> None:
         """A stop ends the hook that it interrupts, and nothing else: the outcome is there already."""
         for event in _ended(run, outcome):
-            self._tell(event, stoppable=False)
+            self._call(event, stoppable=False)
 
     async def run_started_async(self, run: HookedRun) -> None:
         for event in _started(run):
-            await self._tell_async(event)
+            await self._call_async(event)
 
     async def run_ended_async(self, run: HookedRun, outcome: Outcome) -> None:
         for event in _ended(run, outcome):
-            await self._tell_async(event, stoppable=False)
+            await self._call_async(event, stoppable=False)
 
-    def _tell(self, event: ChildEvent, *, stoppable: bool = True) -> None:
+    def _call(self, event: ChildEvent, *, stoppable: bool = True) -> None:
         for hook in self._hooks[type(event)]:
             try:
                 answer = hook(event)
@@ -84,7 +84,7 @@ class ChildHooks:
                     raise
                 _failed(hook, event)
 
-    async def _tell_async(self, event: ChildEvent, *, stoppable: bool = True) -> None:
+    async def _call_async(self, event: ChildEvent, *, stoppable: bool = True) -> None:
         """A stop arrives as a cancellation."""
         for hook in self._hooks[type(event)]:
             try:

@@ -44,7 +44,7 @@ class ChildLeases:
         self._kill_ns = terms.kill_ms * 1_000_000
         self._stop = stop
         self._has_left = has_left
-        self._told: dict[int, int] = {}
+        self._stopped: dict[int, int] = {}
         self._last_call = FAR
 
     def begin(self, slot: int, number: int) -> None:
@@ -80,8 +80,8 @@ class ChildLeases:
             left_ns = confirmed_at + self._stop_ns - now
             if left_ns > 0:
                 pause_s = min(pause_s, self._round_s, left_ns / 1e9)
-            elif self._told.get(slot) != number:
-                self._told[slot] = number
+            elif self._stopped.get(slot) != number:
+                self._stopped[slot] = number
                 if begun:
                     self._last_call = min(self._last_call, max(now, confirmed_at + self._kill_ns - _LAST_CALL_NS))
                 self._stop(slot, number, self._over(confirmed_at))
@@ -98,14 +98,14 @@ def _threads_at_work() -> bool:
     return any(frame.f_code is not _IDLE for frame in frames)
 
 
-def end_with_guard(rope: int) -> None:
-    """The kernel kills this process when the other end of the rope closes, whatever the process is doing."""
+def end_with_guard(guard_pipe: int) -> None:
+    """The kernel kills this process when the other end of the guard pipe closes, whatever the process is doing."""
     if sys.platform == "linux":
         with suppress(OSError):  # a sandbox may lack it; then the worker kills this process, unless it is stopped
-            fcntl.fcntl(rope, fcntl.F_SETOWN, os.getpid())
-            fcntl.fcntl(rope, fcntl.F_SETSIG, signal.SIGKILL)
-            fcntl.fcntl(rope, fcntl.F_SETFL, fcntl.fcntl(rope, fcntl.F_GETFL) | os.O_ASYNC)
+            fcntl.fcntl(guard_pipe, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(guard_pipe, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(guard_pipe, fcntl.F_SETFL, fcntl.fcntl(guard_pipe, fcntl.F_GETFL) | os.O_ASYNC)
     poll = select.poll()
-    poll.register(rope, select.POLLIN)
+    poll.register(guard_pipe, select.POLLIN)
     if poll.poll(0):
         os._exit(1)  # the guard ended before prctl took effect

@@ -1,6 +1,6 @@
 """The child process: imports the application once, runs jobs, ends with its parent.
 
-Run as `python -P -m horsies.run.child.main PARENT_PID TABLE_FD PROGRESS_FD WAITS_FD ROPE_FD DUMP_FD CONTROL_FD
+Run as `python -P -m horsies.run.child.main PARENT_PID TABLE_FD PROGRESS_FD WAITS_FD GUARD_FD DUMP_FD CONTROL_FD
 SYNC_FD ASYNC_FD`. The first message on the control socket names what to import; later messages stop jobs, ask for the
 stack of one, and set the title that `ps` shows.
 """
@@ -101,10 +101,10 @@ class Parent:
 
 
 def main() -> None:
-    parent_pid, table_fd, progress_fd, waits_fd, rope, dump, *descriptors = map(int, sys.argv[1:])
+    parent_pid, table_fd, progress_fd, waits_fd, guard_pipe, dump, *descriptors = map(int, sys.argv[1:])
     die_with(parent_pid)
-    end_with_guard(rope)
-    os.set_inheritable(rope, False)
+    end_with_guard(guard_pipe)
+    os.set_inheritable(guard_pipe, False)
     dump_on_signal(dump)
     table = LeaseTable(table_fd)
     os.close(table_fd)

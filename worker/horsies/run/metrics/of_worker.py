@@ -150,7 +150,7 @@ class WorkerMetrics(Observer):
         if claimed_at != self._claimed_at:  # the tasks of one claim have the same
             self._claimed_at, self._claimed_s = claimed_at, claimed_at.timestamp()
         waited_s = self._claimed_s - task.due_at
-        if task.place is None:
+        if task.position is None:
             waited_s += monotonic() - entry.since
         if not 0.0 <= waited_s <= _LONGEST_WAIT_S:
             waited_s = 0.0 if waited_s < 0.0 else _LONGEST_WAIT_S

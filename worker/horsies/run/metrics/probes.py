@@ -54,7 +54,7 @@ class Probed(Protocol):
     flow: TaskFlow
     claimer: Claimer
     snapshots: Snapshots
-    lanes: list[DedicatedConnection]
+    dedicated: list[DedicatedConnection]
 
     @property
     def loops(self) -> Supervisor: ...
@@ -107,7 +107,7 @@ class Probes:
         if time.monotonic() - self._schema_seen > _SCHEMA_EVERY_S:
             self._schema_seen = time.monotonic()
             try:
-                async with asyncio.timeout(_SCHEMA_WITHIN_S), self._worker.snapshots.lane.turn() as connection:
+                async with asyncio.timeout(_SCHEMA_WITHIN_S), self._worker.snapshots.dedicated.acquire() as connection:
                     await require_current(connection)
                 self._schema_problem = None
             except SchemaError as error:
@@ -147,5 +147,5 @@ def _add_state(page: MetricsPage, worker: Probed) -> None:
     page.add(of_worker.MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
     for loop in worker.loops.names:
         page.add(of_worker.STUCK, loop in worker.stuck, loop)
-    for lane in worker.lanes:
-        page.add(of_worker.RECONNECTS, lane.reconnects, lane.use)
+    for dedicated in worker.dedicated:
+        page.add(of_worker.RECONNECTS, dedicated.reconnects, dedicated.use)

@@ -153,7 +153,7 @@ class Child:
         self._submitted += 1
         self._tracks[job.task_name in self._coroutines].submit(job, confirmed_at)
         if clock() - confirmed_at > self._late_ns:
-            self.guard.look()
+            self.guard.check()
 
     def confirm(self, key: str, confirmed_at: int) -> None:
         """A stored beat shows this job alive: its lease counts from then. An unknown key is ignored."""
@@ -227,11 +227,11 @@ class Child:
 
     def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
         channels = self._channels
-        rope, end_of_guard = os.pipe()
+        guard_pipe, end_of_guard = os.pipe()
         shared = [self._table_fd, self._progress_fd]
         waits_fd = self.spec.waits_fd
         shared.append(memory_for_waits(self.spec.index) if waits_fd is None else os.dup(waits_fd))
-        descriptors = [*shared, rope, self._dump, *(channel.child_end.fileno() for channel in channels)]
+        descriptors = [*shared, guard_pipe, self._dump, *(channel.child_end.fileno() for channel in channels)]
         pipes = [os.pipe() for _ in _STREAMS]
         numbers = [str(number) for number in (os.getpid(), *descriptors)]
         try:
@@ -258,7 +258,7 @@ class Child:
         finally:
             for _, end_of_child in pipes:
                 os.close(end_of_child)
-            for descriptor in (*shared, rope, end_of_guard):
+            for descriptor in (*shared, guard_pipe, end_of_guard):
                 os.close(descriptor)
         for channel in channels:
             channel.child_end.close()

@@ -37,7 +37,7 @@ class Guard:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._closing = self._is_to_look = False
+        self._closing = self._check_scheduled = False
         self._socket, end_of_guard = socket.socketpair()
         self._socket.setblocking(False)
         times = (milliseconds * 1_000_000 for milliseconds in (terms.stop_ms, terms.kill_ms, terms.threshold_ms))
@@ -60,15 +60,15 @@ class Guard:
         self.pid = self._process.pid
         self._loop.add_reader(self._socket, self._process.reap)  # it sends nothing: readable means that it has ended
 
-    def watch(self, child: ChildProcess, table_fd: int, rope: int) -> None:
+    def watch(self, child: ChildProcess, table_fd: int, guard_pipe: int) -> None:
         """Pass the guard what it needs; the caller closes its own descriptors. Without a guard the child ends."""
-        descriptors = [table_fd, rope] if child.pidfd < 0 else [table_fd, rope, child.pidfd]
+        descriptors = [table_fd, guard_pipe] if child.pidfd < 0 else [table_fd, guard_pipe, child.pidfd]
         self._send(child.pid, descriptors)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """A run was started whose lease began some time ago. The guard is notified once per iteration of the loop."""
-        if not self._is_to_look:
-            self._is_to_look = True
+        if not self._check_scheduled:
+            self._check_scheduled = True
             self._loop.call_soon(self._send_check)
 
     async def close(self) -> None:
@@ -78,7 +78,7 @@ class Guard:
         await asyncio.wait([self._gone], timeout=_DEATH_S)
 
     def _send_check(self) -> None:
-        self._is_to_look = False
+        self._check_scheduled = False
         self._send(0, [])
 
     def _send(self, number: int, descriptors: list[int]) -> None:

@@ -109,9 +109,9 @@ class JobQueue:
         self._table.confirm(self._by_key[key].slot, confirmed_at)
 
     def read_progress(self) -> None:
-        """Tell the last reports of the jobs that have begun."""
+        """Report the progress of the jobs that have begun."""
         for submitted in self._submitted.values():
-            self._tell_progress(submitted)
+            self._report_progress(submitted)
 
     def hold_results(self, hold: bool) -> None:
         if hold:
@@ -140,7 +140,7 @@ class JobQueue:
         lost = LostJobs([], [], [])
         for submitted in list(self._submitted.values()):
             began = self._table.has_begun(submitted.slot, submitted.number)
-            self._tell_progress(submitted)
+            self._report_progress(submitted)
             if submitted.stop is not None:
                 code, message = submitted.stop
                 if began:
@@ -171,8 +171,8 @@ class JobQueue:
             submitted.timer = self._loop.call_later(submitted.job.timeout_ms / 1_000, self._time_out, submitted)
         self._child.title.begun()
 
-    def _tell_progress(self, submitted: RunningJob) -> None:
-        reading = self._progress.read(self._table.place(submitted.slot), submitted.number)
+    def _report_progress(self, submitted: RunningJob) -> None:
+        reading = self._progress.read(self._table.index(submitted.slot), submitted.number)
         if reading is not None:
             self._listener.reported(submitted.job.key, reading)
 
@@ -200,7 +200,7 @@ class JobQueue:
     ) -> None:
         key = submitted.job.key
         if self._progress.used:
-            self._tell_progress(submitted)
+            self._report_progress(submitted)
         del self._submitted[submitted.number], self._by_key[key]
         self._table.release(submitted.slot)
         self._free.append(submitted.slot)

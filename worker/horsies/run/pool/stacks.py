@@ -30,7 +30,7 @@ _WAITS: Final = 10
 _TICKS: Final = 2
 _MOST_S: Final = 1.2
 _DUMP_S: Final = 0.5
-_LOOK_S: Final = 0.01
+_POLL_S: Final = 0.01
 _LARGEST: Final = 1 << 20
 _STACK: Final = "Stack (most recent call first):\n"
 _CUT: Final = "  ...\n"
@@ -105,7 +105,7 @@ class StackReader:
         loop, before = asyncio.get_running_loop(), begun
         asked_at = loop.time()
         while loop.time() - asked_at < _MOST_S:
-            done, _ = await asyncio.wait([answer], timeout=_LOOK_S)
+            done, _ = await asyncio.wait([answer], timeout=_POLL_S)
             if done:
                 return False
             now = _Activity.of(self.listener, self.threads[kind])
@@ -125,7 +125,7 @@ class StackReader:
         loop = asyncio.get_running_loop()
         end = loop.time() + _DUMP_S
         while loop.time() < end:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             if self._closed:
                 return None
             text = os.pread(self._dump, _LARGEST, 0)
@@ -173,7 +173,7 @@ def _stack(dump: str, kind: int) -> Stack:
     files = [one["file"] for one in frames]
     if _RUNNERS[kind] not in files and not dump.endswith(_CUT):
         return {"problem": _NO_ANSWER}
-    end = next((place for place, file in enumerate(files) if file in (_BEGINNING, _RUNNERS[kind])), len(files))
+    end = next((index for index, file in enumerate(files) if file in (_BEGINNING, _RUNNERS[kind])), len(files))
     while end and files[end - 1].startswith(OURS):
         end -= 1
     return {"how": "interpreter", "frames": frames[: min(end, MOST_FRAMES)], "threads": [], "note": _NOTES[kind]}

@@ -56,10 +56,10 @@ class Advancer:
     step_timeout_s = 60.0
 
     def __init__(
-        self, lane: DedicatedConnection, events: Events, flow: TaskFlow, subworkflow_builder: SubworkflowBuilder
+        self, dedicated: DedicatedConnection, events: Events, flow: TaskFlow, subworkflow_builder: SubworkflowBuilder
     ) -> None:
         self.wake = Wake()
-        self.lane = lane
+        self.dedicated = dedicated
         self._events = events
         self._flow = flow
         self._subworkflow_builder = subworkflow_builder
@@ -119,7 +119,7 @@ class Advancer:
         leave = self._blocked()
         locked: dict[str, str] = {}
         step = partial(advance, spans=self._spans) if self._spans else advance
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             for answers, left in await self._isolate_bad_workflows(
                 list(marks), lambda ids: family_by_family(step, connection, ids, leave)
             ):
@@ -136,7 +136,7 @@ class Advancer:
 
     async def _run_nodes(self, task_ids: list[str]) -> None:
         leave = self._blocked()
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             answers = await self._isolate_bad_workflows(
                 task_ids, lambda ids: family_by_family(nodes_started, connection, ids, leave)
             )

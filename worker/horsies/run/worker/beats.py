@@ -46,7 +46,7 @@ class Beats:
         self,
         config: AppConfig,
         identity: Identity,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         flow: TaskFlow,
         starter: Starter,
         events: Events,
@@ -63,7 +63,7 @@ class Beats:
         self._lease_ms = config.effective_claim_lease_ms
         self._max_age_ms = config.max_claim_renew_age_ms
         self._identity = identity
-        self.lane = lane
+        self.dedicated = dedicated
         self._in_flight = flow.tasks
         self._outbox = flow.outbox
         self._starter = starter
@@ -73,7 +73,7 @@ class Beats:
         self._known: asyncpg.Connection | None = None
         self._refusal_is_proof = False
 
-    def look(self) -> None:
+    def beat_now(self) -> None:
         """An operator has changed tasks of this worker: beat now, and stop those that are no longer its own."""
         self._asked += 1
         self.wake.set()
@@ -88,9 +88,9 @@ class Beats:
             raise
 
     async def _step(self) -> None:
-        connection = await self.lane.ready()
+        connection = await self.dedicated.ready()
         if connection is not self._known:  # now, not at the first heartbeat: the server may fail before that
-            self._refusal_is_proof = await is_on_this_machine(connection, self.lane.url)
+            self._refusal_is_proof = await is_on_this_machine(connection, self.dedicated.url)
             self._known = connection
         now = time.monotonic()
         asked = self._asked
@@ -103,9 +103,9 @@ class Beats:
             self._renewed = now
         if waiting := self._outbox.overdue():
             # On this connection: the finisher's own is busy with the statement that does not return.
-            await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
+            await mark_finalizing(await self.dedicated.ready(), self._identity.worker_id, waiting)
         # After all other writes: a failure that prevents beats must also prevent the pulse.
-        await write_pulse(await self.lane.ready(), self._recovery, self.interval_s)
+        await write_pulse(await self.dedicated.ready(), self._recovery, self.interval_s)
 
     @property
     def _running(self) -> int:
@@ -113,11 +113,11 @@ class Beats:
 
     async def _renew(self) -> None:
         who = self._identity
-        connection = await self.lane.ready()
+        connection = await self.dedicated.ready()
         await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
 
     async def _beat(self) -> None:
-        connection = await self.lane.ready()
+        connection = await self.dedicated.ready()
         alive = self._alive()
         tokens = [(entry.task.token, child.pid) for entry, child in alive.items()] + self._not_stored()
         sent_at = clock()
@@ -125,7 +125,7 @@ class Beats:
             stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
             self._events.beaten(len(tokens) - len(stale))
         except _NONE_CAN_BEAT as error:
-            if len(self.lane.url.hosts) < 2:
+            if len(self.dedicated.url.hosts) < 2:
                 waited = isinstance(error, asyncpg.LockNotAvailableError)
                 self._spare(sent_at + (_LOCK_WAIT_NS if waited else 0))
             raise

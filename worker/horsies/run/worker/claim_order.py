@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from horsies.lifecycle.claiming import ClaimedTask, RowPlace
+    from horsies.lifecycle.claiming import ClaimedTask, TupleId
 
 _HOLDS_S = 0.02
 """How long the tasks that a search has found may be claimed by the claims that follow.
@@ -29,7 +29,7 @@ claim: 0.75 times the rate, measured behind 200 000 tasks of unknown names.
 @dataclass(slots=True)
 class _Searched:
     at: float
-    found: Sequence[RowPlace]
+    found: Sequence[TupleId]
     """The tasks that come after those that were claimed."""
     found_at: float
 
@@ -40,7 +40,7 @@ class ClaimOrder:
     def __init__(self) -> None:
         self._searched: dict[tuple[str, bool], _Searched] = {}
 
-    def following(self, queue: str, limit: int, *, is_async: bool) -> Sequence[RowPlace] | None:
+    def following(self, queue: str, limit: int, *, is_async: bool) -> Sequence[TupleId] | None:
         """Return what to pass to a claim of at most `limit` tasks: the tasks that come next.
 
         None: it begins with the first tasks of the queue. An empty one: it searches at once.
@@ -53,7 +53,7 @@ class ClaimOrder:
         return searched.found[: limit + _SPARE] if now - searched.found_at <= _HOLDS_S else []
 
     def remember(
-        self, queue: str, following: Sequence[RowPlace] | None, claimed: list[ClaimedTask], *, is_async: bool
+        self, queue: str, following: Sequence[TupleId] | None, claimed: list[ClaimedTask], *, is_async: bool
     ) -> None:
         """Keep what a claim has found that was given `following`."""
         after = next((task.after for task in claimed if task.after is not None), None)

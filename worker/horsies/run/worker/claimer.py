@@ -48,10 +48,10 @@ _PATIENCE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A claim ready to be made, with the places reserved for tasks that it starts at once."""
+    """A claim ready to be made, with the slots of children reserved for tasks that it starts at once."""
 
     request: ClaimRequest
-    places: list[Child]
+    children: list[Child]
     is_async: bool
     sent_at: int = field(default_factory=clock)
 
@@ -68,7 +68,7 @@ class Claimer:
     def __init__(
         self,
         rules: ClaimRules,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         flow: TaskFlow,
         starter: Starter,
         lost_claims: LostClaims,
@@ -80,7 +80,7 @@ class Claimer:
         self.wake = flow.claim
         self._rules = rules
         self._largest = min(rules.max_batch or LARGEST_CLAIM, LARGEST_CLAIM)
-        self.lane = lane
+        self.dedicated = dedicated
         self._flow = flow
         self._starter = starter
         self._lost_claims = lost_claims
@@ -137,7 +137,7 @@ class Claimer:
     async def step(self) -> None:
         async with self.claiming:
             self._forget_full()
-            connection = await self.lane.ready()
+            connection = await self.dedicated.ready()
             if self._connection not in (connection, None):
                 self._lost_claims.soon()  # the server may be another one by now, with fewer transactions
             self._connection = connection
@@ -152,14 +152,14 @@ class Claimer:
                 raise
             if self._freed:
                 await self._announce_room(connection)
-            if self._has_room():  # otherwise the next free place triggers it
+            if self._has_room():  # otherwise the next free slot triggers it
                 await self._release_expired(connection)
                 await self._wake_when_due(connection)
 
     async def finish_and_claim(
         self, connection: asyncpg.Connection, outcomes: list[Outcome], *, is_async: bool
     ) -> dict[Token, Finished] | None:
-        """Store outcomes, and claim in the same statement for the places that they free; None if that is not possible.
+        """Store outcomes, and claim in the same statement for the slots that they free; None if that is not possible.
 
         A claim under way is awaited: it takes a fraction of a millisecond unless it is stuck.
         """
@@ -266,42 +266,42 @@ class Claimer:
         """Tasks start in the statement that claims them, if a child is free and no earlier claim waits for one."""
         rules = self._rules
         limit = min(room, self._largest)
-        places = [] if self._flow.tasks.waiting(is_async=is_async) else self._flow.reserve(limit, is_async=is_async)
-        pids = [child.pid for child in places]
+        children = [] if self._flow.tasks.waiting(is_async=is_async) else self._flow.reserve(limit, is_async=is_async)
+        pids = [child.pid for child in children]
         following = self._order.following(queue, limit, is_async=is_async)
         request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
-        return _Offer(request, places, is_async)
+        return _Offer(request, children, is_async)
 
     @contextmanager
     def _reserved(self, offer: _Offer) -> Iterator[None]:
-        """Free the places if the claim fails."""
+        """Free the slots if the claim fails."""
         try:
             yield
         except BaseException as error:
             self.failed(error)
-            self._free(offer.places, offer)
+            self._free(offer.children, offer)
             raise
 
     def _take(self, offer: _Offer, claimed: list[ClaimedTask]) -> None:
         request = offer.request
         self._order.remember(request.queue, request.following, claimed, is_async=offer.is_async)
-        taken = {task.place for task in claimed}
-        self._free([child for place, child in enumerate(offer.places) if place not in taken], offer)
-        self._accept(claimed, offer.places, offer.sent_at)
+        taken = {task.position for task in claimed}
+        self._free([child for position, child in enumerate(offer.children) if position not in taken], offer)
+        self._accept(claimed, offer.children, offer.sent_at)
 
-    def _accept(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
-        """Tasks with a place are RUNNING already; the others have to be started."""
+    def _accept(self, claimed: list[ClaimedTask], children: list[Child], sent_at: int) -> None:
+        """Tasks with a position are RUNNING already; the others have to be started."""
         for task in claimed:
             entry = self._rules.entry(task)
-            if task.place is None:
+            if task.position is None:
                 self._starter.add(entry)
             else:
-                entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, places[task.place], sent_at
+                entry.stage, entry.child, entry.confirmed_at = Stage.RUNNING, children[task.position], sent_at
                 self._flow.tasks.add(entry)
                 self._starter.begin(entry)
 
-    def _free(self, places: list[Child], offer: _Offer) -> None:
-        for child in places:
+    def _free(self, children: list[Child], offer: _Offer) -> None:
+        for child in children:
             self._flow.unreserve(child, is_async=offer.is_async)
 
     async def _announce_room(self, connection: asyncpg.Connection) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Finisher:
-    """The loop that stores what is in the outbox, and claims in the same statement for the places that this frees."""
+    """The loop that stores what is in the outbox, and claims in the same statement for the slots that this frees."""
 
     name = "finish"
     interval_s = 5.0
@@ -38,7 +38,7 @@ class Finisher:
     def __init__(
         self,
         rules: ClaimRules,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         flow: TaskFlow,
         events: Events,
         claimer: Claimer,
@@ -48,7 +48,7 @@ class Finisher:
         self.wake = flow.outbox.wake
         self._worker_id = rules.worker_id
         self._capped = rules.capped
-        self.lane = lane
+        self.dedicated = dedicated
         self._flow = flow
         self._outbox = flow.outbox
         self._events = events
@@ -62,7 +62,7 @@ class Finisher:
         batch = outbox.next_batch()
         if not batch:
             return
-        connection = await self.lane.ready()
+        connection = await self.dedicated.ready()
         for entry in batch:
             flow.tasks.move(entry, Stage.STORING)
         try:
@@ -92,7 +92,7 @@ class Finisher:
         self._flow.tasks.drop(entry)
         self._flow.tasks.recent.add(ended.outcome)
         self._flow.progress.ended(entry, accepted=answer.verdict is Verdict.ACCEPTED)
-        self._tell(entry, ended, answer)
+        self._report(entry, ended, answer)
         if entry.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
             self._advancer.ended(entry.task_id, ended.outcome.span)
 
@@ -112,7 +112,7 @@ class Finisher:
             if not any(map(self._outbox.is_rejected, batch)):
                 if careful:
                     return await self._store(connection, batch)
-                async with self.lane.briefly():
+                async with self.dedicated.briefly():
                     return await self._store(connection, batch)
         except asyncpg.LockNotAvailableError:
             if careful:
@@ -154,7 +154,7 @@ class Finisher:
     async def _store(
         self, connection: asyncpg.Connection, batch: Batch, *, alone: bool = False
     ) -> dict[Token, Finished]:
-        """Store the outcomes; unless `alone`, claim in the same statement tasks for the places that they free."""
+        """Store the outcomes; unless `alone`, claim in the same statement tasks for the slots that they free."""
         outcomes = [ended.outcome for ended in batch.values()]
         kinds = {entry.is_async for entry in batch}
         finished = None
@@ -171,7 +171,7 @@ class Finisher:
         ]
         return finished | await stored_earlier(connection, self._worker_id, in_doubt)
 
-    def _tell(self, entry: InFlightTask, ended: WaitingOutcome, answer: Finished) -> None:
+    def _report(self, entry: InFlightTask, ended: WaitingOutcome, answer: Finished) -> None:
         outcome, duration_s = ended.outcome, ended.duration_s
         ending: TaskEnding = "failed"
         if answer.verdict is Verdict.STALE:

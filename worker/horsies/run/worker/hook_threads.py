@@ -38,16 +38,16 @@ class HookThread:
         self._waiting: Queue[Event | None] = Queue(_MOST_WAITING)
         self._busy_since: float | None = None
         self._dropped = 0
-        self._told_hanging = self._closing = False
+        self._logged_hanging = self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"horsies hook {self.name}", daemon=True)
         self._thread.start()
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Never blocks. Logged are the first event of those that are dropped, and a call that hangs, once."""
         since = self._busy_since
-        if since is not None and time.monotonic() - since > _LIMIT_S and not self._told_hanging:
-            self._told_hanging = True
+        if since is not None and time.monotonic() - since > _LIMIT_S and not self._logged_hanging:
+            self._logged_hanging = True
             self._events.warn("hook hangs", hook=self.name, since=f"{time.monotonic() - since:.0f}s")
         try:
             self._waiting.put_nowait(event)
@@ -81,7 +81,7 @@ class HookThread:
                 self._fail(event, error, f"it did not end within {_LIMIT_S:g} s" if not error.args else None)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a hook must not end its thread silently
                 self._fail(event, error)
-            self._busy_since, self._told_hanging = None, False
+            self._busy_since, self._logged_hanging = None, False
             if self._dropped and self._waiting.empty():
                 self._events.warn("hook has caught up", hook=self.name, dropped=self._dropped)
                 self._dropped = 0
@@ -112,24 +112,24 @@ class Hooks(Observer):
     def task_ended(self, end: TaskEnd) -> None:
         task, outcome = end.entry.task, end.outcome
         attempt = task.retry_count + 1
-        told = end.entry.task_id, task.task_name, task.queue_name, outcome.error_code, outcome.error_message, attempt
+        facts = end.entry.task_id, task.task_name, task.queue_name, outcome.error_code, outcome.error_message, attempt
         if end.ending == "failed":
-            self.tell(TaskFailed(*told, self.worker_id))
+            self.notify(TaskFailed(*facts, self.worker_id))
         elif end.ending == "retried":
-            self.tell(TaskRetried(*told, end.due, self.worker_id))
+            self.notify(TaskRetried(*facts, end.due, self.worker_id))
 
     def run_crashed(self, crash: CrashedRun) -> None:
         code = OperationalErrorCode.WORKER_CRASHED.value
-        told = crash.task_id, crash.task_name, crash.queue_name, code, crash.message, crash.attempt
+        facts = crash.task_id, crash.task_name, crash.queue_name, code, crash.message, crash.attempt
         if crash.retry_at is None:
-            self.tell(TaskFailed(*told, self.worker_id, found_by_sweep=True))
+            self.notify(TaskFailed(*facts, self.worker_id, found_by_sweep=True))
         else:
-            self.tell(TaskRetried(*told, crash.retry_at, self.worker_id, found_by_sweep=True))
+            self.notify(TaskRetried(*facts, crash.retry_at, self.worker_id, found_by_sweep=True))
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         for wanted, thread in self._threads:
             if type(event) is wanted:
-                thread.tell(event)
+                thread.notify(event)
 
     async def close(self, within_s: float) -> None:
         """Wait until the hooks have been called for all events so far; after that time they end with the process."""

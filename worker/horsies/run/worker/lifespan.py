@@ -46,11 +46,11 @@ def locator_of(app: Horsies) -> str:
 
     That file may well start a server when it is imported.
     """
-    places = _places(app)
-    for module, attribute in places:
+    variables = _variables(app)
+    for module, attribute in variables:
         if module.__name__ != "__main__":
             return f"{module.__name__}:{attribute}"
-    for module, attribute in places:
+    for module, attribute in variables:
         if file := getattr(module, "__file__", None):
             return f"{Path(file).absolute()}:{attribute}"
     raise ConfigurationError(
@@ -60,7 +60,7 @@ def locator_of(app: Horsies) -> str:
     )
 
 
-def _places(app: Horsies) -> list[tuple[ModuleType, str]]:
+def _variables(app: Horsies) -> list[tuple[ModuleType, str]]:
     """The variables of modules that hold it."""
     return [
         (module, attribute)
@@ -72,4 +72,4 @@ def _places(app: Horsies) -> list[tuple[ModuleType, str]]:
 
 def _holder(app: Horsies) -> ModuleType | None:
     """The module that a command line would name for it: it may have workflows, and no task."""
-    return next((module for module, _ in _places(app)), None)
+    return next((module for module, _ in _variables(app)), None)

@@ -41,14 +41,14 @@ class Looks:
         self,
         config: AppConfig,
         identity: Identity,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         flow: TaskFlow,
         *,
         polls: bool,
     ) -> None:
         self.wake = Wake()
         self.interval_s = _POLL_S if polls else _LISTENING_S
-        self.lane = lane
+        self.dedicated = dedicated
         self._worker_id = identity.worker_id
         self._in_flight = flow.tasks
         self._outputs = flow.outputs
@@ -56,7 +56,7 @@ class Looks:
         self._pruned: float | None = None
 
     async def step(self) -> None:
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             asked = await connection.fetch(statement(__name__, "looks_asked"), self._worker_id)
             if self._pruned is None or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
                 self._pruned = time.monotonic()  # first: a role that may not delete gets the error only once an hour
@@ -65,7 +65,7 @@ class Looks:
             return
         answers = await asyncio.gather(*map(self._answer, asked))  # without the connection: a dump takes 0.2 s
         columns = [row["look_id"] for row in asked], [row["asked_at"] for row in asked], answers
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             await connection.execute(statement(__name__, "looks_answer"), *columns)
 
     async def _answer(self, look: Mapping[str, Any]) -> str:

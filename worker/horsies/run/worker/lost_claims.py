@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.task_flow import TaskFlow
 
-_SECOND_LOOK_S = 5.0
+_RELEASE_AGAIN_S = 5.0
 _LOCKED_AGAIN_S = 0.5
 
 
@@ -37,17 +37,17 @@ class LostClaims:
         self._rules = rules
         self._flow = flow
         self._events = events
-        self._looks: list[float] = []
+        self._due: list[float] = []
         """When to look for them."""
 
     @property
     def is_due(self) -> bool:
-        return bool(self._looks) and self._looks[0] <= time.monotonic()
+        return bool(self._due) and self._due[0] <= time.monotonic()
 
     @property
     def expected(self) -> bool:
         """True if a reply was just lost, so that no claim may be made before `release_due`."""
-        return len(self._looks) > 1
+        return len(self._due) > 1
 
     def after(self, error: BaseException) -> None:
         """A statement has failed: look for its claims, unless the server has reported that nothing was claimed."""
@@ -60,19 +60,19 @@ class LostClaims:
         The lost statement may still be running: the server notices that its connection is closed when it answers.
         """
         now = time.monotonic()
-        self._looks = [now, now + _SECOND_LOOK_S]
-        asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self._flow.claim.set)
+        self._due = [now, now + _RELEASE_AGAIN_S]
+        asyncio.get_running_loop().call_later(_RELEASE_AGAIN_S, self._flow.claim.set)
 
     def after_locks(self) -> None:
         """Look later: they are in rows that other sessions have locked."""
-        if not self._looks:
-            self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
+        if not self._due:
+            self._due = [time.monotonic() + _LOCKED_AGAIN_S]
             asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self._flow.claim.set)
 
     async def release_due(self, connection: asyncpg.Connection) -> None:
         """Release them, and tasks that the starter gave up as locked."""
         returned, locked = await self.release(connection)
-        del self._looks[0]
+        del self._due[0]
         if locked:
             self.after_locks()
         if returned:

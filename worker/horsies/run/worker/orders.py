@@ -34,7 +34,7 @@ class Orders:
     def __init__(
         self,
         identity: Identity,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         claimer: Claimer,
         starter: Starter,
         lost_claims: LostClaims,
@@ -42,7 +42,7 @@ class Orders:
         events: Events,
     ) -> None:
         self.wake = Wake()
-        self.lane = lane
+        self.dedicated = dedicated
         self._worker_id = identity.worker_id
         self._claimer = claimer
         self._starter = starter
@@ -52,7 +52,7 @@ class Orders:
         self._pruned: float | None = None
 
     async def step(self) -> None:
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             await self._obey(connection)
             if self._claimer.draining:
                 await self._give_back(connection)

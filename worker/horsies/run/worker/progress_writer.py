@@ -78,9 +78,9 @@ class ProgressWriter:
     interval_s = 1.0
     step_timeout_s = 20.0
 
-    def __init__(self, identity: Identity, lane: DedicatedConnection, flow: TaskFlow) -> None:
+    def __init__(self, identity: Identity, dedicated: DedicatedConnection, flow: TaskFlow) -> None:
         self.wake = Wake()
-        self.lane = lane
+        self.dedicated = dedicated
         self._worker_id = identity.worker_id
         self._flow = flow
 
@@ -90,5 +90,5 @@ class ProgressWriter:
         # The table of reports may be locked. No loop that shares this connection has to wait for that, and no claim.
         with suppress(TimeoutError), self._flow.progress.to_store() as reports:
             for begin in range(0, len(reports), _MOST_AT_ONCE):
-                async with asyncio.timeout(_PATIENCE_S), self.lane.turn() as connection:
+                async with asyncio.timeout(_PATIENCE_S), self.dedicated.acquire() as connection:
                     await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])

@@ -103,7 +103,7 @@ GRACE_S: Final = 2.0
 """How long running tasks may go on; then they are interrupted as by a stop."""
 _LEAST_INTERVAL_S: Final = 0.4
 _SHARE: Final = 150
-"""A look is followed by a pause of so many times the processor time that it took: below 0.7 % of a core."""
+"""A scan is followed by a pause of so many times the processor time that it took: below 0.7 % of a core."""
 _SETTLED_S: Final = 0.1
 _MOST_NAMED: Final = 3
 
@@ -143,14 +143,14 @@ class Reloader:
         changed: set[Path] = set()
         while True:
             await asyncio.sleep(interval_s)
-            found, spent_s = await asyncio.to_thread(self._look)
+            found, spent_s = await asyncio.to_thread(self._scan)
             interval_s = max(_LEAST_INTERVAL_S, _SHARE * spent_s)
             changed |= {*found}
             if changed and self._worker.phase is Phase.RUNNING:
                 await self._reload(await self._settled(changed))
                 changed = set()
 
-    def _look(self) -> tuple[list[Path], float]:
+    def _scan(self) -> tuple[list[Path], float]:
         begin = time.thread_time()
         return self._watcher.changed(), time.thread_time() - begin
 
@@ -190,9 +190,9 @@ class Reloader:
             self._events.note("tasks", new=", ".join(new) or None, removed=", ".join(gone) or None)
         if any(old.config_text != child.config_text for old in worker.children.alive):
             self._events.warn("AppConfig has changed", reason="this worker keeps the one of its start: restart it")
-        self._tell_what_stays(child)
+        self._warn_of_definitions(child)
 
-    def _tell_what_stays(self, child: Child) -> None:
+    def _warn_of_definitions(self, child: Child) -> None:
         """The worker itself builds sub-workflows, by the definitions that it imported at its start."""
         now = _definitions()
         changed = [key for key in child.definitions if key not in now or self._definitions.get(key) != now[key]]

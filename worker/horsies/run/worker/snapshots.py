@@ -38,7 +38,7 @@ class Snapshots:
         config: AppConfig,
         settings: WorkerSettings,
         identity: Identity,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         flow: TaskFlow,
         claimer: Claimer,
         started_at: datetime,
@@ -48,7 +48,7 @@ class Snapshots:
         self._config = config
         self._settings = settings
         self._identity = identity
-        self.lane = lane
+        self.dedicated = dedicated
         self._flow = flow
         self._claimer = claimer
         self._started_at = started_at
@@ -67,7 +67,7 @@ class Snapshots:
 
     async def step(self) -> None:
         snapshot = self._take()
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             await write_snapshot(connection, snapshot)
             self._written += 1
             if not self.is_last:

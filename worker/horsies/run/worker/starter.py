@@ -38,7 +38,7 @@ class Starter:
     def __init__(
         self,
         rules: ClaimRules,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         flow: TaskFlow,
         events: Events,
         outage: Outage,
@@ -46,7 +46,7 @@ class Starter:
         lost_claims: LostClaims,
     ) -> None:
         self.wake = flow.start
-        self.lane = lane
+        self.dedicated = dedicated
         self._flow = flow
         self._events = events
         self._outage = outage
@@ -126,7 +126,7 @@ class Starter:
 
     async def _start(self, batch: list[InFlightTask]) -> None:
         try:
-            connection = await self.lane.ready()
+            connection = await self.dedicated.ready()
             await self._fetch_large(connection, batch)
             self._ask_again, self._asked = False, time.monotonic()
             sent_at = clock()
@@ -154,9 +154,9 @@ class Starter:
             self.wake.set()
 
     async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
-        """Rows that another session has locked are given up and leave the batch: their place is for other tasks."""
+        """Rows that another session has locked are given up and leave the batch: their slot is for other tasks."""
         try:
-            async with self.lane.briefly():
+            async with self.dedicated.briefly():
                 return await self._ask(connection, batch)
         except asyncpg.LockNotAvailableError:
             tokens = [entry.task.token for entry in batch]
@@ -178,7 +178,7 @@ class Starter:
 
     async def _resolve(self) -> None:
         """Read the results that the arguments refer to. Tasks lost meanwhile are no longer here to be run."""
-        connection = await self.lane.ready()
+        connection = await self.dedicated.ready()
         for entry, (args, kwargs) in list(self._unresolved.items()):
             whole = await resolved(connection, kwargs)
             if self._unresolved.pop(entry, None) is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
-    Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
+    Acquire: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
     MakePlan: TypeAlias = Callable[[Horsies, ReadyChild], Awaitable[WorkflowPlan]]
 
 CHANNEL = "horsies_workflow_ready"
@@ -60,9 +60,9 @@ class SubworkflowBuilder:
     interval_s = _FOR_OTHERS_S
     step_timeout_s = 60.0
 
-    def __init__(self, app: Horsies, lane: DedicatedConnection, events: Events, flow: TaskFlow) -> None:
+    def __init__(self, app: Horsies, dedicated: DedicatedConnection, events: Events, flow: TaskFlow) -> None:
         self.wake = Wake()
-        self.lane = lane
+        self.dedicated = dedicated
         self._app = app
         self._events = events
         self._flow = flow
@@ -79,7 +79,7 @@ class SubworkflowBuilder:
 
     async def step(self) -> None:
         self._collect()
-        async with self.lane.turn() as connection:
+        async with self.dedicated.acquire() as connection:
             waiting = await ready_children(connection, None, _BATCH)
         self._left_until = {key: due for key in waiting if (due := self._left_until.get(key)) is not None}
         now = time.monotonic()
@@ -112,7 +112,7 @@ class SubworkflowBuilder:
         leave = (workflow_id, index) not in self._left_until
         refused: Exception | None
         try:
-            refused = await build_child(self._app, self.lane.turn, workflow_id, index, leave_unknown=leave)
+            refused = await build_child(self._app, self.dedicated.acquire, workflow_id, index, leave_unknown=leave)
         except asyncpg.LockNotAvailableError:
             self._locked_until[workflow_id, index] = time.monotonic() + _LOCKED_AGAIN_S
             asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
@@ -147,7 +147,7 @@ async def plan_in_thread(app: Horsies, child: ReadyChild) -> WorkflowPlan:
 
 async def build_child(
     app: Horsies,
-    turn: Turn,
+    acquire: Acquire,
     workflow_id: str,
     index: int,
     *,
@@ -158,25 +158,25 @@ async def build_child(
 
     With `leave_unknown`, a node whose definition is not known here is left to workers that know it.
     """
-    async with turn() as connection:
+    async with acquire() as connection:
         child = await read_child(connection, workflow_id, index)
     if child is None:
         return None
     try:
         plan = await make_plan(app, child)
-        await _start(turn, child, plan)
+        await _start(acquire, child, plan)
     except ChildPlanError as error:
         if leave_unknown and isinstance(error, UnknownDefinition):
             return error
-        async with turn() as connection:
+        async with acquire() as connection:
             await fail_child(connection, workflow_id, index, _refusal_of(child, error))
         return error
     return None
 
 
-async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
+async def _start(acquire: Acquire, child: ReadyChild, plan: WorkflowPlan) -> None:
     try:
-        async with turn() as connection:
+        async with acquire() as connection:
             traced = plan.traced(trace_of(child.task_options))
             await start_child(connection, child.workflow_id, child.index, traced)
     except (TooDeepError, asyncpg.DataError) as error:  # errors of data: a name too long, a number that no column holds

@@ -17,7 +17,7 @@ from horsies.lifecycle.recovering import (
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.run.loops import Wake
 from horsies.store.pulse import pulse_every_s, read_pulse, write_pulse
-from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP, sweep_name, take_duty, write_report
+from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP, elect, sweep_name, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,10 +37,10 @@ _PRUNE_BUDGET_S = 300.0
 _SWEEP_TIMEOUT_S = 120.0
 _PRUNE_TIMEOUT_S = 2 * _PRUNE_BUDGET_S
 _SHORTEST_WAIT_S = 0.05
-_TOLD = 5
+_MOST_LOGGED = 5
 
 
-class Chore(Protocol):
+class PeriodicJob(Protocol):
     """Work that one of all workers does at an interval; its name identifies it between workers."""
 
     name: str
@@ -51,93 +51,93 @@ class Chore(Protocol):
         ...
 
 
-class Duty:
-    """The loop around chores. It checks whenever one is due by the table, whichever worker ran it last.
+class Election:
+    """The loop that runs periodic jobs. It checks the table for the next one, whichever worker ran it last.
 
-    So if a worker is killed on duty, the delay is the interval at most, and of several workers with different intervals
-    the shortest applies. The short queries use a connection that this worker has anyway; the chores get a connection of
-    their own while they run.
+    So if the elected worker is killed, the delay is the interval at most, and of several workers with different
+    intervals the shortest applies. The short queries use a connection that this worker has anyway; the jobs get a
+    connection of their own while they run.
     """
 
     def __init__(
         self,
         name: str,
-        chores: Sequence[Chore],
+        jobs: Sequence[PeriodicJob],
         identity: Identity,
         upkeep: DedicatedConnection,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         *,
-        on_done: Callable[[str, float], None] = lambda _chore, _seconds: None,
+        on_done: Callable[[str, float], None] = lambda _job, _seconds: None,
         step_timeout_s: float = _SWEEP_TIMEOUT_S,
     ) -> None:
         self.name = name
         self._on_done = on_done
         self.step_timeout_s = step_timeout_s
-        self.interval_s = min(chore.interval_ms for chore in chores) / 1000
+        self.interval_s = min(job.interval_ms for job in jobs) / 1000
         self.wake = Wake()
-        self.lane = lane
+        self.dedicated = dedicated
         self._upkeep = upkeep
-        self._chores = chores
+        self._jobs = jobs
         self._worker_id = identity.worker_id
-        self._on_duty: set[Chore] = set()
-        self._due_at: dict[Chore, float] = {}
+        self._elected: set[PeriodicJob] = set()
+        self._due_at: dict[PeriodicJob, float] = {}
 
     async def step(self) -> None:
-        async with self._upkeep.turn() as connection:
-            for chore in self._chores:
-                if chore not in self._on_duty:
-                    await self._ask(connection, chore)
+        async with self._upkeep.acquire() as connection:
+            for job in self._jobs:
+                if job not in self._elected:
+                    await self._ask(connection, job)
         failed: list[Exception] = []
-        for chore in [one for one in self._chores if one in self._on_duty]:
+        for job in [one for one in self._jobs if one in self._elected]:
             try:
-                await self._do(chore)
+                await self._do(job)
             except Exception as error:  # noqa: BLE001 - a rule that fails must not prevent the others
                 failed.append(error)
         if failed:
             raise failed[0]
-        await self.lane.close()
+        await self.dedicated.close()
         self.interval_s = max(min(self._due_at.values()) - time.monotonic(), _SHORTEST_WAIT_S)
 
-    async def _ask(self, connection: asyncpg.Connection, chore: Chore) -> None:
+    async def _ask(self, connection: asyncpg.Connection, job: PeriodicJob) -> None:
         now = time.monotonic()
-        due_in_s = await take_duty(connection, chore.name, self._worker_id, chore.interval_ms)
+        due_in_s = await elect(connection, job.name, self._worker_id, job.interval_ms)
         if due_in_s is None:
-            self._on_duty.add(chore)
-            self._due_at[chore] = now + chore.interval_ms / 1000
+            self._elected.add(job)
+            self._due_at[job] = now + job.interval_ms / 1000
             return
         # Spread, so that not all workers check at the same moment.
-        spread_s = min(chore.interval_ms / 50_000, 1.0) * random.random()  # noqa: S311 - spreads load, guards nothing
-        self._due_at[chore] = now + due_in_s + _SHORTEST_WAIT_S + spread_s
+        spread_s = min(job.interval_ms / 50_000, 1.0) * random.random()  # noqa: S311 - spreads load, guards nothing
+        self._due_at[job] = now + due_in_s + _SHORTEST_WAIT_S + spread_s
 
-    async def _do(self, chore: Chore) -> None:
-        """The duty is kept after a failure: no other worker checks before the next interval."""
-        connection = await self.lane.ready()
+    async def _do(self, job: PeriodicJob) -> None:
+        """Do it. After a failure this worker stays elected: no other worker checks before the next interval."""
+        connection = await self.dedicated.ready()
         began = time.monotonic()
-        report = await chore.do(connection)
-        self._on_done(chore.name, time.monotonic() - began)
-        await write_report(connection, chore.name, self._worker_id, report)
-        self._on_duty.discard(chore)
+        report = await job.do(connection)
+        self._on_done(job.name, time.monotonic() - began)
+        await write_report(connection, job.name, self._worker_id, report)
+        self._elected.discard(job)
 
 
-def duties(
+def elections(
     config: RecoveryConfig,
     events: Events,
     identity: Identity,
     upkeep: DedicatedConnection,
-    lane: Callable[[str], DedicatedConnection],
-) -> list[Duty]:
-    """The duties that a worker with these settings offers."""
+    dedicated: Callable[[str], DedicatedConnection],
+) -> list[Election]:
+    """The elections that a worker with these settings offers."""
     rules, done = rules_of(config, events), events.sweep_ended
     prune, prune_s = [Retention(config, events)], _PRUNE_TIMEOUT_S
     return [
-        Duty("recovery", rules, identity, upkeep, lane("recovery"), on_done=done),
-        Duty("retention", prune, identity, upkeep, lane("retention"), on_done=done, step_timeout_s=prune_s),
+        Election("recovery", rules, identity, upkeep, dedicated("recovery"), on_done=done),
+        Election("retention", prune, identity, upkeep, dedicated("retention"), on_done=done, step_timeout_s=prune_s),
     ]
 
 
-def rules_of(config: RecoveryConfig, events: Events) -> list[Chore]:
+def rules_of(config: RecoveryConfig, events: Events) -> list[PeriodicJob]:
     """The rules that a worker with these settings sweeps by: those that are switched on."""
-    rules: list[Chore] = []
+    rules: list[PeriodicJob] = []
     if config.auto_requeue_stale_claimed:
         rules.append(StaleClaims(config, events))
     if config.auto_fail_stale_running:
@@ -148,8 +148,8 @@ def rules_of(config: RecoveryConfig, events: Events) -> list[Chore]:
 class _Stale(ABC):
     """Detects silent rows by a threshold.
 
-    Workers with different thresholds have separate duties: otherwise the one with the shorter interval would always
-    have it, and the threshold of the other would never apply.
+    Workers with different thresholds have separate elections: otherwise the one with the shorter interval would always
+    win, and the threshold of the other would never apply.
     """
 
     def __init__(self, rule: str, threshold_ms: int, beat_ms: int, config: RecoveryConfig, events: Events) -> None:
@@ -243,14 +243,14 @@ def _log_sweep(events: Events, rule: str, done: Recovered, reconciled: Reconcile
     _log_refused(events, "sweep", "task", done.refused)
     if reconciled is not None:
         if reconciled.locked:
-            events.warn("reconciliation skipped locked workflows", ids=reconciled.locked[:_TOLD])
+            events.warn("reconciliation skipped locked workflows", ids=reconciled.locked[:_MOST_LOGGED])
         _log_refused(events, "reconciliation", "workflow", reconciled.refused)
 
 
 def _log_refused(events: Events, who: str, what: str, refused: Sequence[RejectedItem[str]]) -> None:
-    for one in refused[:_TOLD]:
+    for one in refused[:_MOST_LOGGED]:
         events.warn(f"{who} skipped a {what}", id=one.item, error=one.error)
-    if len(refused) > _TOLD:
+    if len(refused) > _MOST_LOGGED:
         events.warn(f"{who} skipped {what}s", count=len(refused))
 
 
@@ -267,8 +267,8 @@ class Retention:
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
         done = await prune(connection, self._ages, budget_s=_PRUNE_BUDGET_S)
         self._events.swept("pruned", changed=sum(done.rows.values()), **done.rows, complete=done.complete)
-        for refused in done.refused[:_TOLD]:
+        for refused in done.refused[:_MOST_LOGGED]:
             self._events.warn("retention skipped a row", row=refused.item, error=refused.error)
-        if len(done.refused) > _TOLD:
+        if len(done.refused) > _MOST_LOGGED:
             self._events.warn("retention skipped rows", count=len(done.refused))
         return done.report()

@@ -54,7 +54,7 @@ class TaskFlow:
         self._traced = app.tracing is not None
         self._events = events
         self._loads: dict[Child, list[int]] = {}
-        """How many places of each living child are taken, reserved ones included: by plain tasks, by async tasks."""
+        """How many slots of each living child are taken, reserved ones included: by plain tasks, by async tasks."""
         self._submitted: dict[str, InFlightTask] = {}
         self._without_child: deque[InFlightTask] = deque()
         """RUNNING, and their child has ended before their user code began."""
@@ -65,7 +65,7 @@ class TaskFlow:
     # Signals
 
     def has_room(self) -> None:
-        """A place, or room under a limit, may have become free."""
+        """A slot, or room under a limit, may have become free."""
         self.claim.set()
         self.start.set()
 
@@ -95,7 +95,7 @@ class TaskFlow:
         return living + self._prefetch if living else 0
 
     def reserve(self, most: int, *, is_async: bool) -> list[Child]:
-        """Reserve up to `most` places for tasks that are about to start; a child may be returned more than once."""
+        """Reserve up to `most` slots for tasks that are about to start; a child may be returned more than once."""
         taken: list[Child] = []
         while len(taken) < most and (child := self._freest(is_async=is_async)) is not None:
             self._loads[child][is_async] += 1
@@ -103,7 +103,7 @@ class TaskFlow:
         return taken
 
     def unreserve(self, child: Child, *, is_async: bool) -> None:
-        """Free the place of a task that was not claimed or not started after all."""
+        """Free the slot of a task that was not claimed or not started after all."""
         if child in self._loads:
             self._loads[child][is_async] -= 1
 
@@ -161,12 +161,12 @@ class TaskFlow:
     def _find_children(self) -> None:
         """Pass tasks that are RUNNING without a child to living children."""
         while self._without_child:
-            places = self.reserve(1, is_async=self._without_child[0].is_async)
-            if not places:
+            reserved = self.reserve(1, is_async=self._without_child[0].is_async)
+            if not reserved:
                 return
             entry = self._without_child.popleft()
             assert entry.job is not None
-            (entry.child,) = places
+            (entry.child,) = reserved
             entry.child.submit(entry.job, entry.confirmed_at)
 
     # Reports of the children
@@ -179,7 +179,7 @@ class TaskFlow:
         self.has_room()
 
     def ended(self, child: Child, key: str, result: ChildResult) -> None:
-        """A job has ended: its outcome is to be stored, and its place is free."""
+        """A job has ended: its outcome is to be stored, and its slot is free."""
         entry = self._submitted.pop(key, None)
         if entry is None:
             return

@@ -44,7 +44,7 @@ class UnknownTasks:
     def __init__(
         self,
         rules: ClaimRules,
-        lane: DedicatedConnection,
+        dedicated: DedicatedConnection,
         claimer: Claimer,
         flow: TaskFlow,
         advancer: Advancer,
@@ -55,7 +55,7 @@ class UnknownTasks:
     ) -> None:
         self.wake = Wake()
         self.interval_s = claimer.interval_s if fail else _SELDOM_S
-        self.lane = lane
+        self.dedicated = dedicated
         self._rules = rules
         self._claimer = claimer
         self._flow = flow
@@ -63,7 +63,7 @@ class UnknownTasks:
         self._events = events
         self._app_name = app_name
         self._fail = fail
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._waiting: list[InFlightTask] = []
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -83,8 +83,8 @@ class UnknownTasks:
             self._alarm = None
         # Names that were logged need not be counted again: for 300 names with a thousand tasks each the server counted
         # 300,000 rows every half second.
-        known = [*self._rules.sync_names, *self._rules.async_names, *self._told]
-        async with self.lane.turn() as connection:
+        known = [*self._rules.sync_names, *self._rules.async_names, *self._logged]
+        async with self.dedicated.acquire() as connection:
             await self._start(connection)  # left by a step that failed
             rows = await connection.fetch(statement(__name__, "unknown_names"), list(self._rules.queues), known)
             if not self._fail:
@@ -94,8 +94,8 @@ class UnknownTasks:
                 await self._start(connection)
 
     def _log(self, waiting: dict[str, int]) -> None:
-        for name in waiting.keys() - self._told:
-            self._told.add(name)
+        for name in waiting.keys() - self._logged:
+            self._logged.add(name)
             self._events.warn(
                 "unknown task",
                 task=name,
@@ -154,7 +154,7 @@ class UnknownTasks:
                     self._events.task_expired(entry)
                     if entry.task.is_workflow_task:
                         self._advancer.ended(entry.task_id)
-        self._flow.has_room()  # they used some places for a moment
+        self._flow.has_room()  # they used some slots for a moment
 
     def _refusal(self, name: str) -> ChildResult:
         message = (

@@ -33,10 +33,10 @@ from horsies.run.worker.reload import Reloader
 from horsies.run.worker.snapshots import Snapshots
 from horsies.run.worker.starter import Starter
 from horsies.run.worker.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
-from horsies.run.worker.sweeper import duties
+from horsies.run.worker.sweeper import elections
 from horsies.run.worker.task_flow import TaskFlow
 from horsies.run.worker.unknown_tasks import UnknownTasks
-from horsies.store.dedicated_connection import DedicatedConnection, look_at_server
+from horsies.store.dedicated_connection import DedicatedConnection, inspect_server
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import schedules_of
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from horsies.run.events import Events
 
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
-_LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
+_DEDICATED = ("claim", "start", "finish", "advance", "beat", "upkeep")
 _LAST_CLAIM_S = 1.0
 _GIVE_BACK_S = 5.0
 _GOODBYE_S = 2.0
@@ -73,7 +73,7 @@ class Worker:
         self._supervisor = Supervisor(app.config.resilience, events)
         self._hurry = asyncio.Event()
         self._hooks: Hooks | None = None
-        self.lanes: list[DedicatedConnection] = []
+        self.dedicated: list[DedicatedConnection] = []
         self.phase = Phase.STARTING
         self.probes = None if settings.metrics_port is None else Probes(self)
         self.lost: list[str] = []
@@ -84,7 +84,7 @@ class Worker:
         if self.probes is not None:
             await self.probes.start(self._resources)
         self.database = await wait_for_database(self.app, self.events, self._resources)
-        self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
+        self.behind_pooler, self.warnings = await inspect_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
         self._resources.push_async_callback(self.children.close, 0.0)
         if self.settings.reload:
@@ -95,10 +95,11 @@ class Worker:
             self._hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
             self.events.observers.append(self._hooks)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
-        loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder, *self.duties]
+        loops += [self.orders, self.looks, self.progress_writer, self.advancer, self.subworkflow_builder]
+        loops += self.elections
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
-            schedules = ScheduleLoop(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
+            schedules = ScheduleLoop(self.schedules, self._dedicate("schedule"), self.events, self.identity, interval_s)
             self._resources.push_async_callback(schedules.leave)
             loops.append(schedules)
         self._supervisor.start(loops)
@@ -107,13 +108,13 @@ class Worker:
         self.phase = Phase.RUNNING
         if self._hooks is not None:
             who = self.identity
-            self._hooks.tell(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
+            self._hooks.notify(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
     def connections(self) -> int:
         """The number of its connections to PostgreSQL; one more while it sweeps, and one while it prunes."""
-        return len(_LANES) + (0 if self.behind_pooler else 1) + bool(self.schedules)
+        return len(_DEDICATED) + (0 if self.behind_pooler else 1) + bool(self.schedules)
 
     @property
     def stuck(self) -> dict[str, float]:
@@ -151,7 +152,7 @@ class Worker:
         self.lost = self.flow.outbox.give_up()
         hooks, who = self._hooks, self.identity
         if hooks is not None:
-            hooks.tell(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
+            hooks.notify(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
         await self._leave(begin + times.end_s)
         if hooks is not None:
             await hooks.close(min(_HOOKS_S, begin + times.end_s - time.monotonic()))
@@ -168,9 +169,8 @@ class Worker:
             self.events.warn(
                 "shutdown deadline exceeded", reason="the database does not answer, or a child does not end"
             )
-            path = self.claimer.lane, self.starter.lane, self.finisher.lane, self.advancer.lane
-            for lane in (*path, self.beats.lane, self.snapshots.lane, *(duty.lane for duty in self.duties)):
-                lane.discard()
+            for dedicated in self.dedicated:
+                dedicated.discard()
         with suppress(*CONNECTION_ERRORS):  # a connection that cannot be closed has been cut
             async with asyncio.timeout(max(end - time.monotonic(), _CLOSE_S)):
                 await self._resources.aclose()
@@ -178,29 +178,33 @@ class Worker:
     def _wire(self) -> None:
         """Make the parts, each with those that it uses: no part knows one that is made after it."""
         config, events, who, flow, rules = self.app.config, self.events, self.identity, self.flow, self.claim_rules
-        lanes = {role: self._lane(role) for role in _LANES}
+        dedicated = {role: self._dedicate(role) for role in _DEDICATED}
         outage = self._supervisor.outage
         self.children = Children(self._child_spec(), self.settings.processes, flow, events)
-        self.subworkflow_builder = SubworkflowBuilder(self.app, lanes["advance"], events, flow)
+        self.subworkflow_builder = SubworkflowBuilder(self.app, dedicated["advance"], events, flow)
         self._resources.push_async_callback(self.subworkflow_builder.close)
-        self.advancer = Advancer(lanes["advance"], events, flow, self.subworkflow_builder)
+        self.advancer = Advancer(dedicated["advance"], events, flow, self.subworkflow_builder)
         self.lost_claims = LostClaims(rules, flow, events)
-        starter = self.starter = Starter(rules, lanes["start"], flow, events, outage, self.advancer, self.lost_claims)
+        starter = self.starter = Starter(
+            rules, dedicated["start"], flow, events, outage, self.advancer, self.lost_claims
+        )
         poll_s = config.resilience.notify_poll_interval_ms / 1000
-        self.claimer = Claimer(rules, lanes["claim"], flow, starter, self.lost_claims, poll_s=poll_s, outage=outage)
-        self.finisher = Finisher(rules, lanes["finish"], flow, events, self.claimer, starter, self.advancer)
-        self.beats = Beats(config, who, lanes["beat"], flow, starter, events)
-        outage.watch(flow.outbox.has_ended_before, self.beats.look, flow.has_room)
-        self._wire_upkeep(lanes["upkeep"])
+        self.claimer = Claimer(rules, dedicated["claim"], flow, starter, self.lost_claims, poll_s=poll_s, outage=outage)
+        self.finisher = Finisher(rules, dedicated["finish"], flow, events, self.claimer, starter, self.advancer)
+        self.beats = Beats(config, who, dedicated["beat"], flow, starter, events)
+        outage.watch(flow.outbox.has_ended_before, self.beats.beat_now, flow.has_room)
+        self._wire_upkeep(dedicated["upkeep"])
         flow.when_enqueued += self.claimer.notice, self.unknown_tasks.notice
 
-    def _wire_upkeep(self, lane: DedicatedConnection) -> None:
+    def _wire_upkeep(self, dedicated: DedicatedConnection) -> None:
         """The loops that are not on the path of a task."""
-        config, events, who, flow, app = self.app.config, self.events, self.identity, self.flow, self.app
-        self.snapshots = Snapshots(config, self.settings, who, lane, flow, self.claimer, self.started_at, app.tasks)
+        config, events, who, flow = self.app.config, self.events, self.identity, self.flow
+        self.snapshots = Snapshots(
+            config, self.settings, who, dedicated, flow, self.claimer, self.started_at, self.app.tasks
+        )
         self.unknown_tasks = UnknownTasks(
             self.claim_rules,
-            lane,
+            dedicated,
             self.claimer,
             flow,
             self.advancer,
@@ -208,10 +212,10 @@ class Worker:
             app_name=self.settings.locator,
             fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
         )
-        self.orders = Orders(who, lane, self.claimer, self.starter, self.lost_claims, flow, events)
-        self.looks = Looks(config, who, lane, flow, polls=self.behind_pooler)
-        self.progress_writer = ProgressWriter(who, lane, flow)
-        self.duties = duties(config.recovery, events, who, lane, self._lane)
+        self.orders = Orders(who, dedicated, self.claimer, self.starter, self.lost_claims, flow, events)
+        self.looks = Looks(config, who, dedicated, flow, polls=self.behind_pooler)
+        self.progress_writer = ProgressWriter(who, dedicated, flow)
+        self.elections = elections(config.recovery, events, who, dedicated, self._dedicate)
 
     def _child_spec(self) -> ChildSpec:
         config, settings = self.app.config, self.settings
@@ -226,12 +230,14 @@ class Worker:
             terms=LeaseTerms.of(config.recovery),
         )
 
-    def _lane(self, role: str) -> DedicatedConnection:
+    def _dedicate(self, role: str) -> DedicatedConnection:
         durable = self.app.config.broker.durable
-        lane = DedicatedConnection(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
-        self._resources.push_async_callback(lane.close)
-        self.lanes.append(lane)
-        return lane
+        dedicated = DedicatedConnection(
+            self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable
+        )
+        self._resources.push_async_callback(dedicated.close)
+        self.dedicated.append(dedicated)
+        return dedicated
 
     async def _listen(self) -> None:
         if self.behind_pooler:
@@ -245,7 +251,7 @@ class Worker:
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", partial(self._notified, queue))
         listener.add(CHANNEL, self._orders_changed)
-        listener.add(LOOK_CHANNEL, self._look_asked_for)
+        listener.add(LOOK_CHANNEL, self._look_requested)
         listener.add(READY_CHANNEL, lambda _payload: self.subworkflow_builder.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
@@ -263,9 +269,9 @@ class Worker:
         """An operator has changed the orders or the tasks of this worker."""
         if worker_id == self.identity.worker_id:
             self.orders.wake.set()
-            self.beats.look()
+            self.beats.beat_now()
 
-    def _look_asked_for(self, worker_id: str) -> None:
+    def _look_requested(self, worker_id: str) -> None:
         """An operator wants to see what a task of this worker is doing."""
         if worker_id == self.identity.worker_id:
             self.looks.wake.set()
@@ -294,15 +300,15 @@ class Worker:
 
         Through the claimer's connection: a claim that was cancelled there has ended before this begins.
         """
-        lane = self.claimer.lane
+        dedicated = self.claimer.dedicated
         try:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
                 self.starter.take_all()
                 for entry in self.unknown_tasks.take_all():
                     self.flow.tasks.drop(entry)
-                returned, locked = await self.lost_claims.release(await lane.ready())
+                returned, locked = await self.lost_claims.release(await dedicated.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
-            lane.discard()
+            dedicated.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
             self.events.warn("claims not released", error=mask(words))
         else:
@@ -322,7 +328,7 @@ class Worker:
                 await self.snapshots.step()
                 await self.progress_writer.step()
         except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost
-            self.snapshots.lane.discard()
+            self.snapshots.dedicated.discard()
 
     async def _drain(self, end: float) -> None:
         if len(self.flow.tasks):

@@ -245,7 +245,7 @@ class MemoryConnection:
         self._depth = 0
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[MemoryConnection]:
+    async def acquire(self) -> AsyncIterator[MemoryConnection]:
         """The connection for one use; user code must not run inside."""
         with self.rows.lock:
             yield self

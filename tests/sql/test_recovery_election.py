@@ -14,8 +14,8 @@ from lifecycle_steps import running, statuses
 from horsies.config.recovery import RecoveryConfig
 from horsies.run.events import Events
 from horsies.run.settings import Identity
-from horsies.run.worker.sweeper import Chore, Duty, Recovery, Retention, rules_of
-from horsies.store.worker_states import take_duty, write_report
+from horsies.run.worker.sweeper import Election, PeriodicJob, Recovery, Retention, rules_of
+from horsies.store.worker_states import elect, write_report
 
 MINUTE_MS = 60_000
 RECENT = "SELECT sweep FROM horsies_sweep_state WHERE ran_at > now() - interval '5 s'"
@@ -30,40 +30,40 @@ async def state(conn: asyncpg.Connection, sweep: str = "recovery") -> asyncpg.Re
 
 
 async def test_the_first_who_asks_has_the_duty_and_others_learn_when_it_is_due(connection: asyncpg.Connection) -> None:
-    assert await take_duty(connection, "recovery", "a", MINUTE_MS) is None
+    assert await elect(connection, "recovery", "a", MINUTE_MS) is None
     row = await state(connection)
     assert (row["worker_id"], row["interval_ms"], row["report"]) == ("a", MINUTE_MS, None)
-    assert await take_duty(connection, "recovery", "b", MINUTE_MS) == pytest.approx(60, abs=1)
-    assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
+    assert await elect(connection, "recovery", "b", MINUTE_MS) == pytest.approx(60, abs=1)
+    assert await elect(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
     assert await state(connection) == row
 
 
 async def test_the_first_worker_to_ask_after_the_interval_has_the_duty_next(connection: asyncpg.Connection) -> None:
-    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await elect(connection, "recovery", "a", MINUTE_MS)
     await age(connection, 45)
-    assert await take_duty(connection, "recovery", "b", MINUTE_MS) == pytest.approx(15, abs=1)
+    assert await elect(connection, "recovery", "b", MINUTE_MS) == pytest.approx(15, abs=1)
     await age(connection, 15)
-    assert await take_duty(connection, "recovery", "b", MINUTE_MS) is None
+    assert await elect(connection, "recovery", "b", MINUTE_MS) is None
     assert (await state(connection))["worker_id"] == "b"
-    assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
+    assert await elect(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
 
 
 async def test_a_shorter_interval_of_one_worker_is_kept_by_that_worker(connection: asyncpg.Connection) -> None:
-    await take_duty(connection, "recovery", "slow", 10 * MINUTE_MS)
+    await elect(connection, "recovery", "slow", 10 * MINUTE_MS)
     await age(connection, 61)
-    assert await take_duty(connection, "recovery", "quick", MINUTE_MS) is None
+    assert await elect(connection, "recovery", "quick", MINUTE_MS) is None
 
 
 async def test_sweeps_of_different_kinds_have_nothing_to_do_with_each_other(connection: asyncpg.Connection) -> None:
-    assert await take_duty(connection, "recovery", "a", MINUTE_MS) is None
-    assert await take_duty(connection, "retention", "b", MINUTE_MS) is None
+    assert await elect(connection, "recovery", "a", MINUTE_MS) is None
+    assert await elect(connection, "retention", "b", MINUTE_MS) is None
 
 
 async def test_a_clock_that_was_set_back_does_not_stop_the_sweeps(connection: asyncpg.Connection) -> None:
-    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await elect(connection, "recovery", "a", MINUTE_MS)
     await age(connection, -3_600)
-    assert await take_duty(connection, "recovery", "b", MINUTE_MS) is None
-    assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
+    assert await elect(connection, "recovery", "b", MINUTE_MS) is None
+    assert await elect(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
 
 
 @pytest.mark.parametrize("before", ["no worker has swept yet", "it is due again"])
@@ -71,11 +71,11 @@ async def test_of_many_who_ask_at_once_one_has_the_duty(
     database: str, connection: asyncpg.Connection, before: str
 ) -> None:
     if before == "it is due again":
-        await take_duty(connection, "recovery", "old", MINUTE_MS)
+        await elect(connection, "recovery", "old", MINUTE_MS)
         await age(connection, 60)
     workers = [await asyncpg.connect(database) for _ in range(8)]
     asked = await asyncio.gather(
-        *(take_duty(each, "recovery", f"w{number}", MINUTE_MS) for number, each in enumerate(workers))
+        *(elect(each, "recovery", f"w{number}", MINUTE_MS) for number, each in enumerate(workers))
     )
     assert asked.count(None) == 1
     for each in workers:
@@ -85,12 +85,12 @@ async def test_of_many_who_ask_at_once_one_has_the_duty(
 async def test_who_comes_second_while_the_first_has_not_committed_does_not_sweep(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    await take_duty(connection, "recovery", "old", MINUTE_MS)
+    await elect(connection, "recovery", "old", MINUTE_MS)
     await age(connection, 60)
     first, second = await asyncpg.connect(database), await asyncpg.connect(database)
     async with first.transaction():
-        assert await take_duty(first, "recovery", "first", MINUTE_MS) is None
-        waiting = asyncio.create_task(take_duty(second, "recovery", "second", MINUTE_MS))
+        assert await elect(first, "recovery", "first", MINUTE_MS) is None
+        waiting = asyncio.create_task(elect(second, "recovery", "second", MINUTE_MS))
         while not await connection.fetchval("SELECT pg_blocking_pids($1) <> '{}'", second.get_server_pid()):
             assert not waiting.done()
     assert await waiting is not None
@@ -100,20 +100,20 @@ async def test_who_comes_second_while_the_first_has_not_committed_does_not_sweep
 
 
 async def test_asking_too_early_writes_nothing(connection: asyncpg.Connection) -> None:
-    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await elect(connection, "recovery", "a", MINUTE_MS)
     before = await connection.fetchrow("SELECT xmax, ctid::text FROM horsies_sweep_state")
-    await take_duty(connection, "recovery", "b", MINUTE_MS)
+    await elect(connection, "recovery", "b", MINUTE_MS)
     assert await connection.fetchrow("SELECT xmax, ctid::text FROM horsies_sweep_state") == before
 
 
 async def test_a_report_is_written_by_the_worker_that_has_the_duty(connection: asyncpg.Connection) -> None:
-    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await elect(connection, "recovery", "a", MINUTE_MS)
     await write_report(connection, "recovery", "a", {"failed": 3})
     await write_report(connection, "recovery", "b", {"failed": 4})
     assert json.loads((await state(connection))["report"]) == {"failed": 3}
 
 
-class OneLane:
+class OneConnection:
     """A dedicated connection without a worker."""
 
     def __init__(self, database: str) -> None:
@@ -127,7 +127,7 @@ class OneLane:
             self.opened += 1
         return self.connection
 
-    def turn(self) -> Any:
+    def acquire(self) -> Any:
         return self
 
     async def __aenter__(self) -> asyncpg.Connection:
@@ -142,7 +142,7 @@ class OneLane:
 
 
 class Counted:
-    """A chore that can be set to fail."""
+    """A job that can be set to fail."""
 
     def __init__(self, name: str = "recovery", interval_ms: int = MINUTE_MS) -> None:
         self.name = name
@@ -157,24 +157,24 @@ class Counted:
         return {"done": self.done}
 
 
-def duty(lanes: list[OneLane], *chores: Chore) -> Duty:
-    upkeep, lane = lanes
-    return Duty("recovery", chores, Identity(), upkeep, lane)  # type: ignore[arg-type]
+def election(made: list[OneConnection], *jobs: PeriodicJob) -> Election:
+    upkeep, dedicated = made
+    return Election("recovery", jobs, Identity(), upkeep, dedicated)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-async def lanes(database: str) -> AsyncIterator[list[OneLane]]:
-    made = [OneLane(database) for _ in range(4)]
-    yield made
-    for lane in made:
-        await lane.close()
+async def made(database: str) -> AsyncIterator[list[OneConnection]]:
+    opened = [OneConnection(database) for _ in range(4)]
+    yield opened
+    for dedicated in opened:
+        await dedicated.close()
 
 
 async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
-    connection: asyncpg.Connection, lanes: list[OneLane]
+    connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
     first, second = Counted(), Counted()
-    one, two = duty(lanes[:2], first), duty(lanes[2:], second)
+    one, two = election(made[:2], first), election(made[2:], second)
     await one.step()
     assert one.interval_s == pytest.approx(60, abs=1)
     await age(connection, 40)
@@ -188,39 +188,39 @@ async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
 
 
 async def test_a_worker_holds_the_extra_connection_only_while_it_is_on_duty(
-    connection: asyncpg.Connection, lanes: list[OneLane]
+    connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
-    counting = duty(lanes[:2], Counted())
+    counting = election(made[:2], Counted())
     await counting.step()
     await counting.step()
-    assert lanes[1].opened == 1
-    assert lanes[1].connection is not None
-    assert lanes[1].connection.is_closed()
+    assert made[1].opened == 1
+    assert made[1].connection is not None
+    assert made[1].connection.is_closed()
 
 
 async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_later(
-    connection: asyncpg.Connection, lanes: list[OneLane]
+    connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
-    chore = Counted()
-    chore.fails = True
-    counting = duty(lanes[:2], chore)
+    job = Counted()
+    job.fails = True
+    counting = election(made[:2], job)
     with pytest.raises(ConnectionResetError):
         await counting.step()
-    chore.fails = False
+    job.fails = False
     await counting.step()
-    assert chore.done == 1
+    assert job.done == 1
     await counting.step()
-    assert chore.done == 1
+    assert job.done == 1
 
 
 async def test_a_rule_is_applied_at_the_shortest_interval_of_the_workers_that_have_it_on(
-    connection: asyncpg.Connection, lanes: list[OneLane]
+    connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
-    """A worker without the rule, and with a shorter interval, once took the duty each time: no worker applied it."""
+    """A worker without the rule, and with a shorter interval, once won the election each time: no worker applied it."""
     off = RecoveryConfig(auto_fail_stale_running=False, auto_requeue_stale_claimed=False, check_interval_ms=10_000)
     on = RecoveryConfig(check_interval_ms=MINUTE_MS)
-    without = Duty("recovery", rules_of(off, Events()), Identity(), lanes[0], lanes[1])  # type: ignore[arg-type]
-    having = Duty("recovery", rules_of(on, Events()), Identity(), lanes[2], lanes[3])  # type: ignore[arg-type]
+    without = Election("recovery", rules_of(off, Events()), Identity(), made[0], made[1])  # type: ignore[arg-type]
+    having = Election("recovery", rules_of(on, Events()), Identity(), made[2], made[3])  # type: ignore[arg-type]
     swept = {"recovery": 0, "runs 300000": 0, "claims 120000": 0}
     for _ in range(12):
         await without.step()
@@ -234,13 +234,13 @@ async def test_a_rule_is_applied_at_the_shortest_interval_of_the_workers_that_ha
 
 
 async def test_workers_with_different_thresholds_take_turns(
-    connection: asyncpg.Connection, lanes: list[OneLane]
+    connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
-    """With one duty for both, the one with the shorter interval had it each time."""
+    """With one job for both, the one with the shorter interval ran it each time."""
     patient = RecoveryConfig(check_interval_ms=10_000)
     strict = RecoveryConfig(check_interval_ms=MINUTE_MS, running_stale_threshold_ms=MINUTE_MS)
-    one = Duty("recovery", rules_of(patient, Events()), Identity(), lanes[0], lanes[1])  # type: ignore[arg-type]
-    other = Duty("recovery", rules_of(strict, Events()), Identity(), lanes[2], lanes[3])  # type: ignore[arg-type]
+    one = Election("recovery", rules_of(patient, Events()), Identity(), made[0], made[1])  # type: ignore[arg-type]
+    other = Election("recovery", rules_of(strict, Events()), Identity(), made[2], made[3])  # type: ignore[arg-type]
     await running(connection, "t")
     await connection.execute(
         "UPDATE horsies_tasks SET claimed_at = now() - interval '2 min', started_at = now() - interval '2 min'"
@@ -253,11 +253,11 @@ async def test_workers_with_different_thresholds_take_turns(
 
 
 async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
-    connection: asyncpg.Connection, lanes: list[OneLane]
+    connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
     broken, whole = Counted("runs 1"), Counted()
     broken.fails = True
-    counting = duty(lanes[:2], broken, whole)
+    counting = election(made[:2], broken, whole)
     for _ in range(2):
         with pytest.raises(ConnectionResetError):
             await counting.step()
@@ -265,7 +265,7 @@ async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
 
 
 @pytest.mark.parametrize(
-    ("chore", "told"),
+    ("job", "said"),
     [
         (
             Recovery(RecoveryConfig(), Events()),
@@ -304,7 +304,10 @@ async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
     ids=["recovery", "retention"],
 )
 async def test_a_sweep_tells_in_one_line_what_it_did_and_at_debug_that_there_was_nothing(
-    connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture, chore: Chore, told: tuple[str, dict[str, Any]]
+    connection: asyncpg.Connection,
+    caplog: pytest.LogCaptureFixture,
+    job: PeriodicJob,
+    said: tuple[str, dict[str, Any]],
 ) -> None:
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, good_until) VALUES ('t', 'x', 'default', now());"
@@ -312,9 +315,9 @@ async def test_a_sweep_tells_in_one_line_what_it_did_and_at_debug_that_there_was
         " VALUES ('t', 'w', 'runner', now() - interval '25 h')"
     )
     caplog.set_level("DEBUG", logger="horsies.worker")
-    await chore.do(connection)
-    await chore.do(connection)
-    event, counts = told
+    await job.do(connection)
+    await job.do(connection)
+    event, counts = said
     nothing = {name: 0 if type(value) is int else value for name, value in counts.items()}
     assert [(one.levelname, vars(one)["event"], vars(one)["fields"]) for one in caplog.records] == [
         ("INFO", event, counts),
