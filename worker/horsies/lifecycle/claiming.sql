@@ -70,7 +70,7 @@ RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqu
 SELECT task.ctid AS found_at, NULL::bigint AS number,
        COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
   FROM (SELECT *
-          FROM (SELECT ctid AS row_id, priority, enqueued_at, id
+          FROM (SELECT ctid AS place, priority, enqueued_at, id
                   FROM horsies_tasks
                  WHERE status = 'PENDING' AND queue_name = $2 AND $8::tid[] IS NULL
                    AND NOT EXISTS (SELECT FROM horsies_queue_state
@@ -79,7 +79,7 @@ SELECT task.ctid AS found_at, NULL::bigint AS number,
                  LIMIT 256) ordered
          ORDER BY priority, enqueued_at, id
          LIMIT 2 * $3 + 16) first
-  JOIN horsies_tasks task ON task.ctid = first.row_id
+  JOIN horsies_tasks task ON task.ctid = first.place
  WHERE task.status = 'PENDING' AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
    AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
                        task.is_workflow_task, task.workflow_paused_at)
