@@ -7,7 +7,7 @@ from dataclasses import dataclass
 # Not horsies_schema_version: later releases of upstream keep a list of their own under that name, without our columns.
 LEDGER = "horsies_console_schema"
 
-SEQUENCE = "USAGE of the sequence"  # also in inspection.sql; GRANT INSERT ON a table does not include it
+SEQUENCE = "USAGE of the sequence"  # also in look.sql; GRANT INSERT ON a table does not include it
 
 
 @dataclass(frozen=True, slots=True)
