@@ -22,7 +22,7 @@ from horsies.query import (
 )
 from horsies.query.filters import TaskFilter, WorkflowFilter
 from horsies.query.keys import STATES
-from horsies.views import Cursor, search, workflow_search
+from horsies.views import Cursor, tasks as search, workflows as workflow_search
 from horsies.views.searching import Source, Stretch, edge_of, over
 
 US = timedelta(microseconds=1)

@@ -14,7 +14,7 @@ from until import until
 from horsies.config.app import AppConfig, PostgresConfig
 from horsies.config.recovery import RecoveryConfig
 from horsies.doctor import CheckVerdict
-from horsies.doctor.checks import connections, indexes, transactions
+from horsies.doctor.checks import connections, tables, transactions
 from horsies.doctor.examine import all_checks
 from horsies.run.worker.worker import _DEDICATED
 from horsies.store.schema import upgrade
@@ -119,7 +119,7 @@ async def test_the_indexes_that_are_expected_are_those_of_the_schema(connection:
         " AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid"
         "                    AND conname <> 'uq_horsies_task_attempts_task_attempt')"
     )
-    assert set(indexes.expected()) == {row["relname"] for row in there}
+    assert set(tables.expected()) == {row["relname"] for row in there}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_what_a_failed_build_left_is_to_be_dropped(connection: asyncpg.Con
     with pytest.raises(asyncpg.UniqueViolationError):
         await connection.execute("CREATE UNIQUE INDEX CONCURRENTLY mine ON horsies_tasks (task_name)")
     found = await line(database, "indexes")
-    assert (found.verdict, found.evidence) == (WARN, "mine on horsies_tasks is invalid, and none of ours")
+    assert (found.verdict, found.evidence) == (WARN, "mine on horsies_tasks is invalid, and not ours")
     await mend(connection, found)
     assert (await line(database, "indexes")).verdict is OK
 
@@ -160,10 +160,10 @@ async def test_an_index_of_others_that_is_never_used_is_named_after_a_week(
 ) -> None:
     await connection.execute("CREATE INDEX mine ON horsies_tasks (failed_reason)")
     assert (await line(database, "indexes")).verdict is OK
-    monkeypatch.setattr(indexes, "UNUSED_AFTER_S", 0.0)
+    monkeypatch.setattr(tables, "UNUSED_AFTER_S", 0.0)
     found = await line(database, "indexes")
     assert found.verdict is WARN
-    assert found.evidence.startswith("mine on horsies_tasks is none of ours and was not used in ")
+    assert found.evidence.startswith("mine on horsies_tasks is not ours and was not used in ")
     await mend(connection, found)
     found = await line(database, "indexes")
     assert found.verdict is OK
@@ -253,7 +253,7 @@ async def test_rows_that_should_be_gone_are_told_with_the_last_sweep(
     await finish(connection, "old", days=days)
     found = await line(database, "retention")
     assert found.verdict is verdict
-    assert "never swept yet" in found.evidence
+    assert "never swept" in found.evidence
     await connection.execute(
         "INSERT INTO horsies_sweep_state (sweep, ran_at, worker_id, interval_ms)"
         " VALUES ('retention', now() - interval '2 h', 'web-7-00000001', 3600000)"
@@ -264,7 +264,7 @@ async def test_rows_that_should_be_gone_are_told_with_the_last_sweep(
     )
     beats = (await lines(database, "retention"))[0]
     assert (beats.verdict, "last swept 2h00m ago by web-7-00000001" in beats.evidence) == (WARN, True)
-    assert beats.evidence.startswith("heartbeats: the oldest was to be deleted 3h00m ago (kept 1d0h, by the defaults)")
+    assert beats.evidence.startswith("heartbeats: the oldest row is overdue by 3h00m (kept 1d0h, by the defaults)")
 
 
 async def test_a_role_without_rights_is_told_which_grant_it_lacks(

@@ -13,7 +13,7 @@ from until import until
 
 from horsies.config.app import AppConfig, PostgresConfig
 from horsies.doctor import CheckVerdict
-from horsies.doctor.checks import notifications, replication, transactions
+from horsies.doctor.checks import connections, replication, transactions
 
 OK, WARN, FAIL = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL
 
@@ -139,7 +139,7 @@ async def commits_wait(connection: asyncpg.Connection, url: str, monkeypatch: py
     commit = asyncio.create_task(waits.execute("CREATE TABLE written (); NOTIFY x"))
     await until(connection, "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')")
     with monkeypatch.context() as soon:
-        soon.setattr(notifications, "ANSWER_WITHIN_S", 0.5)
+        soon.setattr(connections, "ANSWER_WITHIN_S", 0.5)
         found = await line(url, "notifications")
     assert found.verdict is FAIL
     assert "did not come back in 0.5 s" in found.evidence

@@ -109,7 +109,7 @@ async def test_the_desk_shows_what_the_doctor_finds_while_reports_go_on(
         feed.start()
         (found,) = of_database(await published.until(of_database))
         assert (found.name, found.prediction.severity) == ("retention", Severity.NEEDS_ACTION)
-        assert "heartbeats: the oldest was to be deleted" in found.evidence
+        assert "heartbeats: the oldest row is overdue by" in found.evidence
         assert any("horsies db prune" in sentence for sentence in found.why)
         assert "`horsies doctor`" in found.why[-1]
         # A report that is read later keeps it, until an examination finds nothing any more.

@@ -1,6 +1,7 @@
-"""The base of the checks of a database; each module of `horsies.doctor.checks` has some, found by their place.
+"""The records of a check of the database.
 
-`examine.py` runs them, one after the other; `horsies doctor` prints their lines.
+`examine.py` runs the `CHECKS` of every module in `horsies.doctor.checks` one after the other; `horsies doctor` prints
+their lines.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ class CheckVerdict(StrEnum):
 
     OK = "ok"
     UNKNOWN = "unknown"
-    """It cannot be seen, mostly for lack of a right; the remedy is the grant."""
+    """The check could not run, mostly for lack of a privilege; the remedy is the grant."""
     WARN = "warn"
-    """Works now, and will not for ever."""
+    """It works now, but will fail later."""
     FAIL = "fail"
-    """Something does not work, or is about to stop the database."""
+    """It does not work, or is about to stop the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """The result of a check, its evidence, and the command that mends it."""
+    """One result of a check, its evidence, and the command that corrects it."""
 
     verdict: CheckVerdict
     evidence: str
@@ -47,23 +48,23 @@ class CheckLine:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """The database under examination. All times are its own."""
+    """The examined database. All times are by its clock."""
 
     connection: asyncpg.Connection
     database: Database
     config: AppConfig | None
-    """Of the application, if one was named."""
+    """The settings of the application, if one was named."""
     schema: SchemaState
     role: str
     now: datetime
     sees_all_sessions: bool
-    """Whether the role may read the state of other roles' sessions, and list the files of the WAL."""
+    """True if the role may read the state of other roles' sessions and list the files of the WAL."""
     pooled: bool
     pooler_warnings: tuple[str, ...]
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[asyncpg.Connection]:
-        """A short transaction that reads; the limits of the session hold in it, behind a pooler too."""
+        """Open a short read-only transaction, in which the limits of the session apply behind a pooler, too."""
         async with transaction(self.connection):
             yield self.connection
 
@@ -73,7 +74,7 @@ class CheckContext:
         return rows
 
     def not_seen(self, what: str) -> CheckLine:
-        """Return the line for what only roles with the rights of monitoring may see."""
+        """Return the line for data that only roles with pg_monitor may see."""
         return CheckLine(
             CheckVerdict.UNKNOWN, f"role {self.role} may not see {what}", f"GRANT pg_monitor TO {quoted(self.role)}"
         )
@@ -84,11 +85,11 @@ Examine: TypeAlias = "Callable[[CheckContext], Awaitable[Iterable[CheckLine]]]"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`examine` returns at least one line, and reads only, in short transactions: it must not disturb the database."""
+    """A check. `examine` returns at least one line, and only reads, in short transactions, to disturb nobody."""
 
     name: str
     place: int
-    """Checks are run, and shown, in this order; no two have the same."""
+    """Position in the order in which checks run and are shown; unique for each check."""
     examine: Examine
     needs_tables: bool = False
-    """Whether it reads tables of ours, as this release makes them."""
+    """True if it reads our tables as this release creates them."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig
     from horsies.store.connect import Database
 
-# No statement of the doctor may hold up others: none waits for a lock, none runs for long, none writes.
+# No statement of the doctor may block others: none waits for a lock, runs for long, or writes.
 _LIMITS: Final = (("statement_timeout", "5s"), ("lock_timeout", "100ms"))
 _SETTINGS: Final = (*READER_SETTINGS, *_LIMITS, ("default_transaction_read_only", "on"))
 _MAX_CHECK_S: Final = 20.0
@@ -56,19 +56,19 @@ class Examination:
 
 @cache
 def all_checks() -> tuple[Check, ...]:
-    """Those of each module of the package `checks`, in their order."""
+    """Return the checks of all modules of the package `checks`, in their order."""
     modules = (import_module(f"{checks.__name__}.{module.name}") for module in iter_modules(checks.__path__))
     return tuple(sorted((check for module in modules for check in module.CHECKS), key=lambda check: check.place))
 
 
 async def examine(database: Database, config: AppConfig | None = None) -> Examination:
-    """Make every check; one that cannot be made is `unknown` and says why.
+    """Run every check; one that cannot run reports `unknown` and the reason.
 
-    DatabaseUnavailable if there is no connection.
+    Raise DatabaseUnavailable if there is no connection.
     """
     pooled, warnings = await inspect_server(database, durable=config is None or config.broker.durable)
     async with database.connected("doctor", settings=_LIMITS) as connection:
-        schema = await _schema_of(connection)  # in a session that may write, if this role may
+        schema = await _schema_of(connection)  # in a session that may write, if the role may
     async with database.connected("doctor", settings=_SETTINGS) as connection:
         async with transaction(connection):
             now, role, sees_all = await connection.fetchrow(statement(__name__, "doctor_examiner"))
@@ -82,7 +82,7 @@ async def examine(database: Database, config: AppConfig | None = None) -> Examin
 
 
 async def _schema_of(connection: asyncpg.Connection) -> SchemaState:
-    """Return the schema's state; for a role without the right to look, a state that says so."""
+    """Return the schema's state; a FOREIGN one with the error if the role may not read it."""
     try:
         return await inspect_schema(connection)
     except SchemaError as error:
@@ -101,7 +101,7 @@ async def _lines(check: Check, context: CheckContext) -> list[CheckLine]:
         return [CheckLine(CheckVerdict.UNKNOWN, f"role {context.role} may not look: {error}", grant)]
     except _NOT_THERE as error:
         return [CheckLine(CheckVerdict.UNKNOWN, f"{error}", context.schema.way_out or None)]
-    except DatabaseUnavailable as error:  # a further connection, of a check that needs some
+    except DatabaseUnavailable as error:  # a check that opens connections of its own
         return [CheckLine(CheckVerdict.UNKNOWN, error.message, error.help_text)]
     except _TOO_SLOW as error:
         if context.connection.is_closed():

@@ -1,7 +1,7 @@
-"""The doctor's warnings as findings of the recovery report: one for each check.
+"""The doctor's warnings as findings of the recovery report, one for each check.
 
 The report itself does not examine the database: an examination opens further connections and takes 0.1 to 0.3 s, ten
-times as long as a report. The console makes one every few minutes, `horsies recovery ls` one where it is asked to.
+times as long as a report. The console examines it every few minutes, `horsies recovery ls` with `--doctor`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ DATABASE = FindingKind(
     "database", 250, alert="horsies doctor: {name}", alerts="horsies doctor: {findings} checks, with {count} lines"
 )
 _SHOWN_OTHERWISE: Final = frozenset({"locks", "clocks", "recovery settings"})
-"""The console names who holds a lock at once, and has alerts of its own about clocks and settings."""
+"""The console has alerts of its own about locks, clocks and settings."""
 
 
 def database_findings(found: Examination) -> list[Finding]:
-    """The checks with a line that warns or fails."""
+    """Return a finding for each check with a line that warns or fails."""
     bad = [line for line in found.lines if line.verdict in (CheckVerdict.WARN, CheckVerdict.FAIL)]
     by_check = groupby((line for line in bad if line.check not in _SHOWN_OTHERWISE), attrgetter("check"))
     return [_finding(check, list(lines), found.now) for check, lines in by_check]
@@ -38,7 +38,7 @@ def _finding(check: str, lines: Sequence[Examined], now: datetime) -> Finding:
     first = next((line for line in lines if line.verdict is CheckVerdict.FAIL), lines[0])
     fails = first.verdict is CheckVerdict.FAIL
     more = f" (and {len(lines) - 1} more)" if lines[1:] else ""
-    # What works now is no alarm: a warning may stand for weeks, and a verdict that is never healthy is not read.
+    # A warning may stand for weeks, and nobody reads a verdict that is never healthy.
     severity = Severity.NEEDS_ACTION if fails else Severity.NOTE
     return Finding(
         kind=DATABASE,

@@ -27,3 +27,15 @@ SELECT COALESCE(has_table_privilege(to_regclass('horsies_worker_states'), 'SELEC
 SELECT count(DISTINCT worker_id) AS workers
   FROM horsies_worker_states
  WHERE snapshot_at > now() - $1::float8 * interval '1 s'
+
+-- name: doctor_backend
+-- pooler.py; reads only
+SELECT pg_backend_pid()
+
+-- name: doctor_notify
+-- notifications.py, to itself; guards nothing, changes nothing ($1 channel)
+SELECT pg_notify($1, '')
+
+-- name: doctor_queue_usage
+-- notifications.py; reads only. The share of the queue that some session has not read yet
+SELECT pg_notification_queue_usage() AS usage

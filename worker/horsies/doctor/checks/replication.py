@@ -1,4 +1,4 @@
-"""The WAL on the disk, and what keeps it there: replication slots without a consumer, an archive that refuses it."""
+"""The WAL on the disk, and its causes: replication slots without a consumer, and an archive that fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from horsies.doctor import CheckContext
 
 MUCH_WAL: Final = 1_073_741_824
-"""What an inactive slot may keep before it is dangerous; a standby that restarts comes back within less."""
+"""Bytes of WAL that an inactive slot may keep before it is dangerous; a standby that restarts needs less."""
 _TIMES_MAX_WAL: Final = 3
 
 
@@ -54,7 +54,7 @@ async def _wal(context: CheckContext) -> Iterable[CheckLine]:
 
 
 async def _archive(context: CheckContext) -> AsyncIterator[CheckLine]:
-    """An archive_command that fails keeps all WAL until the disk is full."""
+    """Yield a line if the archive_command fails, which keeps all WAL until the disk is full."""
     for row in await context.fetch(statement(__name__, "doctor_archive")):
         evidence = f"archiving has failed for {span(row['failing_s'])}, last {row['last_failed_wal']}: all WAL is kept"
         yield CheckLine(

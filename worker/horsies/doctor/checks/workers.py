@@ -1,4 +1,4 @@
-"""Living workers: their clocks, and whether they recover by the same settings."""
+"""What live workers do: their clocks, whether they recover by the same settings, and whether they delete old rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.doctor import Check, CheckLine, CheckVerdict
-from horsies.domain.quantities import counted
+from horsies.domain.quantities import counted, span
+from horsies.lifecycle.retention import ages_in_use, ages_of, overdue_by
+from horsies.store.statements import statement
 from horsies.views import worker_clocks, worker_rows
+from horsies.views.reader_session import decoded
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     from horsies.doctor import CheckContext
 
 _MAX_NAMED: Final = 3
+_LATE_S: Final = 2 * 3_600.0
+"""Seconds that the deletion may be late: the sweep prunes once an hour, and a large backlog takes several runs."""
+_VERY_LATE_S: Final = 86_400.0
+_REMEDY: Final = "horsies db prune --dry-run, then horsies db prune; and find out why no worker prunes each hour"
 
 
 async def _clocks(context: CheckContext) -> Iterable[CheckLine]:
@@ -44,12 +51,12 @@ async def _settings(context: CheckContext) -> Iterable[CheckLine]:
         reported["the application"] = context.config.recovery.model_dump()
     remedy = "give all of them one AppConfig, and restart those of the older one: horsies workers drain ID"
     lines = [CheckLine(CheckVerdict.WARN, difference, remedy) for difference in _differences(reported)]
-    what = f"{counted(len(rows), 'living worker')}, all with the same" if rows else "no living worker"
+    what = f"{counted(len(rows), 'living worker')}, all with the same settings" if rows else "no living worker"
     return lines or [CheckLine(CheckVerdict.OK, what)]
 
 
 def _differences(reported: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Each setting with several values, and who has which; one that a worker does not report has none."""
+    """Yield each setting with several values, and the workers that have each; unreported ones are ignored."""
     names = dict.fromkeys(name for settings in reported.values() for name in settings)
     for name in names:
         owners: defaultdict[str, list[str]] = defaultdict(list)
@@ -65,7 +72,40 @@ def _named(workers: list[str]) -> str:
     return f"{', '.join(workers[:_MAX_NAMED])}{more}"
 
 
+async def _retention(context: CheckContext) -> Iterable[CheckLine]:
+    async with context.reading() as connection:
+        if context.config is None:
+            ages, worker = await ages_in_use(connection)
+            whose = "the defaults" if worker is None else f"worker {worker}"
+        else:
+            ages, whose = ages_of(context.config.recovery), "the application"
+        late = await overdue_by(connection, ages)
+    last = await _last_sweep(context)
+    lines = [
+        CheckLine(
+            CheckVerdict.FAIL if late_s > _VERY_LATE_S else CheckVerdict.WARN,
+            f"{category.replace('_', ' ')}: the oldest row is overdue by {span(late_s)} "
+            f"(kept {_kept(ages[category])}, by {whose}); {last}",
+            _REMEDY,
+        )
+        for category, late_s in late.items()
+        if late_s > _LATE_S
+    ]
+    kept = ", ".join(f"{category.replace('_', ' ')} {_kept(age)}" for category, age in ages.items())
+    return lines or [CheckLine(CheckVerdict.OK, f"nothing is overdue; {last}; kept: {kept} (by {whose})")]
+
+
+def _kept(age_s: float | None) -> str:
+    return "for ever" if age_s is None else span(age_s)
+
+
+async def _last_sweep(context: CheckContext) -> str:
+    rows = await context.fetch(statement(__name__, "doctor_last_retention"))
+    return f"last swept {span(decoded(rows[0]['ago_s']))} ago by {rows[0]['worker_id']}" if rows else "never swept"
+
+
 CHECKS = (
+    Check("retention", 120, _retention, needs_tables=True),
     Check("clocks", 130, _clocks, needs_tables=True),
     Check("recovery settings", 140, _settings, needs_tables=True),
 )
