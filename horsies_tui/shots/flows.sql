@@ -173,9 +173,10 @@ SELECT task_id, 1, 'WORKER_FAILURE', true, now() - interval '2660 s', now() - in
        'no runner heartbeat for 5m00s', 'web-3-87-e41b', 'web-3', 91, now() - interval '2660 s'
   FROM horsies_workflow_tasks WHERE node_id = 'import_uk';
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, worker_id, worker_hostname,
-                                   worker_pid, worker_process_name, created_at)
+                                   worker_pid, worker_process_name, created_at, waited_ms)
 SELECT task.id, 1, 'COMPLETED', false, task.started_at, task.completed_at, claimed_by_worker_id, task.worker_hostname,
-       task.worker_pid, task.worker_process_name, task.started_at
+       task.worker_pid, task.worker_process_name, task.started_at,
+       GREATEST(extract(epoch FROM task.started_at - task.enqueued_at) * 1000, 0)
   FROM horsies_tasks task JOIN horsies_workflow_tasks link ON link.task_id = task.id
  WHERE task.status = 'COMPLETED'
  ORDER BY task.started_at, task.id;

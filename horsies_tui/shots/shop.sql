@@ -86,7 +86,7 @@ SELECT pictures.id_of(now() - age * interval '1 s', number::text), concat(worker
  WHERE beat IS NOT NULL AND beat + back <= COALESCE(started, age)
  ORDER BY number, back DESC;
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
-                                   error_message, worker_id, worker_hostname, worker_pid, created_at)
+                                   error_message, worker_id, worker_hostname, worker_pid, created_at, waited_ms)
 SELECT id, n, 'FAILED', n < retry_count + (status = 'PENDING')::int OR status = 'RUNNING', made, made + interval '2 s',
        code,
        CASE code WHEN 'RATE_LIMITED' THEN '429 Too Many Requests, come back later'
@@ -97,7 +97,7 @@ SELECT id, n, 'FAILED', n < retry_count + (status = 'PENDING')::int OR status = 
                  WHEN 'WORKER_CRASHED' THEN 'its child process was killed by signal 9'
                  WHEN 'TASK_INTERRUPTED' THEN 'stopped at a shutdown, past the grace of 25 s'
                  ELSE 'no answer in time' END,
-       claimed_by_worker_id, 'web-1', 4119 + n, made
+       claimed_by_worker_id, 'web-1', 4119 + n, made, 100 * (n % 5)
   FROM horsies_tasks task
  CROSS JOIN generate_series(1, retry_count + (status = 'FAILED')::int) n
  CROSS JOIN LATERAL (SELECT CASE WHEN n = retry_count + 1 THEN started_at

@@ -21,22 +21,29 @@ SIZE = (160, 50)
 NIGHT = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, started_at, completed_at,
                            failed_at, error_code, claimed_by_worker_id)
-SELECT 't' || n, 'shop.mail', 'mail', state, at - interval '9 s', at - interval '9 s', at - interval '2 s',
+SELECT 't' || n, 'shop.mail', 'mail', state, began - wait, began - wait, began,
        CASE state WHEN 'COMPLETED' THEN at END, CASE state WHEN 'FAILED' THEN at END,
        CASE state WHEN 'FAILED' THEN 'GATEWAY_DOWN' END, 'web-1-1-0a'
   FROM generate_series(1, 400) n
  CROSS JOIN LATERAL (SELECT now() - n * interval '600 ms' AS at,
-                            CASE WHEN n BETWEEN 100 AND 250 THEN 'FAILED' ELSE 'COMPLETED' END AS state) made;
-INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)
-SELECT id, 1, status, false, started_at, COALESCE(completed_at, failed_at), error_code FROM horsies_tasks
+                            now() - n * interval '600 ms' - interval '2 s' AS began,
+                            CASE WHEN n BETWEEN 100 AND 250 THEN 'FAILED' ELSE 'COMPLETED' END AS state,
+                            CASE WHEN n BETWEEN 100 AND 250 THEN interval '50 s' ELSE interval '7 s' END AS wait) made;
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                   waited_ms)
+SELECT id, 1, status, false, started_at, COALESCE(completed_at, failed_at), error_code,
+       extract(epoch FROM started_at - enqueued_at) * 1000
+  FROM horsies_tasks;
+INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)
+SELECT to_timestamp((extract(epoch FROM now())::bigint / 10 - n) * 10), '', n FROM generate_series(0, 30) n
 """
 AGAIN = """
 WITH again AS (
     UPDATE horsies_tasks SET status = 'COMPLETED', started_at = now() - interval '1 s', completed_at = now()
      WHERE status = 'PENDING' RETURNING id, started_at, completed_at
 )
-INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at)
-SELECT id, 2, 'COMPLETED', false, started_at, completed_at FROM again
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, waited_ms)
+SELECT id, 2, 'COMPLETED', false, started_at, completed_at, 1000 FROM again
 """
 
 
@@ -61,7 +68,10 @@ async def test_the_past_does_not_depend_on_when_a_console_was_opened(
     async with console(options(database, screen="overview"), SIZE) as first:
         await live(first)
         await until(first, lambda: "GATEWAY_DOWN surges" in "\n".join(frame(first)), "the surge")
-        # What failed runs again and succeeds: its rows are no longer those of a failure.
+        await press(["left_square_bracket"] * 4, "5m ago", first)
+        for window in ("30m ago", "1h ago"):
+            await press(["right_square_bracket"], window, first)
+        # What failed runs again and succeeds: its rows are no longer those of a failure, nor of a wait of 50 s.
         failed = [row["id"] for row in await connection.fetch("SELECT id FROM horsies_tasks WHERE status = 'FAILED'")]
         await apply(
             connection, await preview(connection, VERBS["task", "requeue"], Selection.of_ids(failed)), OPS, None

@@ -25,8 +25,8 @@ def code(sql: str) -> str:
 
 
 def test_versions_count_from_that_of_the_schema_without_a_gap() -> None:
-    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (15, "schema")
-    assert [migration.version for migration in MIGRATIONS] == list(range(15, 15 + len(MIGRATIONS)))
+    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (16, "schema")
+    assert [migration.version for migration in MIGRATIONS] == list(range(16, 16 + len(MIGRATIONS)))
 
 
 def test_each_file_of_the_schema_is_a_part_of_it() -> None:

@@ -193,6 +193,21 @@ async def test_an_interrupt_takes_a_number_but_burns_no_budget(connection: async
     assert (await finish_one(connection, ended(token, K.RETRY))).status is TaskStatus.PENDING
 
 
+async def test_an_attempt_says_how_long_it_waited_since_it_was_due(connection: asyncpg.Connection) -> None:
+    """An interrupted task keeps its due time, and did not wait while it ran."""
+    await enqueue(connection, "t", max_retries="9", enqueued_at="now() - interval '70 s'")
+    for kind in (K.INTERRUPT_REQUEUE, K.RETRY, K.RETRY, K.COMPLETED):
+        (token,) = await claim_tokens(connection)
+        await start_tokens(connection, [token])
+        await finish_one(connection, ended(token, kind, **({"retry_delay_s": 0.0} if kind is K.RETRY else {})))
+        if kind is K.RETRY:
+            await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() - interval '5 s' WHERE id = 't'")
+            await connection.execute("UPDATE horsies_task_attempts SET finished_at = now() - interval '1 h'")
+    waited = [one["waited_ms"] for one in await attempts(connection, "t")]
+    assert [each // 10_000 for each in waited] == [7, 0, 0, 0]
+    assert waited[1] < 5_000 <= min(waited[2:])
+
+
 async def test_an_interrupt_needs_no_budget_and_no_time_before_the_deadline(connection: asyncpg.Connection) -> None:
     (token,) = await running(connection, "t")
     await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")

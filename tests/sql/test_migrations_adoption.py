@@ -109,7 +109,7 @@ async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
     await upgrade(upstream)
-    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(15, "schema")]
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(16, "schema")]
 
 
 VERSION_10 = """
@@ -126,8 +126,13 @@ CREATE FUNCTION horsies_claimable(queue text, names text[], most integer, follow
 UPDATE horsies_console_schema SET version = 10;
 """
 
-# Whatever version 15 has and version 14 had not is taken away here, and so on.
-VERSION_14 = """
+# Whatever version 16 has and version 15 had not is taken away here, and so on.
+VERSION_15 = """
+ALTER TABLE horsies_task_attempts DROP COLUMN waited_ms;
+UPDATE horsies_console_schema SET version = 15;
+"""
+VERSION_14 = f"""
+{VERSION_15}
 DROP TABLE horsies_outages, horsies_sweeps, horsies_queue_samples;
 DROP FUNCTION horsies_longest_pause(double precision);
 CREATE FUNCTION horsies_join_needs(join_type varchar, min_success integer, dependencies integer[]) RETURNS integer
@@ -176,8 +181,8 @@ UPDATE horsies_console_schema SET version = 11;
 
 @pytest.mark.parametrize(
     "older",
-    [VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14],
-    ids=["version 10", "version 11", "version 12", "version 13", "version 14"],
+    [VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15],
+    ids=["version 10", "version 11", "version 12", "version 13", "version 14", "version 15"],
 )
 async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_database: str, older: str) -> None:
     async with made_of("SELECT", empty_database) as connection:
@@ -188,10 +193,11 @@ async def test_an_earlier_version_gets_what_it_lacks_and_keeps_its_rows(empty_da
             "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)"
             " VALUES ('t', 1, 'FAILED', now(), now())"
         )
-        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [15]
+        assert [migration.version for migration in (await inspect_schema(connection)).pending] == [16]
         await upgrade(connection)
         await require_current(connection)
-        assert await connection.fetchval("SELECT output IS NULL FROM horsies_task_attempts WHERE task_id = 't'")
+        unknown = "SELECT output IS NULL AND waited_ms IS NULL FROM horsies_task_attempts WHERE task_id = 't'"
+        assert await connection.fetchval(unknown)
         found = await connection.fetchval("SELECT cardinality(found_at) FROM horsies_claimable('p', '{shop.pay}', 1)")
         assert found == 1
         assert await connection.fetchval("SELECT to_regclass('ix_horsies_tasks_finished_by_name') IS NOT NULL")
@@ -266,7 +272,7 @@ async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied
     assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
     before = await version_7.fetch(APPLIED)
     await upgrade(version_7)
-    assert await version_7.fetch(APPLIED) == [*before, (15, "schema")]
+    assert await version_7.fetch(APPLIED) == [*before, (16, "schema")]
 
 
 async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(

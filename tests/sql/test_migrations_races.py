@@ -226,14 +226,14 @@ async def test_a_script_run_a_second_time_is_refused_and_changes_nothing(
     await create(watcher)
     before = await watcher.fetch("SELECT * FROM horsies_console_schema")
     _, errors = await psql(embedded_server, empty_database, script(MIGRATIONS, "public"))
-    assert "migration 15 is already applied, or the one before it is not" in errors
+    assert "migration 16 is already applied, or the one before it is not" in errors
     assert await watcher.fetch("SELECT * FROM horsies_console_schema") == before
 
 
 async def test_a_script_without_its_first_migration_is_refused(
     embedded_server: EmbeddedServer, empty_database: str, watcher: asyncpg.Connection
 ) -> None:
-    later = Migration(16, "later", "CREATE TABLE IF NOT EXISTS later (id integer);")
+    later = Migration(17, "later", "CREATE TABLE IF NOT EXISTS later (id integer);")
     _, errors = await psql(embedded_server, empty_database, script([later], "public"))
-    assert "migration 16 is already applied, or the one before it is not" in errors
+    assert "migration 17 is already applied, or the one before it is not" in errors
     assert (await inspect_schema(watcher)).kind is SchemaKind.EMPTY

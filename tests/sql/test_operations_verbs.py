@@ -142,7 +142,7 @@ async def test_a_task_cancelled_between_two_tries_goes_on_with_the_next(connecti
 async def test_a_running_task_is_taken_away_with_an_attempt_and_its_worker_is_told(
     connection: asyncpg.Connection, heard: Heard
 ) -> None:
-    (token,) = await running(connection, "t", max_retries="3")
+    (token,) = await running(connection, "t", max_retries="3", enqueued_at="now() - interval '70 s'")
     await done(connection, V.REQUEUE, "t", reason="stuck on a lock")
     row = await task(connection, "t")
     assert picked(row, "status retry_count max_retries") == ("PENDING", 1, 1)
@@ -152,6 +152,7 @@ async def test_a_running_task_is_taken_away_with_an_attempt_and_its_worker_is_to
         *("requeued by hand by ops@bastion: stuck on a lock", ME, 4242),
     )
     assert token.claimed_at <= attempt["started_at"] < attempt["finished_at"]
+    assert round(attempt["waited_ms"], -4) == 70_000
     assert await heard.all() == [
         ("horsies_operator", ME),
         ("task_queue_default", "requeue"),

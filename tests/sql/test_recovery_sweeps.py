@@ -218,10 +218,11 @@ async def test_old_beats_of_the_first_attempt_do_not_doom_a_fresh_second_one(con
 async def test_a_beat_of_the_first_attempt_does_not_save_a_dead_second_one(connection: asyncpg.Connection) -> None:
     """Its worker died right after the start: a beat newer than the threshold must be newer than the start, too."""
     await stale_runs(connection, "t", retry_count="1", max_retries="3", task_options=CRASH)
+    await connection.execute("UPDATE horsies_tasks SET enqueued_at = started_at - interval '70 s'")
     await beat_before(connection, "t", "runner", 6.2)
     assert await sweep_runs(connection) == Recovered(retried=1)
     (attempt,) = await attempts(connection, "t")
-    assert attempt["attempt"] == 2
+    assert (attempt["attempt"], attempt["waited_ms"]) == (2, 70_000)
     assert "360 s since its start, without a heartbeat" in attempt["failed_reason"]
 
 

@@ -139,7 +139,7 @@ async def test_foreign_tables_are_left_alone(empty: asyncpg.Connection) -> None:
 
 async def test_a_list_of_unknown_migrations_is_a_foreign_schema(connection: asyncpg.Connection) -> None:
     await connection.execute("UPDATE horsies_console_schema SET name = 'initial'")
-    why = "horsies_console_schema calls version 15 'initial', not 'schema'"
+    why = "horsies_console_schema calls version 16 'initial', not 'schema'"
     await refused_by_all(connection, SchemaKind.FOREIGN, foreign("public", why))
 
 

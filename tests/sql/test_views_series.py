@@ -152,6 +152,23 @@ async def test_attempts_are_counted_when_they_failed_whatever_became_of_their_ta
     assert (await task_series(conn, whole))[2].failed == 1
 
 
+async def test_waits_are_those_of_the_attempts_whatever_became_of_their_tasks(conn: asyncpg.Connection) -> None:
+    """A requeue took the wait of 70 s out of the chart, and put one of 0 s into it."""
+    whole = await buckets(conn)
+    when = [f"'{start + timedelta(seconds=5)}'::timestamptz" for start in whole.starts]
+    for number in range(3):
+        await insert(conn, f"t{number}")
+        await attempt(conn, f"t{number}", when[1], waited_ms="70000")
+        await attempt(conn, f"t{number}", when[3], number=2, outcome="'COMPLETED'", waited_ms=str(number * 250))
+        # As a worker of version 15 stored it.
+        await attempt(conn, f"t{number}", when[2], number=3)
+        await conn.execute("UPDATE horsies_tasks SET status = 'COMPLETED', started_at = now(), completed_at = now()")
+    points = await task_series(conn, whole)
+    assert [(point.wait_p50, point.wait_p95) for point in points] == [
+        *[(None, None), (70, 70), (None, None), (0.25, 0.5), (None, None)]
+    ]
+
+
 async def test_two_consoles_draw_the_same_past_whenever_they_were_opened(conn: asyncpg.Connection) -> None:
     """One read an hour at once, a small share of each minute; the other one minute after the other, in full."""
     whole = await buckets(conn, 60)

@@ -96,6 +96,8 @@ async def test_pause_of_a_child_leaves_its_parent_running(connection: asyncpg.Co
 async def test_cancel_reaches_queued_and_running_nodes_and_sets_completed_at(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0), node(1), node(2, 0)))
     await runs(connection, "w1", 0)
+    due = "UPDATE horsies_tasks SET enqueued_at = started_at - interval '70 s' WHERE status = 'RUNNING'"
+    await connection.execute(due)
     assert await cancel(connection, "w1")
     assert await states(connection) == "CANCELLED: FAILED SKIPPED SKIPPED"
     assert (await workflow_row(connection))["completed_at"] is not None
@@ -104,6 +106,7 @@ async def test_cancel_reaches_queued_and_running_nodes_and_sets_completed_at(con
     assert result["err"]["error_code"] == {"__builtin_task_code__": "TASK_CANCELLED"}
     (attempt,) = await connection.fetch("SELECT * FROM horsies_task_attempts")
     assert (attempt["task_id"], attempt["error_code"]) == (await task_of(connection, "w1", 0), "TASK_CANCELLED")
+    assert attempt["waited_ms"] == 70_000
 
 
 async def test_a_worker_is_told_that_it_has_lost_the_task(connection: asyncpg.Connection, database: str) -> None:

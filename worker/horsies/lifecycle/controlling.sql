@@ -97,12 +97,13 @@ WITH locked AS MATERIALIZED (
      WHERE task.id = ANY ($1::text[]) AND task.id = locked.id
     RETURNING task.id, locked.status AS before_status, task.queue_name, task.retry_count, task.claimed_by_worker_id,
               task.claimed_at, task.started_at, task.failed_at, task.worker_hostname, task.worker_pid,
-              task.worker_process_name
+              task.worker_process_name, task.enqueued_at
 ), runs AS (
     SELECT id, retry_count, 'WORKER_FAILURE' AS outcome, false AS will_retry,
            COALESCE(started_at, claimed_at, failed_at) AS started_at, failed_at AS finished_at,
            'TASK_CANCELLED' AS error_code, $3::text AS error_message, $3::text AS failed_reason,
-           claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output
+           claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output,
+           enqueued_at
       FROM ended
      WHERE before_status = 'RUNNING'
 ), /* history */, taken AS (

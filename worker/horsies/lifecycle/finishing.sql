@@ -70,10 +70,11 @@ WITH requeued AS (
            true AS will_retry, COALESCE(before.started_at, claimed_at) AS started_at,
            statement_timestamp() AS finished_at,
            COALESCE(error_code, CASE WHEN interrupted THEN 'TASK_INTERRUPTED' END) AS error_code, error_message,
-           failed_reason, $1 AS worker_id, before.worker_hostname, before.worker_pid, before.worker_process_name, output
+           failed_reason, $1 AS worker_id, before.worker_hostname, before.worker_pid, before.worker_process_name, output,
+           before.enqueued_at
       FROM requeued again
            -- A statement does not see its own changes: this still reads the columns that the update above has cleared.
-     CROSS JOIN LATERAL (SELECT started_at, worker_hostname, worker_pid, worker_process_name
+     CROSS JOIN LATERAL (SELECT enqueued_at, started_at, worker_hostname, worker_pid, worker_process_name
                            FROM horsies_tasks WHERE id = again.id LIMIT 1) before
 ), /* history */, woken AS (
     -- Interrupted tasks are due now, but this worker is about to stop: other workers must be notified.
@@ -118,5 +119,6 @@ runs AS (
     RETURNING token.number, token.outcome, false AS will_retry, token.error_message, token.output, task.id,
               task.retry_count, task.error_code, token.failed_reason,
               COALESCE(task.started_at, task.claimed_at) AS started_at, task.updated_at AS finished_at,
-              task.claimed_by_worker_id AS worker_id, task.worker_hostname, task.worker_pid, task.worker_process_name
+              task.claimed_by_worker_id AS worker_id, task.worker_hostname, task.worker_pid, task.worker_process_name,
+              task.enqueued_at
 ), /* history */

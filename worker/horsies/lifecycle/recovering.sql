@@ -72,7 +72,7 @@ WITH judged AS MATERIALIZED (
     SELECT worker_id, horsies_runs_silent_before(worker_id::text, $7::float8, $9::float8) AS silent_before
       FROM (SELECT DISTINCT COALESCE(worker_id, '') AS worker_id FROM unnest($2::text[]) AS seen (worker_id)) owner
 ), stale AS MATERIALIZED (
-    SELECT task.id, task.retry_count, task.claimed_by_worker_id, task.worker_pid, task.worker_hostname,
+    SELECT task.id, task.retry_count, task.enqueued_at, task.claimed_by_worker_id, task.worker_pid, task.worker_hostname,
            task.worker_process_name, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at,
            seen.result, seen.message, statement_timestamp() + seen.delay_s * interval '1 s' AS due,
            COALESCE(task.retry_count < task.max_retries
@@ -116,7 +116,8 @@ WITH judged AS MATERIALIZED (
 ), runs AS (
     SELECT id, retry_count, 'FAILED' AS outcome, again AS will_retry, started_at, statement_timestamp() AS finished_at,
            'WORKER_CRASHED' AS error_code, message AS error_message, message AS failed_reason,
-           claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output
+           claimed_by_worker_id AS worker_id, worker_hostname, worker_pid, worker_process_name, NULL AS output,
+           enqueued_at
       FROM stale
 ), /* history */, lost AS (
     -- Records for the views what happened to the tasks of the worker.

@@ -47,7 +47,7 @@ WITH /* operation */, /* judged */, changed AS (
            COALESCE(run.started_at, run.claimed_at, statement_timestamp()) AS started_at,
            statement_timestamp() AS finished_at, $15::text AS error_code, $16::text AS error_message,
            $16::text AS failed_reason, run.claimed_by_worker_id AS worker_id, run.worker_hostname,
-           run.worker_pid, run.worker_process_name, NULL AS output
+           run.worker_pid, run.worker_process_name, NULL AS output, run.enqueued_at
       FROM changed
       JOIN judged run ON run.number = changed.number
      WHERE run.status = 'RUNNING'

@@ -12,8 +12,8 @@ SELECT LEAST((SELECT finished_at::timestamptz FROM horsies_task_attempts ORDER B
 -- views/flow.py; reads only
 -- ($1 first bucket, $2 length of a bucket, $3 how many, $4 rows read of each slice at most, $5 waiting tasks read at
 -- most, $6 slices of a bucket, $7 attempts counted of each at most)
--- Attempts never change, so their counts are the same at each read. Tasks only add ends without a run, and slices
--- without attempts, which older versions left. In a slice with more than $4 rows the first rows represent all: each
+-- Attempts never change, so their counts and times are the same at each read. Tasks only add ends without a run, and
+-- slices without attempts, which older versions left. In a slice with more than $4 rows the first rows represent all: each
 -- is weighted as if the other rows of the slice were like them.
 WITH slice AS (
     SELECT number / $6::integer AS number, $1::timestamptz + number * $2::interval / $6::integer AS since,
@@ -22,8 +22,10 @@ WITH slice AS (
 ), sample AS MATERIALIZED (
     SELECT slice.number, slice.since, slice.until, lately.*
       FROM slice
+           -- Upstream's table lacks this column: there it is this one.
+     CROSS JOIN (VALUES (NULL::integer)) AS absent (waited_ms)
      CROSS JOIN LATERAL (
-            SELECT outcome, /* failed_attempt */ AS failed, finished_at AS ended_at,
+            SELECT outcome, /* failed_attempt */ AS failed, finished_at AS ended_at, waited_ms / 1000.0::float8 AS wait_s,
                    CASE WHEN started_at <= finished_at THEN started_at END AS started_at
               FROM horsies_task_attempts
              WHERE finished_at >= slice.since AND finished_at < slice.until
@@ -67,11 +69,15 @@ WITH slice AS (
 ), ended AS MATERIALIZED (
     SELECT finished.*, weight FROM finished JOIN finished_weights USING (since)
 ), outcome AS (
-    SELECT number, weight, outcome = 'COMPLETED' AS completed, failed, false AS other, started_at, ended_at
+    SELECT number, weight, outcome = 'COMPLETED' AS completed, failed, false AS other, started_at, ended_at, wait_s
       FROM tried WHERE failed OR outcome = 'COMPLETED'
      UNION ALL
     SELECT number, weight, status = 'COMPLETED', status = 'FAILED' AND NOT by_hand, status IN ('CANCELLED', 'EXPIRED') OR by_hand,
-           started_at, ended_at
+           started_at, ended_at,
+           -- A task waits only from when it is due; after a retry, from when it was due last. A task that never began has
+           -- no wait: GREATEST would make it 0 s.
+           CASE WHEN started_at IS NOT NULL AND has.yes IS NULL
+                THEN GREATEST(extract(epoch FROM started_at) - extract(epoch FROM enqueued_at), 0)::float8 END
       FROM ended
       LEFT JOIN (SELECT DISTINCT since, true AS yes FROM tried) has USING (since)
      CROSS JOIN LATERAL (SELECT status = 'FAILED' AND COALESCE(error_code, '') = 'OPERATOR_FAILED' AS by_hand) ends
@@ -84,16 +90,9 @@ WITH slice AS (
            round(COALESCE(sum(weight) FILTER (WHERE other), 0)::numeric, 3) AS other,
            max(weight) > 1 AS partly,
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s
+                ORDER BY (extract(epoch FROM ended_at) - extract(epoch FROM started_at))::float8) FILTER (WHERE started_at IS NOT NULL) AS run_s,
+           percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY wait_s) AS wait_s
       FROM outcome GROUP BY number
-), flow AS (
-    SELECT number,
-           -- A task waits only from when it is due; after a retry, from when it was due last. A task that never began has
-           -- no wait: GREATEST would make it 0 s.
-           percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
-                ORDER BY GREATEST(extract(epoch FROM started_at) - extract(epoch FROM enqueued_at), 0)::float8)
-                FILTER (WHERE started_at IS NOT NULL) AS wait_s
-      FROM ended GROUP BY number
 ), moves AS (
     SELECT GREATEST(floor((date_part('epoch', moment) - date_part('epoch', $1::timestamptz)) / date_part('epoch', $2::interval)),
                     -1) AS number,
@@ -118,7 +117,6 @@ SELECT number, completed::float8, failed::float8, other::float8, COALESCE(partly
        GREATEST(sum(moves.weight) OVER (ORDER BY number), 0)::float8 AS waiting
   FROM generate_series(-1, $3::integer - 1) AS number
   LEFT JOIN done USING (number)
-  LEFT JOIN flow USING (number)
   LEFT JOIN moves USING (number)
  ORDER BY number
 

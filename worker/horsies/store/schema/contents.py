@@ -60,7 +60,7 @@ UPSTREAM_TABLES: dict[str, TableContents] = {
             "id task_id attempt outcome will_retry started_at finished_at error_code error_message failed_reason"
             " worker_id worker_hostname worker_pid worker_process_name created_at"
         ),
-        _names("output"),
+        _names("output waited_ms"),
         indexes=_names("uq_horsies_task_attempts_task_attempt"),
         needs=("INSERT", SEQUENCE),
     ),

@@ -16,7 +16,7 @@ LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big",
 # Every statement of every task queues up behind a migration that waits for its table.
 LOCK_TIMEOUT_S = 5.0
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 """The version that the folder tables creates. It also adopts tables of earlier, unreleased versions."""
 # Referenced tables come before those that refer to them.
 _PARTS = (

@@ -12,7 +12,9 @@ ALTER TABLE IF EXISTS horsies_tasks
     ADD COLUMN IF NOT EXISTS rerun_of                varchar(36),
     ADD COLUMN IF NOT EXISTS workflow_paused_at      timestamptz,
     ADD COLUMN IF NOT EXISTS uncounted_claim_at      timestamptz;
-ALTER TABLE IF EXISTS horsies_task_attempts ADD COLUMN IF NOT EXISTS output text;
+ALTER TABLE IF EXISTS horsies_task_attempts
+    ADD COLUMN IF NOT EXISTS output    text,
+    ADD COLUMN IF NOT EXISTS waited_ms integer;
 ALTER TABLE IF EXISTS horsies_worker_states
     ADD COLUMN IF NOT EXISTS children_memory_mb  double precision,
     ADD COLUMN IF NOT EXISTS task_names          text[],

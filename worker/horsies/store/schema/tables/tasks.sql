@@ -65,6 +65,8 @@ CREATE TABLE IF NOT EXISTS horsies_task_attempts (
     worker_process_name varchar(255),
     created_at          timestamptz  NOT NULL DEFAULT now(),
     output              text,
+    -- From when it was due until it started. NULL: not known, as a worker of version 15 or earlier wrote the row.
+    waited_ms           integer,
     CONSTRAINT ck_horsies_task_attempts_outcome CHECK (outcome IN ('COMPLETED', 'FAILED', 'WORKER_FAILURE'))
 );
 
