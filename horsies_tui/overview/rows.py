@@ -241,10 +241,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
         return chart(name, (shown,), per_second, rows, "no task yet")
 
     def times(name: str, p95: tuple[float | None, ...], p50: tuple[float | None, ...]) -> Chart:
-        curves = (
-            curve("p95", p95, Tone.WARNING, _seconds, fill=Fill.BAND),
-            curve("p50", p50, Tone.RUNNING, _seconds),
-        )
+        curves = (curve("p95", p95, Tone.WARNING, _seconds, fill=Fill.BAND), curve("p50", p50, Tone.RUNNING, _seconds))
         found = chart(name, curves, _seconds, rows_that_ended, f"no task ended in the last {window.name}")
         return replace(found, round_up=round_up_time)
 
@@ -260,9 +257,6 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
         Chart("busy", (share,), _percent, window.name, top=1.0, rows=NUMBERS["running"], nothing=silent),
     )
     marks = series.marks
-    signs = {
-        **dict.fromkeys(marks.operated, OPERATED),
-        **dict.fromkeys(marks.deployed, DEPLOYED),
-        **dict.fromkeys(marks.outages, OUTAGE),
-    }
+    signs = dict.fromkeys(marks.operated, OPERATED)
+    signs |= dict.fromkeys(marks.deployed, DEPLOYED) | dict.fromkeys(marks.outages, OUTAGE)
     return tuple(replace(one, dark=marks.dark, signs=signs) for one in charts)

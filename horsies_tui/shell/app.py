@@ -32,7 +32,7 @@ from horsies_tui.shell.header import Header, HeaderFacts, OutageLine
 from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.stage import ViewStage
 from horsies_tui.shell.tabs import Tabs
-from horsies_tui.shell.views import TABS, VIEWS, action_commands, named_filters
+from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen, handler_is_hidden
 from horsies_tui.view import ConsoleView
 
@@ -62,13 +62,25 @@ _SHOW_RECOVERY: Final = ("recovery", "overview")
 _SECOND: Final = 1.0
 
 
+def _action_commands() -> type[Provider]:
+    from horsies_tui.shell.palette import ActionCommands
+
+    return ActionCommands
+
+
+def _named_filters() -> type[Provider]:
+    from horsies_tui.shell.palette import NamedFilters
+
+    return NamedFilters
+
+
 class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=False):
     """The whole terminal application. `keys` is the result of `keymap.keymap` for the config file."""
 
     TITLE = "horsies"
     CSS_PATH = "console.tcss"
     BINDINGS = bindings(Scope.APP)
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {action_commands, named_filters}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_action_commands, _named_filters}
 
     def __init__(
         self,

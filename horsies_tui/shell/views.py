@@ -14,8 +14,6 @@ from horsies_tui.shell.tabs import Tab
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.command import Provider
-
     from horsies_tui.view import ConsoleView
 
 
@@ -75,18 +73,6 @@ _REST: Final = (
     "horsies.operations.pipeline",
 )
 _imported: set[str] = set()
-
-
-def action_commands() -> type[Provider]:
-    from horsies_tui.shell.palette import ActionCommands
-
-    return ActionCommands
-
-
-def named_filters() -> type[Provider]:
-    from horsies_tui.shell.palette import NamedFilters
-
-    return NamedFilters
 
 
 async def import_report() -> None:
