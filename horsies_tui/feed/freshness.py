@@ -173,10 +173,10 @@ class Freshness:
                 async with with_settings(self._connection):
                     found = await blockers(self._connection)
                     here = await replay(self._connection) if self.follows else None
-                self._ended = bool(self.blockers) and not found
+                self._ended, begins = bool(self.blockers) and not found, bool(found) and not self.blockers
                 self.blockers, self._no_answer = found, ""
-                if self._ended:
-                    self._read_again()
+                if self._ended or begins:
+                    self._read_again(all_feeds=begins)
                 if self._lag.learn(here):
                     for feed in self._feeds:
                         feed.distrust()
@@ -188,10 +188,13 @@ class Freshness:
             self._asking = None
         self._look()
 
-    def _read_again(self) -> None:
-        """Reads that were given up for the lock wait for their pace; the lock says nothing of what they cost."""
+    def _read_again(self, *, all_feeds: bool) -> None:
+        """Read at once what a lock has held up, and when a lock begins, what it may hold up from now on.
+
+        A locked table sends no notifications, so a feed that waits for one would look current until its next poll.
+        """
         for feed in self._feeds:
-            if feed.late_since is not None:
+            if all_feeds or feed.late_since is not None:
                 feed.refresh()
 
     def _failed_to_ask(self, why: str) -> None:
