@@ -118,7 +118,8 @@ class ConsoleOperation:
         """
 
         from horsies.operations.audit_rows import require_writable
-        from horsies.operations.pipeline import hold_for, preview
+        from horsies.operations.pipeline import preview
+        from horsies.operations.undo import Hold
         from horsies.operations.verb import TYPES
 
         options = {**self.intent.options, **({"fresh_budget": True} if fresh_budget else {})}
@@ -128,8 +129,8 @@ class ConsoleOperation:
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            if self._hold is None and not self._closed:
-                self._hold = hold_for(self.intent.verb, self.intent.selection)
+            if self.intent.verb.kind == "operation" and self._hold is None and not self._closed:
+                self._hold = Hold(self.intent.selection.ids[0])
             held = 0 if self._hold is None else await self._hold.renew(conn)
             return replace(await preview(conn, self.intent.verb, self.intent.selection, **options), held=held)
 

@@ -81,7 +81,7 @@ def _commands(begun: CommandWord | None, cursor: int, known: Known) -> list[Comp
     start, end = (cursor, cursor) if begun is None else (begun.start, begun.end)
     found = {verb.name: verb.hint for verb in known.live}
     found |= {one.name: f"{one.usage}  {one.help}".strip() for one in SYNTAX}
-    for verb in sorted(VERBS.values(), key=lambda verb: verb.place):
+    for verb in VERBS.values():
         found.setdefault(verb.name, verb.hint)
     found |= {name: "VERB NAME  Act on what is named." for name in GROUPS if name not in SCREENS}
     fitting = [(not name.startswith(prefix), name) for name in found if prefix in name]

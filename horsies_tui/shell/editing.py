@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.display.payload import HIDDEN, POSITIONAL, Masks, may_be_json
 from horsies.domain.codec import CodecError, parse_json, to_json
 from horsies.domain.errors import HorsiesError
-from horsies.operations.edited import Arguments
-from horsies.operations.reruns import checked
+from horsies.operations.edited import Arguments, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

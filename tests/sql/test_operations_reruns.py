@@ -15,9 +15,8 @@ from operation_steps import OPS, POLICY, audit, completed, done, failed, look, n
 
 from horsies.domain.codec import dump_args, dump_kwargs
 from horsies.domain.ids import enqueue_sha
-from horsies.operations.edited import Arguments
+from horsies.operations.edited import Arguments, checked, policy_retries
 from horsies.operations.pipeline import apply
-from horsies.operations.reruns import checked, policy_retries
 from horsies.operations.target import Actor, OperationError
 
 V = named("task")

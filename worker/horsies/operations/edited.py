@@ -1,8 +1,9 @@
-"""Checks JSON that an operator has written: a worker must be able to read it, and a column to store it."""
+"""JSON that an operator has written, which workers must read and columns store; copies of tasks with such arguments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.domain import tags
@@ -10,10 +11,15 @@ from horsies.domain.codec import CodecError, parse_json, to_json
 from horsies.domain.codec.json_text import CorruptJsonError, first_surrogate, spell_path
 from horsies.domain.codec.read import moment
 from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
-from horsies.operations.target import OperationError
+from horsies.domain.ids import enqueue_sha, new_task_id
+from horsies.domain.retry import RetryRule
+from horsies.operations.target import ArgumentChange, OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+_ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +107,126 @@ def _check_tags(tree: dict[str, Any], path: list[str | int]) -> None:
         isinstance(tree.get("module"), str) and isinstance(tree.get("qualname"), str) and "data" in tree
     ):
         raise CorruptJsonError(spell_path(path), "is tagged as an object, but lacks module, qualname or data")
+
+
+@dataclass(frozen=True, slots=True)
+class RerunSource:
+    """The original of a rerun. `good_until` only if it lies ahead; `now` is the server's clock."""
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    priority: int
+    args: str | None
+    kwargs: str | None
+    task_options: str | None
+    good_until: datetime | None
+    now: datetime
+
+
+def checked(edited: Arguments) -> Arguments:
+    """Return the arguments in their stored form; OperationError names what is wrong, and where."""
+    return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
+
+
+def refuse_untyped(edited: Arguments, original: Arguments) -> None:
+    """Raise OperationError for plain JSON in place of an object that is stored with its class, which tasks refuse."""
+    for name, now, before in (("args", edited.args, original.args), ("kwargs", edited.kwargs, original.kwargs)):
+        if now is None or before is None:
+            continue
+        if problem := first_untyped(parse_json(now, name), _tree_of(before), [name]):
+            raise OperationError(
+                f"the task would refuse the edited arguments: {problem}, and is plain JSON now",
+                help_text="name the application, which converts it: --module shop.tasks:app; or keep its form, as "
+                "`horsies tasks show --json` prints it",
+            )
+
+
+def changes(stored: Arguments, edited: Arguments) -> Iterator[ArgumentChange]:
+    """Return each replaced argument by its name, before and after."""
+    if edited.args is not None:
+        yield from _differences(("args",), _tree(stored.args, []), _tree(edited.args, []))
+    if edited.kwargs is not None:
+        yield from _differences((), _tree(stored.kwargs, {}), _tree(edited.kwargs, {}))
+
+
+def _differences(path: tuple[str, ...], before: Any, after: Any) -> Iterator[ArgumentChange]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            yield from _differences((*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences((*path, f"[{place}]"), old, new)
+    elif before is _ABSENT or after is _ABSENT or to_json(before, "before") != to_json(after, "after"):
+        yield ArgumentChange(path, *(None if one is _ABSENT else to_json(one, "argument") for one in (before, after)))
+
+
+def _tree(text: str | None, empty: Any) -> Any:
+    try:
+        return empty if text is None else parse_json(text, "arguments")
+    except CodecError:
+        return "not JSON"  # shows nothing: an unreadable value cannot be masked
+
+
+@lru_cache(maxsize=256)
+def policy_retries(task_options: str | None) -> int:
+    """Return the retries of a policy; 0 without a policy and for unreadable options, as in a worker."""
+    options = _tree_of(task_options)
+    rule = RetryRule.from_stored(options)
+    return 0 if rule is None else rule.max_retries
+
+
+def copy_of(source: RerunSource | None, edited: Arguments) -> tuple[Any, ...]:
+    """Return the values of a copy, in the order of `rerun_change`. A deleted original has none and is refused."""
+    if source is None:
+        return (new_task_id(), *(None,) * 7)
+    args = source.args if edited.args is None else _or_null(edited.args)
+    kwargs = source.kwargs if edited.kwargs is None else _or_null(edited.kwargs)
+    options = source.task_options if source.good_until is not None else _without_deadline(source.task_options)
+    fingerprint = enqueue_sha(
+        task_name=source.task_name,
+        queue_name=source.queue_name,
+        priority=source.priority,
+        args_json=args,
+        kwargs_json=kwargs,
+        sent_at=source.now,
+        good_until=source.good_until,
+        task_options=options,
+    )
+    return new_task_id(), fingerprint, args, kwargs, options, policy_retries(options), source.good_until, source.now
+
+
+def _or_null(text: str) -> str | None:
+    return None if text in ("[]", "{}") else text
+
+
+@lru_cache(maxsize=256)
+def _without_deadline(task_options: str | None) -> str | None:
+    """Return the deadline of a copy, without one that has passed."""
+    options = _tree_of(task_options)
+    if not isinstance(options, dict) or options.get("good_until") is None:
+        return task_options
+    return to_json(options | {"good_until": None}, "task_options")
+
+
+def _tree_of(task_options: str | None) -> Any:
+    try:
+        return None if task_options is None else parse_json(task_options, "task_options")
+    except CodecError:
+        return None
+
+
+def _checked(text: str | None, name: str, kind: type[list[Any]] | type[dict[str, Any]]) -> str | None:
+    if text is None:
+        return None
+    try:
+        tree = parse_json(text, name)
+        if not isinstance(tree, kind):
+            raise CorruptJsonError(name, f"must be a JSON {'array' if kind is list else 'object'}")
+        check_storable(tree, [name])
+        return to_json(tree, name)
+    except CodecError as error:
+        raise OperationError(
+            f"the edited arguments cannot be stored: {error}",
+            help_text='args is an array like [1, "two"], kwargs an object like {"dry_run": true}',
+        ) from error

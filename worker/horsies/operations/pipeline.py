@@ -1,13 +1,14 @@
-"""The two steps of every verb: `preview` selects and checks rows, `apply` changes them with their audit rows."""
+"""The two steps of every verb: `preview` judges the selected rows, `apply` changes them in batches, with audit rows."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from horsies.domain.ids import new_task_id
@@ -22,19 +23,26 @@ from horsies.operations import (
     workflow_targets,
 )
 from horsies.operations.audit_rows import OperatorAction, require_writable
-from horsies.operations.batches import in_batches
+from horsies.operations.preview import OperationOutcome
+from horsies.operations.target import OperationError, RowOutcome
+from horsies.store.isolate_bad_rows import CLASHES, isolate_bad_rows
 from horsies.store.pool import CONNECTION_ERRORS
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import asyncpg
 
     from horsies.domain.states import TargetKind
-    from horsies.operations.preview import OperationOutcome, Preview
+    from horsies.operations.preview import Preview
     from horsies.operations.selection import Selection
-    from horsies.operations.target import Actor
+    from horsies.operations.target import Actor, Target
     from horsies.operations.verb import Verb
+
+T = TypeVar("T")
+
+_TRIES: Final = 5
 
 
 class Targets(Protocol):
@@ -47,8 +55,6 @@ class Targets(Protocol):
     rows. The tasks that it ends are appended to `ended`: their workflows are advanced afterwards."""
     WRITES: tuple[str, ...]
     """The tables that the verbs write besides those of tasks and of audit rows."""
-    batch_of: Callable[..., int]
-    """(verb, targets): how many are changed in one transaction."""
 
 
 _TARGETS: Mapping[TargetKind, Targets] = {
@@ -75,11 +81,6 @@ async def preview(conn: asyncpg.Connection, verb: Verb, selection: Selection, **
     return replace(preview, consequences=said)
 
 
-def hold_for(verb: Verb, selection: Selection) -> undo.Hold | None:
-    """Return the hold of what the verb would undo; only an undo has one. Its owner renews and releases it."""
-    return undo.Hold(selection.ids[0]) if verb.kind == "operation" else None
-
-
 async def apply(
     conn: asyncpg.Connection,
     preview: Preview,
@@ -91,7 +92,8 @@ async def apply(
 ) -> OperationOutcome:
     """Change the preview's eligible targets that are still as they were seen, each with its audit row.
 
-    If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns the results.
+    If cancelled, or interrupted from `on_progress(done, all)`, it finishes the current batch and returns the results; a
+    second cancellation stops it at once. An error of the database ends it too, and is raised only if nothing was done.
     """
     verb, targets = preview.verb, _TARGETS[preview.verb.kind]
     await require_writable(conn, *targets.WRITES)
@@ -100,11 +102,80 @@ async def apply(
     step = partial(targets.change, conn, action, verb, options=preview.options, ended=ended)
     # Sorted, so that two operators lock the same rows in the same order.
     ordered = sorted(preview.eligible, key=attrgetter("id")) if verb.kind == "task" else preview.eligible
-    most = targets.batch_of(verb, ordered)
-    size = most if batch is None else min(batch, most)
-    outcome = await in_batches(conn, action.operation_id, verb, ordered, step, on_progress=on_progress, batch=size)
+    most = undo.batch_of(ordered) if verb.kind == "operation" else verb.batch
+    outcome = OperationOutcome(action.operation_id, verb, ())
+    outcome = await _in_batches(conn, outcome, ordered, step, on_progress, most if batch is None else min(batch, most))
     if ended and not conn.is_closed():
         # The changes are stored. If this fails, the next reconciliation advances the workflows.
         with suppress(*CONNECTION_ERRORS):
             await follow(conn, ended)
     return outcome
+
+
+async def _in_batches(
+    conn: asyncpg.Connection,
+    outcome: OperationOutcome,
+    targets: Sequence[Target],
+    step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]],
+    on_progress: Callable[[int, int], None] | None,
+    size: int,
+) -> OperationOutcome:
+    """Complete the outcome with the results of `step`, `size` targets at a time, each batch in its own transaction.
+
+    Of a batch that the database rejects, or in which rows stay locked, only those rows are refused.
+    """
+    if conn.is_in_transaction():
+        raise OperationError(
+            "the connection is inside a transaction, so no change would take effect before that ends",
+            help_text="apply operations on a separate connection",
+        )
+
+    async def in_transaction(some: Sequence[Target], tries: int = _TRIES) -> list[RowOutcome]:
+        while True:
+            tries -= 1
+            try:
+                # A role may have a stricter default, under which a session that waited for a row gets an error instead
+                # of its state.
+                async with conn.transaction(isolation="read_committed"):
+                    await conn.execute(statement(__name__, "op_begin"))
+                    return await step(some)
+            except CLASHES:
+                if not tries:
+                    raise
+
+    rows: list[RowOutcome] = []
+    for first in range(0, len(targets), size):
+        part = targets[first : first + size]
+        try:
+            done, cancelled = await _uninterrupted(isolate_bad_rows([part], in_transaction))
+            rows += [row for answer in done.answers for row in answer]
+            rows += [RowOutcome(one.item, False, f"the database rejects it: {one.error}") for one in done.refused]
+            if on_progress is not None:
+                on_progress(first + len(part), len(targets))
+        except KeyboardInterrupt:
+            cancelled = True
+        except CONNECTION_ERRORS as error:
+            in_doubt = tuple(part) if conn.is_closed() else ()
+            if not rows and not in_doubt:
+                raise
+            left, why = tuple(targets[first + len(in_doubt) :]), f"{type(error).__name__}: {error}"
+            return replace(outcome, rows=tuple(rows), not_attempted=left, in_doubt=in_doubt, stopped=why)
+        left = tuple(targets[first + len(part) :])
+        if cancelled and left:
+            return replace(outcome, rows=tuple(rows), not_attempted=left, stopped="interrupted")
+    return replace(outcome, rows=tuple(rows))
+
+
+async def _uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:
+    """Return the result, and whether the caller was cancelled in the meantime.
+
+    It is not interrupted: it would be unknown whether an interrupted COMMIT was stored.
+    """
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running), False
+    except asyncio.CancelledError:
+        if running.cancelled() or (task := asyncio.current_task()) is None:
+            raise
+        task.uncancel()
+        return await running, True

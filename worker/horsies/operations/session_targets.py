@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, SessionVerb
 
-_MAX_AT_ONCE = 100
 WRITES: tuple[str, ...] = ()
 
 
@@ -59,10 +58,6 @@ class SessionFacts:
         opened = "" if self.open_since is None else f" for {span((self.now - self.open_since).total_seconds())}"
         last = summary_of_statement(self.query)
         return f"{self.state or 'its state is hidden'}{opened}{last and ': '}{last}"
-
-
-def batch_of(verb: SessionVerb, targets: Sequence[Target]) -> int:
-    return _MAX_AT_ONCE
 
 
 async def preview_of(conn: asyncpg.Connection, verb: SessionVerb, selection: Selection, options: Options) -> Preview:

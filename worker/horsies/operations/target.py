@@ -21,6 +21,10 @@ class OperationError(HorsiesError):
     """The error for an operator action that cannot be tried at all; a refused row is not an error."""
 
 
+class RefusedError(Exception):
+    """The reason why one target is not changed: it is no longer as it was in the preview."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One target of an action. `state` is what the operator saw, `seen` what the statement compares with the row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,16 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit_rows import session_rights
-from horsies.operations.facts import TaskFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
 from horsies.operations.target import OperationError, RowOutcome, Target
-from horsies.operations.verb import TERMINAL
-from horsies.store.statements import renumbered, statement
+from horsies.operations.verb import TERMINAL, VALUE
+from horsies.operations.verbs.tasks import change_statement, refusal_statement
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     import asyncpg
 
@@ -32,15 +33,28 @@ if TYPE_CHECKING:
     from horsies.views.tasks import ExpectedState
 
 
-VALUE = "value"
-"""Key in the options of a preview: the value that its verb gives each task."""
 _COMPARED = ("task_id", "status", "worker_id", "claimed_at", "retry_count", "error_code", "last_action")
 """The fields of a task by which the statement recognises that it is still as it was seen."""
 WRITES: tuple[str, ...] = ()
 
 
-def batch_of(verb: TaskVerb, targets: Sequence[Target]) -> int:
-    return verb.batch
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """The tasks that a verb would change, with facts that are not in their rows."""
+
+    tasks: Sequence[ExpectedState]
+    now: datetime
+    options: Mapping[str, Any]
+
+    def count(self, *statuses: str) -> int:
+        return sum(task.status in statuses for task in self.tasks)
+
+    def overdue(self) -> list[ExpectedState]:
+        return [task for task in self.tasks if task.good_until is not None and task.good_until <= self.now]
+
+    def never_started(self) -> Iterator[str]:
+        if late := len(self.overdue()):
+            yield f"{late} past the deadline: workers do not start them"
 
 
 async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, options: Options) -> Preview:
@@ -59,7 +73,10 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
         options = {**options, VALUE: verb.gives.of(options, now)}
     seen = await _with_last_actions(conn, frozen.seen) if verb.guards_against_others else frozen.seen
     reasons = {one.task_id: verb.refusal_by_state(one.status, one.error_code) for one in seen}
-    reasons |= await _refusals(conn, verb, [one for one in seen if reasons[one.task_id] is None], options)
+    possible = [task_id for task_id, reason in reasons.items() if reason is None]
+    if verb.refuses is not None and possible:
+        value = () if verb.gives is None else (options[VALUE],)
+        reasons |= map(tuple, await conn.fetch(refusal_statement(verb), possible, *value))
     eligible = [one for one in seen if reasons[one.task_id] is None]
     refused = [Refusal(_target(one), reason) for one in seen if (reason := reasons[one.task_id]) is not None]
     refused += [Refusal(Target("task", lost, "?", "missing"), "no task has this id") for lost in frozen.missing]
@@ -92,14 +109,22 @@ async def change(
     inside = [one.task_id for one in seen if one.is_workflow_task]
     if verb.reopens_nodes and inside:
         await lock_families_of(conn, inside)
-    words = verb.ends.words if verb.ends and verb.ends.words else action.words(verb.past)
+    words = verb.ends.words if verb.ends and verb.ends.words else action.words(verb.done)
+    values: tuple[Any, ...] = ()
+    if verb.ends is not None:
+        result = dump_task_result(TaskResult(err=TaskError(error_code=verb.ends.code, message=words)))
+        values = verb.ends.status.value, result, str(verb.ends.code)
+    elif verb.gives is not None:
+        values = (options[VALUE],)
+    elif verb.values is not None:
+        values = await verb.values(conn, seen, options)
     rows = await conn.fetch(
         change_statement(verb),
         *action.values,
         *([getattr(one, column) for one in seen] for column in _COMPARED),
         list(verb.sources),
         *(() if verb.statement else (verb.attempt_code, words)),
-        *await _values(conn, verb, seen, options, words),
+        *values,
     )
     if verb.reopens_nodes and inside:
         living = {row["id"] for row in rows}
@@ -107,42 +132,6 @@ async def change(
     if verb.ends is not None:
         ended += inside
     return [_row_outcome(verb, part[row["number"] - 1], row, options.get(VALUE)) for row in rows]
-
-
-def change_statement(verb: TaskVerb) -> str:
-    """Return `task_change` with the verb's own two fragments, or the statement that it has instead."""
-    refusal = statement(*verb.refuses) if verb.refuses else "NULL"
-    if verb.statement:
-        return statement(*verb.statement, refusal=refusal)
-    return statement(__name__, "task_change", refusal=refusal, sets=statement(*(verb.sets or (__name__, "task_ended"))))
-
-
-def refusal_statement(verb: TaskVerb) -> str:
-    """Return `task_refusals` with the verb's fragment, in which `$17` is the value that the verb gives."""
-    assert verb.refuses is not None
-    return statement(__name__, "task_refusals", refusal=renumbered(statement(*verb.refuses), by=-15))
-
-
-async def _values(
-    conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState], options: Options, words: str
-) -> tuple[Any, ...]:
-    if verb.ends is not None:
-        result = dump_task_result(TaskResult(err=TaskError(error_code=verb.ends.code, message=words)))
-        return verb.ends.status.value, result, str(verb.ends.code)
-    if verb.gives is not None:
-        return (options[VALUE],)
-    return () if verb.values is None else await verb.values(conn, seen, options)
-
-
-async def _refusals(
-    conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState], options: Options
-) -> dict[str, str | None]:
-    """Return the refusals by the same rule as in the statement that changes the rows."""
-    if verb.refuses is None or not seen:
-        return {}
-    value = () if verb.gives is None else (options[VALUE],)
-    rows = await conn.fetch(refusal_statement(verb), [one.task_id for one in seen], *value)
-    return dict(map(tuple, rows))
 
 
 async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> list[ExpectedState]:
@@ -168,23 +157,21 @@ def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record, value: Any
 
 
 async def _effects(conn: asyncpg.Connection, verb: TaskVerb, facts: TaskFacts) -> tuple[str, ...]:
-    """Sentences, each with the number of rows concerned."""
-    queues = () if verb.gives is None or not facts.tasks else await _about_queues(conn, facts)
-    inside = [one.task_id for one in facts.tasks if one.is_workflow_task] if verb.in_workflows is not None else []
-    workflows = await _about_workflows(conn, verb, inside) if inside else ()
-    return (*_about_states(verb, facts), *verb.effects(facts), *queues, *workflows)
-
-
-def _about_states(verb: TaskVerb, facts: TaskFacts) -> Iterator[str]:
-    if verb.sources <= TERMINAL:
-        return
-    finalizing = sum(one.status == "RUNNING" and one.finalizing_at is not None for one in facts.tasks)
-    if running := facts.count("RUNNING"):
-        yield f"{running} RUNNING: taken from the worker, which stops them; {verb.takes}"
-    if finalizing:
-        yield f"{finalizing} of them have ended; their outcomes, not stored yet, will be discarded"
-    if claimed := facts.count("CLAIMED"):
-        yield f"{claimed} CLAIMED: taken from the worker before user code began"
+    """Return sentences, each with the number of tasks that it concerns."""
+    said = []
+    if not verb.sources <= TERMINAL:
+        if running := facts.count("RUNNING"):
+            said.append(f"{running} RUNNING: taken from the worker, which stops them; {verb.takes}")
+        if finalizing := sum(one.status == "RUNNING" and one.finalizing_at is not None for one in facts.tasks):
+            said.append(f"{finalizing} of them have ended; their outcomes, not stored yet, will be discarded")
+        if claimed := facts.count("CLAIMED"):
+            said.append(f"{claimed} CLAIMED: taken from the worker before user code began")
+    said += verb.effects(facts)
+    if verb.gives is not None and facts.tasks:
+        said += await _about_queues(conn, facts)
+    if verb.in_workflows is not None and (inside := [one.task_id for one in facts.tasks if one.is_workflow_task]):
+        said += await _about_workflows(conn, verb, inside)
+    return tuple(said)
 
 
 async def _about_workflows(conn: asyncpg.Connection, verb: TaskVerb, asked: list[str]) -> list[str]:

@@ -15,12 +15,12 @@ from horsies.operations.audit_rows import (
     undone_operation,
     write_refusal,
 )
-from horsies.operations.facts import WorkflowFacts
 from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS, audited_verb
+from horsies.operations.workflow_targets import WorkflowFacts
 from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Hold:
             await conn.execute(statement(__name__, "undo_release"), [*held], until, before)
 
 
-def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
+def batch_of(targets: Sequence[Target]) -> int:
     """Tasks and acknowledgements together; the lock of a workflow's family is held for one workflow only."""
     together = all(target.kind == "task" or _taken_back(target.seen) for target in targets)
     return _TASKS_AT_ONCE if together else 1

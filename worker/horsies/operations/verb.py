@@ -14,7 +14,7 @@ from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, Mover,
 from horsies.operations.target import AuditedAction, OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from horsies.domain.codes import OutcomeCode
     from horsies.domain.states import TargetKind
     from horsies.operations.audit_rows import OperatorAction
-    from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
-    from horsies.operations.schedule_facts import ScheduleFacts
+    from horsies.operations.queue_targets import QueueFacts
+    from horsies.operations.schedule_targets import ScheduleFacts
     from horsies.operations.target import ArgumentChange, RowOutcome, Target
+    from horsies.operations.task_targets import TaskFacts
+    from horsies.operations.worker_targets import WorkerFacts
+    from horsies.operations.workflow_targets import WorkflowFacts
     from horsies.views.tasks import ExpectedState
 
 Options: TypeAlias = "Mapping[str, Any]"
@@ -33,6 +36,9 @@ SqlName: TypeAlias = tuple[str, str]
 
 TYPES = "types"
 """Key in the options of a verb with `typed`: the application's types."""
+VALUE = "value"
+"""Key in the options of a preview: the value that its verb gives each task."""
+RUN_WAS_TAKEN = "its run was taken from its worker, and that attempt has ended"
 TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 _STATUSES = frozenset(status.value for status in TaskStatus)
 
@@ -69,22 +75,18 @@ class NewValue:
     """The column of `op_present` with the current value of the tasks."""
 
 
-def _no_inverse(action: AuditedAction) -> str:
-    return f"{action.verb} cannot be undone"
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Verb:
     """The fields of all verbs. `kind` is that of its targets; with the name it identifies the verb."""
 
     kind: TargetKind
     name: str
-    place: int
-    """Position in the lists of commands and keys."""
-    title: str
-    will: str
     done: str
-    """The heading of the sheet and the words after the number of targets: `Requeue`, `will be requeued`, `requeued`."""
+    """The result in words, after the number of targets: `requeued`."""
+    will: str = ""
+    """The same before it is done; by default `will be` and `done`."""
+    title: str = ""
+    """The heading of the sheet; by default the name."""
     help: str
     """The help of the command; its first line is used in the list of commands and in docs/."""
     example: str
@@ -104,8 +106,14 @@ class Verb:
     """Returns the checked options; OperationError for invalid ones."""
     inverse: str | None = None
     """The verb that undo applies; tasks are restored from the audit instead."""
-    no_way_back: Callable[[AuditedAction], str | None] = _no_inverse
+    no_way_back: Callable[[AuditedAction], str | None] = lambda action: f"{action.verb} cannot be undone"
     """Returns why undo cannot restore this target, by the audit row alone; None if undo can be tried."""
+    batch: int = 500
+    """Maximum number of targets that are changed in one transaction."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "will", self.will or f"will be {self.done}")
+        object.__setattr__(self, "title", self.title or self.name.replace("-", " ").capitalize())
 
     def __str__(self) -> str:
         return self.name
@@ -162,17 +170,9 @@ def sources(verb: str) -> frozenset[str]:
     return frozenset(arrow.source.value for arrow in arrows if arrow.source is not None)
 
 
-def _runs_history(action: AuditedAction) -> str | None:
-    return "its run was taken from its worker, and that attempt has ended" if action.status == "RUNNING" else None
-
-
-def _no_effects(facts: TaskFacts) -> Iterator[str]:
-    yield from ()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskVerb(Verb):
-    """A verb for tasks. `operations/task_targets.sql` has the statement; the verb's own parts of it are fragments.
+    """A verb for tasks. `operations/verbs/tasks.sql` has the statement; the verb's own parts of it are fragments.
 
     `refuses` is an expression over a row of `compared`: NULL, or why the task is not changed. The preview evaluates it,
     and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows
@@ -196,15 +196,13 @@ class TaskVerb(Verb):
     """The end that the verb gives a task, instead of `sets`. A FAILED task is changed only if it was interrupted."""
     attempt_code: str | None = None
     """The error code of the attempt, if it takes a RUNNING task from its worker."""
-    past: str = ""
-    """The first word of the stored reason: `requeued` by hand by ops@bastion."""
     became: str | None = None
-    """Returns the result for a task, if its status and attempt are not enough."""
+    """The result for a task, if its status and attempt are not enough."""
     takes: str = "what user code has done is not undone"
     """The preview's words for RUNNING tasks."""
     in_workflows: str | None = None
     """The preview's words for tasks of workflows."""
-    effects: Callable[[TaskFacts], Iterator[str]] = _no_effects
+    effects: Callable[[TaskFacts], Iterable[str]] = lambda _: ()
     """Returns further sentences of the preview."""
     reopens_nodes: bool = False
     """True if nodes that ended with their tasks wait for them again."""
@@ -214,8 +212,9 @@ class TaskVerb(Verb):
     """Options that apply only to a single task."""
     changes: Callable[[asyncpg.Connection, ExpectedState, Options], Awaitable[tuple[ArgumentChange, ...]]] | None = None
     """Returns the changes of these options to the task's arguments."""
-    batch: int = 500
-    no_way_back: Callable[[AuditedAction], str | None] = _runs_history
+    no_way_back: Callable[[AuditedAction], str | None] = lambda action: (
+        RUN_WAS_TAKEN if action.status == "RUNNING" else None
+    )
 
     def fits(self, status: str, error_code: str | None) -> bool:
         """Return whether it may change a task in this state, by the state alone; a preview checks more."""
@@ -243,10 +242,12 @@ class WorkflowVerb(Verb):
     """A verb for workflows, or with kind="node" for one node. It is applied under the lock of the family."""
 
     kind: TargetKind = "workflow"
+    batch: int = 1
+    """The locks of a family are held for one workflow only."""
     sources: frozenset[str]
     """The states of the workflow in which the console offers it."""
     refusal: Callable[[WorkflowFacts], str | None]
-    effects: Callable[[WorkflowFacts], Iterator[str]]
+    effects: Callable[[WorkflowFacts], Iterable[str]]
     change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[AppliedVerb]]
     reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
     """Adds facts that only this verb needs."""
@@ -257,6 +258,16 @@ class WorkflowVerb(Verb):
 
     def fits(self, status: str) -> bool:
         return status in self.sources
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """The state that decides whether a verb applies to a worker."""
+
+    lives: bool
+    drains: bool
+    holds_tasks: bool
+    is_unacknowledged: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -312,6 +323,7 @@ class SessionVerb(Verb):
     """A verb for sessions of the server, which cannot be undone."""
 
     kind: TargetKind = "session"
+    batch: int = 100
     only_active: bool
     """True if it ends only the session's statement, not the session."""
     effect: str

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.domain.quantities import by_whom, clock, span
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.findings.searches.crashed import unacknowledged
-from horsies.operations.facts import WorkerFacts
 from horsies.operations.orders import apply_order, preview_time
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import Target
+from horsies.operations.verb import WorkerState
 from horsies.store.statements import statement
 from horsies.views.reader_session import decoded, tables
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     import asyncpg
 
+    from horsies.findings.searches.crashed import Unacknowledged
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import RowOutcome
@@ -29,12 +32,69 @@ if TYPE_CHECKING:
 SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
 _SNAPSHOT_MS = 5_000
 _FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
-_MAX_AT_ONCE = 500
 WRITES: tuple[str, ...] = ("horsies_worker_orders",)
 
 
-def batch_of(verb: WorkerVerb, targets: Sequence[Target]) -> int:
-    return _MAX_AT_ONCE if verb.change is None else 1
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """A worker's last sign of life, tasks and orders, in the column order of the statement."""
+
+    worker_id: str
+    snapshot_at: datetime | None
+    claimed: int
+    running: int
+    last_sign: datetime | None
+    silent_s: float | None
+    draining_since: datetime | None
+    ordered_by: str | None
+    finalizing_ms: int
+    now: datetime
+    excused: bool
+    """True if the database accepted no heartbeats during part of the worker's silence."""
+    unacknowledged: Unacknowledged | None = None
+    """The unacknowledged losses and crashes of the worker; read only for the verb that acknowledges them."""
+
+    @property
+    def lives(self) -> bool:
+        return self.silent_s is not None and (self.silent_s <= ALIVE_WITHIN_S or self.excused)
+
+    @property
+    def words(self) -> str:
+        if self.silent_s is None:
+            return "unknown: it has written no snapshot and has no task"
+        if not self.lives:
+            return f"lost: no sign of life for {span(self.silent_s)}"
+        if self.draining_since is not None:
+            return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
+        return f"alive: last sign of life {self.late}"
+
+    @property
+    def _excuse(self) -> str:
+        late = self.silent_s is not None and self.silent_s > ALIVE_WITHIN_S
+        return (
+            ", and the database accepted no heartbeats meanwhile: try again in a minute"
+            if late and self.excused
+            else ""
+        )
+
+    @property
+    def since(self) -> datetime | None:
+        """The time of the order to drain."""
+        return self.draining_since
+
+    @property
+    def late(self) -> str:
+        """The age of its last sign of life, and the excuse for its silence if there is one."""
+        return f"{span(self.silent_s or 0)} ago{self._excuse}"
+
+    @property
+    def state(self) -> WorkerState:
+        return WorkerState(
+            lives=self.lives,
+            drains=self.draining_since is not None,
+            holds_tasks=bool(self.claimed or self.running),
+            is_unacknowledged=self.unacknowledged is not None,
+        )
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:
@@ -68,15 +128,12 @@ async def change(
     ended: list[str],
 ) -> list[RowOutcome]:
     if verb.order is not None:
-        order = statement(*verb.order)
-        values = _acknowledged(part, options) if verb.reads_losses else ()
-        return await apply_order(conn, action, order, part, states, *values, guarded=verb.guarded)
+        values: tuple[Any, ...] = ()
+        if verb.reads_losses:
+            # The tasks that the preview counted, which are all that is acknowledged, and their only name.
+            values = [task for target in part for task in target.seen.unacknowledged.task_ids], options.get("task")
+        return await apply_order(conn, action, statement(*verb.order), part, states, *values, guarded=verb.guarded)
     return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
-
-
-def _acknowledged(part: Sequence[Target], options: Options) -> tuple[Any, ...]:
-    """Return the tasks that the preview counted, which are all that is acknowledged, and the only task name."""
-    return [task_id for target in part for task_id in target.seen.unacknowledged.task_ids], options.get("task")
 
 
 async def read_workers(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:

@@ -3,47 +3,121 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+from horsies.domain.quantities import counted
+from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
 from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.reconciling import DamagedWorkflowError
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.operations.audit_rows import session_rights, write_audit, write_refusal
-from horsies.operations.facts import WorkflowFacts
 from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import OperationError, RowOutcome, Target
-from horsies.operations.verb import AppliedVerb
+from horsies.operations.target import OperationError, RefusedError, RowOutcome, Target
 from horsies.query import parse_workflows, workflow_conditions
-from horsies.store.statements import statement
 from horsies.views import workflow_matching
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import asyncpg
 
+    from horsies.lifecycle.reopening import Reopening
+    from horsies.lifecycle.repairs import Repair
     from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, WorkflowVerb
 
-MOST_AUDITED: Final = 1000
-"""Maximum number of repairs, or former tasks, in the audit row of one workflow."""
 _MAX_ROWS: Final = 10_000
 """Maximum number of workflows of one operation; each is read with its whole family, in 5 ms."""
-_MAX_LINES = 500
+_MAX_LINES: Final = 500
+_MAX_NAMED: Final = 5
+_ARGUMENTS_FIXED: Final = frozenset(
+    {WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED}
+)
 WRITES: tuple[str, ...] = ("horsies_workflows", "horsies_workflow_tasks")
 
 
-class RefusedError(Exception):
-    """The error for rows that have changed since the preview."""
+@dataclass(frozen=True, slots=True)
+class WorkflowFacts:
+    """A workflow as the operator saw it, with its family."""
+
+    flow: FamilyWorkflowRow
+    flows: Mapping[str, FamilyWorkflowRow] = field(default_factory=dict)
+    nodes: Mapping[str, Sequence[NodeRow]] = field(default_factory=dict)
+    index: int | None = None
+    node: NodeRow | None = None
+    """The target node of a verb for nodes; None if the workflow has no node with this index."""
+    last_action: int | None = None
+    """The newest audit row of an action on it; read only if the verb does not change the row."""
+    repairs: tuple[Repair, ...] = ()
+    reopening: Reopening | None = None
+    definition_key: str | None = None
+    """The definition key of a target node that is a map or a sub-workflow; read only by the verb `complete`."""
+    problem: str | None = None
+    """The reason why repairs cannot be listed, or why no node can be reopened."""
+
+    def below(self) -> list[str]:
+        """Return this workflow and all workflows below it."""
+        ids = [self.flow.id]
+        for flow in self.flows.values():  # parents come first
+            if flow.parent_workflow_id in ids:
+                ids.append(flow.id)
+        return ids
+
+    def nodes_below(self) -> list[NodeRow]:
+        """Return all open nodes of this workflow and of the workflows below it."""
+        return [
+            node
+            for one in self.below()
+            if self.flows[one].status not in WORKFLOW_TERMINAL_STATES
+            for node in self.nodes[one]
+        ]
+
+    def stopped(self) -> Iterator[str]:
+        """Yield what happens to the running code of the node."""
+        node = self.node
+        if node is None or node.has_ended:
+            return
+        if node.sub_workflow_id is not None:
+            yield f"{node.node_id}: its child workflow is cancelled, with everything below it"
+        elif node.task_status == "RUNNING":
+            taken = "its task is taken from the worker, which stops it"
+            yield f"{node.node_id}: {taken}; side effects of its code remain"
+        elif node.task_status is not None:
+            yield f"{node.node_id}: its task is cancelled before it starts"
+
+    def still_paused(self) -> Iterator[str]:
+        if self.flow.status == WorkflowStatus.PAUSED:
+            yield f"{self.flow.name} stays PAUSED: its nodes continue after a resume"
+
+    def family(self, what: str) -> Iterator[str]:
+        """Yield a sentence that its unfinished children change as well."""
+        alive = [one for one in self.below()[1:] if self.flows[one].status not in WORKFLOW_TERMINAL_STATES]
+        if alive:
+            below = counted(len(alive), "child workflow below is", "child workflows below are")
+            yield f"{self.flow.name}: {below} {what} as well"
+
+    def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
+        """Return later nodes that keep their outcome, although they got a failure as their input."""
+        kept = [
+            node
+            for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
+            for node in self.nodes[workflow_id]
+            if node.status in _ARGUMENTS_FIXED and any((workflow_id, index) in opened for index in node.dependencies)
+        ]
+        if kept:
+            yield (
+                f"{self.flow.name}: these ran with the failure as their input, or without it, and do not run again:"
+                f" {names(kept)}; only a rerun of the whole workflow computes them again"
+            )
 
 
-def batch_of(verb: WorkflowVerb, targets: Sequence[Target]) -> int:
-    """Return the batch size 1: the locks of a family are held for one workflow only."""
-    return 1
+def names(nodes: Sequence[NodeRow]) -> str:
+    more = f" and {len(nodes) - _MAX_NAMED} more" if len(nodes) > _MAX_NAMED else ""
+    return ", ".join(node.node_id for node in nodes[:_MAX_NAMED]) + more
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:
@@ -81,18 +155,13 @@ async def change(
     options: Options,
     ended: list[str],
 ) -> list[RowOutcome]:
-    return [await _change(conn, action, verb, target, options) for target in part]
-
-
-async def _change(
-    conn: asyncpg.Connection, action: OperatorAction, verb: WorkflowVerb, target: Target, options: Options
-) -> RowOutcome:
-    """Change in the caller's transaction. A target that is not as it was seen is refused, with an audit row."""
+    """Change one workflow or node. A target that is not as it was seen is refused, with an audit row."""
+    (target,) = part
     seen: WorkflowFacts = target.seen
     try:
         await lock_families(conn, [seen.flow.id])
     except FamilyLockedError as error:
-        return await write_refusal(conn, action, target, str(error))
+        return [await write_refusal(conn, action, target, str(error))]
     flow = (await read_flows(conn, [seen.flow.id])).get(seen.flow.id)
     before = None if flow is None else await _state(conn, flow)
     try:
@@ -103,50 +172,13 @@ async def _change(
         async with conn.transaction():  # a savepoint: the audit row of a refusal stays
             done = await verb.change(conn, action, seen, options)
     except (RefusedError, CannotReopenError) as refusal:
-        return await write_refusal(conn, action, target, str(refusal), before)
+        return [await write_refusal(conn, action, target, str(refusal), before)]
     except DamagedWorkflowError as error:
-        return await write_refusal(conn, action, target, error.message, before)
+        return [await write_refusal(conn, action, target, error.message, before)]
     now = (await read_flows(conn, [seen.flow.id]))[seen.flow.id]
     row = RowOutcome(target, applied=True, detail=done.detail, new_id=done.new_id)
     await write_audit(conn, action, [row], {target.id: (before, {**await _state(conn, now), **done.audited})})
-    return row
-
-
-async def controlled(
-    conn: asyncpg.Connection, seen: WorkflowFacts, control: Callable[[asyncpg.Connection, str], Any]
-) -> AppliedVerb:
-    """Return the result of a function of `lifecycle.controlling`."""
-    if not await control(conn, seen.flow.id):
-        raise RefusedError(f"it is {seen.flow.status} now")
-    return AppliedVerb((await read_flows(conn, [seen.flow.id]))[seen.flow.id].status)
-
-
-async def decided(
-    conn: asyncpg.Connection,
-    seen: WorkflowFacts,
-    status: WorkflowTaskStatus,
-    decide: Callable[[NodeRow], Awaitable[bool]],
-    audited: Mapping[str, Any],
-) -> AppliedVerb:
-    """Return the result of a function that gives the node this status, unless it has changed since the preview."""
-    was = seen.node
-    now = next(
-        (node for node in (await read_nodes(conn, [seen.flow.id]))[seen.flow.id] if node.index == seen.index), None
-    )
-    if now is None or was is None:
-        raise RefusedError("its row was deleted")
-    if (now.status, now.task_id, now.sub_workflow_id) != (was.status, was.task_id, was.sub_workflow_id):
-        raise RefusedError(f"it is {now.status} now")
-    if not await decide(now):
-        raise RefusedError("its task has just ended")
-    paused = "; its workflow stays PAUSED until it is resumed" if seen.flow.status == WorkflowStatus.PAUSED else ""
-    after = {"node": now.node_id, "node_before": now.status, "node_after": status.value, "task": now.task_id, **audited}
-    return AppliedVerb(f"{status.value}{paused}", after)
-
-
-async def newest_action(conn: asyncpg.Connection, workflow_id: str) -> int | None:
-    newest: int | None = await conn.fetchval(statement(__name__, "workflow_last_actions"), workflow_id)
-    return newest
+    return [row]
 
 
 async def _selected(

@@ -16,17 +16,16 @@ def _undoable() -> str:
     return "; ".join(parts)
 
 
-VERB = Verb(
-    kind="operation",
-    name="undo",
-    place=1,
-    title="Undo",
-    will="will be undone",
-    done="undone",
-    help="Undo an operation, row by row, except rows that have changed since.\n\n"
-    "Until you decide, workers do not start its waiting tasks; with `--dry-run` they do. "
-    f"These can be undone: {_undoable()}. A run that was taken from its worker cannot be restored.",
-    example="horsies audit undo 01a1ee91-cf2f-7da6-9c68-28b49332a921",
-    key="z",
-    hint="Undo the last operation, if it can be undone.",
+VERBS = (
+    Verb(
+        kind="operation",
+        name="undo",
+        done="undone",
+        help="Undo an operation, row by row, except rows that have changed since.\n\n"
+        "Until you decide, workers do not start its waiting tasks; with `--dry-run` they do. "
+        f"These can be undone: {_undoable()}. A run that was taken from its worker cannot be restored.",
+        example="horsies audit undo 01a1ee91-cf2f-7da6-9c68-28b49332a921",
+        key="z",
+        hint="Undo the last operation, if it can be undone.",
+    ),
 )

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.edited import TypedValues
-    from horsies.operations.facts import TaskFacts
     from horsies.operations.target import ArgumentChange, AuditedAction
+    from horsies.operations.task_targets import TaskFacts
     from horsies.operations.verb import Options
     from horsies.views.tasks import ExpectedState
 
 
 def _check(options: Options) -> Options:
-    from horsies.operations.edited import Arguments
-    from horsies.operations.reruns import checked
+    from horsies.operations.edited import Arguments, checked
 
     edited = checked(Arguments(options.get("args"), options.get("kwargs")))
     return {**options, **{name: getattr(edited, name) for name in options.keys() - {TYPES}}}
@@ -29,8 +28,7 @@ def _check(options: Options) -> Options:
 
 async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> Options:
     """Return edited arguments as the application would store them; without it, plain JSON for objects is refused."""
-    from horsies.operations.edited import Arguments
-    from horsies.operations.reruns import refuse_untyped
+    from horsies.operations.edited import Arguments, refuse_untyped
 
     types: TypedValues | None = options.get(TYPES)
     rest = {name: value for name, value in options.items() if name != TYPES}
@@ -48,8 +46,7 @@ async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], opt
 
 async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> tuple[Any, ...]:
     """Return for each original the values of its copy. The originals stay locked until the copies are stored."""
-    from horsies.operations.edited import Arguments
-    from horsies.operations.reruns import RerunSource, copy_of
+    from horsies.operations.edited import Arguments, RerunSource, copy_of
 
     rows = await conn.fetch(statement(__name__, "rerun_sources"), [one.task_id for one in seen])
     sources = {row["id"]: RerunSource(*row) for row in rows}
@@ -58,8 +55,7 @@ async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], optio
 
 
 async def _changes(conn: asyncpg.Connection, seen: ExpectedState, options: Options) -> tuple[ArgumentChange, ...]:
-    from horsies.operations.edited import Arguments
-    from horsies.operations.reruns import changes
+    from horsies.operations.edited import Arguments, changes
 
     row = await conn.fetchrow(statement(__name__, "rerun_arguments"), seen.task_id)
     return () if row is None else tuple(changes(Arguments(*row), Arguments(options.get("args"), options.get("kwargs"))))
@@ -74,10 +70,8 @@ def _no_way_back(action: AuditedAction) -> str:
     return f"the copy is a separate task: cancel {action.new_id or 'it'} instead"
 
 
-VERB = TaskVerb(
+RERUN = TaskVerb(
     name="rerun",
-    place=6,
-    title="Rerun",
     will="will be sent again",
     done="sent again as new tasks",
     help="Send ended tasks again as new tasks; the old ones keep their outcome.\n\n"

@@ -1,5 +1,5 @@
 -- name: rerun_sources
--- verbs/tasks/rerun.py, before the statement that stores the copies; locks the rows until then ($1 tasks)
+-- verbs/rerun.py, before the statement that stores the copies; locks the rows until then ($1 tasks)
 SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
        CASE WHEN good_until > statement_timestamp() THEN good_until END AS good_until,
        -- The clock of the server: the fingerprint of a copy contains the time of its send.
@@ -10,7 +10,7 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options,
    FOR NO KEY UPDATE
 
 -- name: rerun_arguments
--- verbs/tasks/rerun.py, with edited arguments and in their preview; reads only: what they replace ($1 task)
+-- verbs/rerun.py, with edited arguments and in their preview; reads only: what they replace ($1 task)
 SELECT args, kwargs FROM horsies_tasks WHERE id = $1
 
 -- name: rerun_refusal
@@ -21,7 +21,7 @@ COALESCE(
     /* key_taken */)
 
 -- name: rerun_change
--- verbs/tasks/rerun.py, in place of `task_change`; inserts the copies of what is not refused
+-- verbs/rerun.py, in place of `task_change`; inserts the copies of what is not refused
 -- (parameters of `judged`, $15 ids of the copies, $16 fingerprints, $17 args, $18 kwargs, $19 task options,
 -- $20 max retries, $21 good until, $22 sent at)
 WITH /* operation */, /* judged */, copied AS (

@@ -1,5 +1,5 @@
 -- name: op_begin
--- operations/batches.py, first in the transaction of each batch
+-- operations/pipeline.py, first in the transaction of each batch
 -- The plans of the actions depend on the length of their arrays, and on how much the audit and the attempts have grown
 -- since the first batch: a plan made while the attempts were empty read them all for each row (360 ms a batch instead
 -- of 25).

@@ -1,1 +1,0 @@
-"""Verbs for single nodes of workflows."""

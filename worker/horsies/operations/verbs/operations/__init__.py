@@ -1,1 +1,0 @@
-"""Verbs for operations that were done before."""

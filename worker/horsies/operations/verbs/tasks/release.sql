@@ -1,3 +1,0 @@
--- name: release_sets
--- fragment of `task_change`
-/* back_in_queue */
