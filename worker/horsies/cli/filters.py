@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from horsies.domain.states import TargetKind
-    from horsies.query import Language, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
+    from horsies.query import ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 
 FilterT = TypeVar("FilterT")
 
@@ -46,8 +46,11 @@ def _understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:
         raise typer.Exit(_WRONG_COMMAND_LINE) from error
 
 
-def chosen(ids: list[str] | None, text: str | None, language: Language = TASKS) -> None:
-    """A verb requires ids or a filter, exactly one of the two."""
+def check_targets(kind: TargetKind, given: Mapping[str, Any]) -> None:
+    """End the command before it connects, unless exactly one of ids and a filter that can be parsed is given."""
+    if kind not in ("task", "workflow"):
+        return
+    ids, text, language = given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS
     thing = language.thing
     if ids and text is not None:
         raise typer.BadParameter("ids and --filter are two selections; give one of them")
@@ -59,12 +62,5 @@ def chosen(ids: list[str] | None, text: str | None, language: Language = TASKS) 
         key, colon, _ = word.removeprefix("-").lower().partition(":")
         if colon and key in language.keys.keys() | language.said_elsewhere:
             raise typer.BadParameter(f"{word!r} is no id; a filter is given as --filter {word!r}")
-
-
-def check_targets(kind: TargetKind, given: Mapping[str, Any]) -> None:
-    """End the command before it connects if no target is named, or by a filter that cannot be parsed."""
-    if kind not in ("task", "workflow"):
-        return
-    chosen(given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS)
-    if given["filter_text"] is not None:
-        (understood if kind == "task" else understood_workflows)(given["filter_text"])
+    if text is not None:
+        (understood if kind == "task" else understood_workflows)(text)

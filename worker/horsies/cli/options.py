@@ -133,12 +133,30 @@ class DatabaseOptions:
     module: str | None
 
     def choose(self) -> DatabaseChoice:
-        """Return the database that these options and the environment select; see horsies.config.contexts."""
-        return choose(self.url, self.context, self.module)
+        """Return the database that these options and the environment select; see horsies.config.contexts.
+
+        Prints a note if an application was named whose database is another one.
+        """
+        from horsies.config.contexts import NamedApplication, choose_database
+
+        module = self.module
+        application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
+        choice = choose_database(self.url, _one(self.url, self.context), os.environ, application)
+        advice.options = choice.options
+        for other in choice.passed_over:
+            if other.by_application:
+                about = f"note: this is about {choice.url}, {choice.reason};"
+                say(about, f"      not about {other.url}: {other.reason}", stream=sys.stderr)
+        return choice
 
     def choose_existing(self) -> DatabaseChoice:
-        """`choose`, for a command that needs an existing database: none is created without a question."""
-        return existing(self.choose())
+        """Choose for a command that needs an existing database: none is created without a question."""
+        choice = self.choose()
+        if choice.url is None:
+            from horsies.cli.schema import make_if_wished
+
+            make_if_wished(choice)
+        return choice
 
 
 def database_parameters() -> list[Parameter]:
@@ -165,13 +183,6 @@ def on_database(command: Callable[..., None]) -> Callable[..., None]:
     complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     vars(complete)["__signature__"] = Signature(parameters)
     return complete
-
-
-def choose(database_url: str | None, context: str | None, module: str | None = None) -> DatabaseChoice:
-    from horsies.config.contexts import NamedApplication, choose_database
-
-    application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
-    return _told(choose_database(database_url, _one(database_url, context), os.environ, application))
 
 
 def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
@@ -202,15 +213,6 @@ def app_at_work(locator: str, database_url: str | None, context: str | None) -> 
     return checked_app(locator, located=located)[0]
 
 
-def existing(choice: DatabaseChoice) -> DatabaseChoice:
-    """Returns once the chosen database exists."""
-    from horsies.cli.schema import make_if_wished
-
-    if choice.url is None:
-        make_if_wished(choice)
-    return choice
-
-
 def _one(database_url: str | None, context: str | None) -> str | None:
     if database_url is not None and context is not None:
         raise typer.BadParameter("--database-url and --context name two databases; give one of them")
@@ -225,16 +227,6 @@ def _imported(module: str) -> Horsies:
         raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
     with redirect_stdout(sys.stderr):  # what it prints when it is imported is no part of --json
         return locate_app(module)
-
-
-def _told(choice: DatabaseChoice) -> DatabaseChoice:
-    """Print a note if an application was named whose database is not the chosen one; return the choice."""
-    advice.options = choice.options
-    for other in choice.passed_over:
-        if other.by_application:
-            about = f"note: this is about {choice.url}, {choice.reason};"
-            say(about, f"      not about {other.url}: {other.reason}", stream=sys.stderr)
-    return choice
 
 
 def only_module(argument: str | None, option: str | None) -> str:

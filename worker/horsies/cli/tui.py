@@ -15,11 +15,10 @@ import typer
 from horsies.cli.options import (
     ApplicationOption,
     ContextOption,
+    DatabaseOptions,
     DatabaseUrlOption,
     DebugOption,
-    choose,
     debugging,
-    existing,
 )
 from horsies.display.terminal import say
 
@@ -171,11 +170,11 @@ def tui(
     _refuse_misfits(given)
     choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
     if serve:
-        choice = choice if replay is not None else existing(choice)
+        choice = _existing(choice, replay)
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
     launch = _launcher()
     options = import_module("horsies_tui.settings").ConsoleOptions(
-        choice=choice if replay is not None else existing(choice),
+        choice=_existing(choice, replay),
         config=file,
         settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),
         read_only=read_only,
@@ -236,7 +235,19 @@ def _config_file() -> ConfigFile:
 def _choice(replay: Path | None, database_url: str | None, context: str | None, module: str | None) -> DatabaseChoice:
     from horsies.config.contexts import DatabaseChoice
 
-    return DatabaseChoice(None, "a recording") if replay is not None else choose(database_url, context, module)
+    return (
+        DatabaseChoice(None, "a recording")
+        if replay is not None
+        else DatabaseOptions(database_url, context, module).choose()
+    )
+
+
+def _existing(choice: DatabaseChoice, replay: Path | None) -> DatabaseChoice:
+    if choice.url is None and replay is None:
+        from horsies.cli.schema import make_if_wished
+
+        make_if_wished(choice)
+    return choice
 
 
 def _launcher() -> Any:

@@ -26,46 +26,42 @@ _NAMED: Final = 10
 
 async def selected(connection: Connection, kind: TargetKind, given: Mapping[str, Any]) -> Selection:
     """Return the selection with whole ids. An unknown id is refused later, like any target that cannot be changed."""
+    ids: list[str] = []
     match kind:
         case "task" | "workflow" if given["filter_text"] is not None:
             return Selection.of_filter(given["filter_text"])
         case "task":
-            return Selection.of_ids([await _whole_task_id(connection, text) for text in given["ids"]])
+            for text in given["ids"]:
+                found = text if len(text) == _WHOLE else await find_task(connection, text)
+                if isinstance(found, Ambiguous):
+                    raise ambiguous_task(found)
+                ids.append(found or text)
         case "workflow":
-            return Selection.of_ids([await _whole_workflow_id(connection, text) for text in given["ids"]])
+            for text in given["ids"]:
+                found = await find_workflow(connection, text)
+                if isinstance(found, Ambiguous):
+                    raise _ambiguous(found, "workflows", "give more of the id")
+                ids.append(found or text)
         case "node":
-            return await _node(connection, given["workflow_id"], given["node"])
+            story = await story_of(connection, given["workflow_id"], most_characters=1)
+            if story is None:
+                raise OperationError(
+                    f"no workflow has the id {given['workflow_id']}, or one that begins or ends so",
+                    help_text="`horsies workflows ls` lists them",
+                )
+            return Selection.of_node(story.row.id, node_named(story, given["node"]).index)
         case "worker":
-            return Selection.of_ids(map(unshortened, given["workers"]))
-        case "queue":
-            return Selection.of_ids(given["queues"])
-        case "schedule":
-            return Selection.of_ids(given["schedules"])
-        case "session":
-            return Selection.of_ids(given["sessions"])
+            ids += map(unshortened, given["workers"])
+        case "operation":
+            ids.append(str(await operation_of(connection, given["operation"])))
         case _:
-            return Selection.of_ids([str(await operation_of(connection, given["operation"]))])
+            ids += given[f"{kind}s"]
+    return Selection(tuple(dict.fromkeys(ids)))
 
 
 def unshortened(text: str) -> str:
     """Return the id without the ellipsis of a shortened id that was copied from a list."""
     return text.removeprefix("…").removeprefix("...")
-
-
-async def _whole_task_id(connection: Connection, text: str) -> str:
-    if len(text) == _WHOLE:
-        return text
-    found = await find_task(connection, text)
-    if isinstance(found, Ambiguous):
-        raise ambiguous_task(found)
-    return found or text
-
-
-async def _whole_workflow_id(connection: Connection, text: str) -> str:
-    found = await find_workflow(connection, text)
-    if isinstance(found, Ambiguous):
-        raise _ambiguous(found, "workflows", "give more of the id")
-    return found or text
 
 
 def ambiguous_task(found: Ambiguous) -> OperationError:
@@ -79,16 +75,6 @@ def _ambiguous(found: Ambiguous, things: str, help_text: str) -> OperationError:
         notes=["\n".join([*map(clean, found.ids), *more])],
         help_text=help_text,
     )
-
-
-async def _node(connection: Connection, workflow_id: str, node: str) -> Selection:
-    story = await story_of(connection, workflow_id, most_characters=1)
-    if story is None:
-        raise OperationError(
-            f"no workflow has the id {workflow_id}, or one that begins or ends so",
-            help_text="`horsies workflows ls` lists them",
-        )
-    return Selection.of_node(story.row.id, node_named(story, node).index)
 
 
 async def story_of(connection: Connection, text: str, *, most_characters: int) -> WorkflowStory | None:

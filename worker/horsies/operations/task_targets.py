@@ -49,11 +49,8 @@ class TaskFacts:
     def count(self, *statuses: str) -> int:
         return sum(task.status in statuses for task in self.tasks)
 
-    def overdue(self) -> list[ExpectedState]:
-        return [task for task in self.tasks if task.good_until is not None and task.good_until <= self.now]
-
-    def never_started(self) -> Iterator[str]:
-        if late := len(self.overdue()):
+    def overdue(self) -> Iterator[str]:
+        if late := sum(task.good_until is not None and task.good_until <= self.now for task in self.tasks):
             yield f"{late} past the deadline: workers do not start them"
 
 

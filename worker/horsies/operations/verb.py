@@ -218,14 +218,14 @@ class TaskVerb(Verb):
 
     def fits(self, status: str, error_code: str | None) -> bool:
         """Return whether it may change a task in this state, by the state alone; a preview checks more."""
-        # FAILED may fail again only if it was interrupted: then it needs an operator's decision.
-        interrupted = error_code == "TASK_INTERRUPTED" or self.ends is None or status != "FAILED"
-        return status in self.sources and interrupted
+        return self.refusal_by_state(status, error_code) is None
 
     def refusal_by_state(self, status: str, error_code: str | None) -> str | None:
         if status not in _STATUSES:
             return f"horsies does not know its status {status!r}"
-        return None if self.fits(status, error_code) else self.wrong_state(status)
+        # FAILED may fail again only if it was interrupted: then it needs an operator's decision.
+        interrupted = error_code == "TASK_INTERRUPTED" or self.ends is None or status != "FAILED"
+        return None if status in self.sources and interrupted else self.wrong_state(status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ class _Done:
 
 
 def sweep(asked: Asked) -> NoReturn:
-    refuse_writes(asked)
+    if not asked.dry_run:
+        refuse_writes(asked.choice, asked.command, asked=asked.read_only)
     done: _Done | None = None
     with asyncio.Runner() as runner:
         held = AsyncExitStack()

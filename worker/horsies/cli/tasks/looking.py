@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from horsies.cli.verbs.acting import refuse_read_only
+from horsies.cli.verbs.acting import refuse_writes
 from horsies.cli.verbs.report import INTERRUPTED, NOTHING_MATCHED
 from horsies.display.formatting import lasting
 from horsies.display.json_output import print_json
@@ -67,7 +67,7 @@ def watch(
     """
     command = "tasks stack" if kind == "stack" else "tasks logs"
     way_out = "it writes a question to the worker, and to the audit trail: use a session that may write"
-    refuse_read_only(choice, command, way_out, asked=read_only)
+    refuse_writes(choice, command, way_out, asked=read_only)
 
     async def work() -> int:
         async with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 
 from horsies.cli.filters import check_targets
-from horsies.cli.options import advised
+from horsies.cli.options import DatabaseOptions, advised
 from horsies.cli.read_session import READ_ONLY_SETTINGS, unless_blocked
 from horsies.cli.verbs.options import Asked
 from horsies.cli.verbs.report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
@@ -24,21 +24,20 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.masking import mask_word
 from horsies.operations.audit_rows import require_writable
 from horsies.operations.named_targets import selected
-from horsies.operations.pipeline import apply, hold_for, preview
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.target import Actor
-from horsies.operations.undo import RENEW_EVERY_S
-from horsies.operations.verb import TYPES
+from horsies.operations.undo import RENEW_EVERY_S, Hold
+from horsies.operations.verb import COMMAND_GROUPS, TYPES
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.preview import OperationOutcome, Preview
-    from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection, Database
 
@@ -56,19 +55,23 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     The confirmation is between two runs of the event loop: inside one, ctrl+c would not interrupt the reading of a
     line.
     """
-    asked = Asked.of(verb, given)
+    choice = DatabaseOptions(given["database_url"], given["context"], given["module"]).choose_existing()
+    switches = {name: given[name] for name in ("reason", "dry_run", "yes", "read_only", "as_json")}
+    asked = Asked(choice, f"{COMMAND_GROUPS[verb.kind]} {verb.name}", **switches)
     check_targets(verb.kind, given)
     options = {option.name: given[option.name] for option in verb.options}
     if verb.typed and given["module"] is not None and any(value is not None for value in options.values()):
         # Before a connection is made. What the application prints is no part of --json.
         with redirect_stdout(sys.stderr):
             options[TYPES] = ApplicationTypes(given["module"])
-    refuse_writes(asked)
+    if not asked.dry_run:
+        refuse_writes(asked.choice, asked.command, asked=asked.read_only)
     with asyncio.Runner() as runner:
         held = AsyncExitStack()
         try:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
-            seen = runner.run(_preview(database, asked, verb, given, options, held))
+            looking = _preview(database, asked, verb, given, options, held)
+            seen = runner.run(unless_blocked(database, looking))
             outcome = None
             if seen.eligible and not asked.dry_run:
                 if not asked.yes:
@@ -88,15 +91,14 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     raise typer.Exit(code_of(seen, outcome))
 
 
-def refuse_writes(asked: Asked) -> None:
-    """A dry run changes nothing and is allowed."""
-    if not asked.dry_run:
-        way_out = "use --dry-run to see what it would do, or a session that may write"
-        refuse_read_only(asked.choice, asked.command, way_out, asked=asked.read_only)
-
-
-def refuse_read_only(choice: DatabaseChoice, command: str, way_out: str, *, asked: bool) -> None:
-    """Refuse before a connection is made. `asked`: whether --read-only was given."""
+def refuse_writes(
+    choice: DatabaseChoice,
+    command: str,
+    way_out: str = "use --dry-run to see what it would do, or a session that may write",
+    *,
+    asked: bool,
+) -> None:
+    """Refuse a change of a database that is read-only, before a connection is made. `asked`: by --read-only."""
     if not (asked or choice.read_only):
         return
     why = "--read-only was given"
@@ -152,18 +154,15 @@ async def _preview(
         if not asked.dry_run:
             await require_writable(connection)
         async with with_settings(connection):
-
-            async def look() -> Preview:
-                selection = await selected(connection, verb.kind, given)
-                hold = None if asked.dry_run else hold_for(verb, selection)
-                count = 0 if hold is None else await hold.renew(connection)
-                if hold is not None:
-                    held.push_async_callback(_release, database, asked, hold)
-                    held.enter_context(_renewed(database, asked, hold))
-                return replace(await preview(connection, verb, selection, **options), held=count)
-
-            seen = await unless_blocked(database, look())
-    return replace(seen, command=advised(seen.command))
+            selection = await selected(connection, verb.kind, given)
+            count = 0
+            if verb.kind == "operation" and not asked.dry_run:
+                hold = Hold(selection.ids[0])
+                count = await hold.renew(connection)
+                held.push_async_callback(_release, database, asked, hold)
+                held.enter_context(_renewed(database, asked, hold))
+            seen = await preview(connection, verb, selection, **options)
+    return replace(seen, held=count, command=advised(seen.command))
 
 
 @contextmanager
@@ -197,22 +196,38 @@ async def _release(database: Database, asked: Asked, hold: Hold) -> None:
 
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> OperationOutcome:
-    """A connection of its own: the confirmation may have taken minutes."""
-    started: list[tuple[Connection, asyncio.Future[OperationOutcome]]] = []
+    """Apply on a second connection, because the confirmation may have taken minutes.
 
-    async def work(on_progress: Callable[[int, int], None]) -> OperationOutcome:
+    The first ctrl+c lets the current batch end, the second one aborts. If the work takes long enough, and stderr is a
+    terminal, a progress bar is drawn there.
+    """
+    started: list[tuple[Connection, asyncio.Future[OperationOutcome]]] = []
+    count = len(seen.eligible)
+    drawn: Any = nullcontext()
+    if count > _LONG and sys.stderr.isatty():
+        drawn = typer.progressbar(length=count, label=seen.verb.name, file=sys.stderr, show_pos=True)
+
+    async def work(bar: Any) -> OperationOutcome:
+        on_progress = None if bar is None else lambda done, _of: bar.update(done - bar.pos)
         async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
-            applying = apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
-            started.append((connection, asyncio.ensure_future(applying)))
+            applying = asyncio.ensure_future(
+                apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
+            )
+            started.append((connection, applying))
             try:
-                return await _with_stop_message(started[0][1])
+                try:
+                    return await asyncio.shield(applying)
+                except asyncio.CancelledError:
+                    say("", STOPPING, stream=sys.stderr)
+                    applying.cancel()
+                    return await applying
             except KeyboardInterrupt:  # it came while this ran and not the loop; closing would wait for the server
-                await _break_off(*started[0])
+                await _break_off(connection, applying)
                 raise
 
-    with _progress(len(seen.eligible), seen.verb.name) as on_progress:
+    with drawn as bar:
         try:
-            return runner.run(work(on_progress))
+            return runner.run(work(bar))
         except KeyboardInterrupt:
             say(BROKEN_OFF, stream=sys.stderr)
             for each in started:
@@ -220,28 +235,8 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
             raise typer.Exit(INTERRUPTED) from None
 
 
-async def _with_stop_message(applying: asyncio.Future[OperationOutcome]) -> OperationOutcome:
-    """The first ctrl+c lets the current batch end. That may take a while, so a message says that it stops."""
-    try:
-        return await asyncio.shield(applying)
-    except asyncio.CancelledError:
-        say("", STOPPING, stream=sys.stderr)
-        applying.cancel()
-        return await applying
-
-
 async def _break_off(connection: Connection, applying: asyncio.Future[OperationOutcome]) -> None:
     """Cancel the statement, and hang up on a server that does not answer even that."""
     applying.cancel()
     await asyncio.wait([applying], timeout=_CANCELLED_WITHIN_S)
     connection.terminate()
-
-
-@contextmanager
-def _progress(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, if that is a terminal and the work takes long enough."""
-    if count <= _LONG or not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-    with typer.progressbar(length=count, label=label, file=sys.stderr, show_pos=True) as bar:
-        yield lambda done, of: bar.update(done - bar.pos)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from horsies.cli.options import DatabaseOptions, choose
+from horsies.cli.options import DatabaseOptions
 from horsies.display.terminal import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.verb import Verb
 
 
 class ExportFormat(StrEnum):
@@ -38,14 +35,6 @@ class Asked:
     read_only: bool
     as_json: bool
 
-    @classmethod
-    def of(cls, verb: Verb, given: Mapping[str, Any]) -> Asked:
-        from horsies.operations.verb import COMMAND_GROUPS
-
-        names = ("reason", "dry_run", "yes", "read_only", "as_json")
-        choice = DatabaseOptions(given["database_url"], given["context"], given["module"]).choose_existing()
-        return cls(choice, f"{COMMAND_GROUPS[verb.kind]} {verb.name}", *(given[name] for name in names))
-
     @property
     def thing(self) -> str:
         """The kind of its targets: `tasks requeue` is for a task."""
@@ -55,12 +44,8 @@ class Asked:
 def fit_for_text(value: str | list[str] | None) -> str | list[str] | None:
     """Bytes that are not UTF-8 arrive as surrogates, which PostgreSQL refuses: each is replaced by a question mark."""
     if isinstance(value, list):
-        return [_fit(text) for text in value]
-    return None if value is None else _fit(value)
-
-
-def _fit(text: str) -> str:
-    return text.encode(errors="replace").decode()
+        return [text.encode(errors="replace").decode() for text in value]
+    return None if value is None else value.encode(errors="replace").decode()
 
 
 def _show_filter_help(value: bool) -> None:
@@ -90,8 +75,8 @@ def _show_worker_filter_help(value: bool) -> None:
 def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
     from horsies.cli.cluster.schedule_lists import names_of_schedules
 
-    chosen = choose(*(context.params.get(name) for name in ("database_url", "context", "module")))
-    return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]
+    named = DatabaseOptions(*(context.params.get(name) for name in ("database_url", "context", "module")))
+    return [name for name in names_of_schedules(named.choose()) if name.startswith(incomplete)]
 
 
 def _show_schedule_filter_help(value: bool) -> None:

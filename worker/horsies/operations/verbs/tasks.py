@@ -67,7 +67,10 @@ def _effects_of_requeue(facts: TaskFacts) -> Iterator[str]:
         yield "runs once more; tasks that never started keep their retries"
     if completed := facts.count("COMPLETED"):
         yield f"{completed} COMPLETED: they run again although they succeeded, and their results are deleted"
-    if overdue := sum(one.status != "CLAIMED" for one in facts.overdue()):
+    overdue = sum(
+        one.good_until is not None and one.good_until <= facts.now and one.status != "CLAIMED" for one in facts.tasks
+    )
+    if overdue:
         yield f"{overdue} past the deadline, which is removed so that workers start them"
 
 
@@ -206,7 +209,7 @@ def _check_priority(options: Options) -> Options:
 
 def _effects_of_priority(facts: TaskFacts) -> Iterator[str]:
     yield f"priority {facts.options['priority']}: it orders the tasks of one queue, {_FIRST_PRIORITY} is claimed first"
-    yield from facts.never_started()
+    yield from facts.overdue()
 
 
 _REPRIORITISE = TaskVerb(
@@ -251,7 +254,7 @@ def _check_queue(options: Options) -> Options:
 
 def _effects_of_move(facts: TaskFacts) -> Iterator[str]:
     yield f"they will wait in the queue {facts.options['queue']}, also for a retry, each with its priority and its time"
-    yield from facts.never_started()
+    yield from facts.overdue()
 
 
 _MOVE = TaskVerb(

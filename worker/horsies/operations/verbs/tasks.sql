@@ -1,6 +1,6 @@
 -- name: task_change
--- operations/task_targets.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that
--- the verb changes, and not refused by the verb
+-- verbs/tasks.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that the
+-- verb changes, and not refused by the verb
 -- (parameters of `judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
 WITH /* operation */, /* judged */, changed AS (
     UPDATE horsies_tasks task
@@ -130,7 +130,7 @@ completed_at = NULL, failed_at = NULL, result = NULL, error_code = NULL, failed_
 /* back_in_queue */
 
 -- name: requeue_options
--- verbs/tasks/requeue.py, with a fresh budget; reads only: what no verb changes ($1 tasks)
+-- verbs/tasks.py, a requeue with a fresh budget; reads only: what no verb changes ($1 tasks)
 SELECT id, task_options FROM horsies_tasks WHERE id = ANY ($1::text[])
 
 -- name: release_sets
@@ -199,8 +199,8 @@ next_retry_at = CASE WHEN task.next_retry_at IS NOT NULL
                      THEN COALESCE($17::timestamptz, LEAST(task.next_retry_at, statement_timestamp())) END
 
 -- name: task_refusals
--- operations/task_targets.py, preview of a verb with a refusal of its own; reads only ($1 tasks, $2 the value that they would
--- get, if the verb gives one)
+-- verbs/tasks.py, preview of a verb with a refusal of its own; reads only ($1 tasks, $2 the value that they would get, if
+-- the verb gives one)
 -- It compares no row with what was seen, because that has just been read: the preview of 10 000 rows
 -- takes 50 ms, and 100 with that comparison. For the same reason every audit row counts as seen.
 WITH compared AS (

@@ -116,7 +116,7 @@ async def _pause(
     return await _controlled(conn, seen, pause)
 
 
-_PAUSE = WorkflowVerb(
+_PAUSE: WorkflowVerb = WorkflowVerb(
     name="pause",
     done="paused",
     help="Pause workflows: running nodes finish, and no new ones start, also in child workflows.",
@@ -148,7 +148,7 @@ async def _resume(
     return await _controlled(conn, seen, resume)
 
 
-_RESUME = WorkflowVerb(
+_RESUME: WorkflowVerb = WorkflowVerb(
     name="resume",
     will="will continue",
     done="resumed",
@@ -188,7 +188,7 @@ async def _cancel(
     return await _controlled(conn, seen, cancel)
 
 
-_CANCEL = WorkflowVerb(
+_CANCEL: WorkflowVerb = WorkflowVerb(
     name="cancel",
     done="cancelled",
     help="Cancel workflows, with their child workflows and all their tasks.\n\n"
