@@ -16,7 +16,7 @@ from task_apps import make_app
 
 from horsies import Horsies, TaskError, TaskNode, TaskResult, WorkflowDefinition
 from horsies.domain.codec import dump_args, dump_value, load_args, load_task_result, load_value
-from horsies.domain.codec.classes import OURS, UndeclaredClassError, address_of, reach_of
+from horsies.domain.codec.classes import OURS, Reach, UndeclaredClassError, address_of
 from horsies.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Tree(BaseModel):
     ids=[*map(str, range(20))],
 )
 def test_a_type_reaches_the_classes_that_it_names_and_those_of_their_fields(hint: Any, classes: set[type]) -> None:
-    found = {cls for cls in reach_of(hint).classes if cls.__module__ in (__name__, "codec_models")}
+    found = {cls for cls in Reach(hint).classes if cls.__module__ in (__name__, "codec_models")}
     assert found - {Colour} == classes
 
 
@@ -118,14 +118,14 @@ def test_a_type_reaches_the_classes_that_it_names_and_those_of_their_fields(hint
     "hint", [Any, object, list, dict, tuple, Sequence, T, Shape, Base, "Nowhere", Holder[Any], TaskResult]
 )
 def test_a_type_that_leaves_it_open_takes_any_declared_class(hint: Any) -> None:
-    assert reach_of(hint).is_open
+    assert Reach(hint).is_open
 
 
 @pytest.mark.parametrize(
     "hint", [int, str, bytes, list[int], Order, Tree, Animal, None, Colour, TaskResult[int, TaskError]]
 )
 def test_a_type_that_says_all_leaves_nothing_open(hint: Any) -> None:
-    assert not reach_of(hint).is_open
+    assert not Reach(hint).is_open
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from horsies import (
 )
 from horsies.domain.codec import dump_task_result, dump_value
 from horsies.domain.codes import ContractCode
-from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
+from horsies.domain.plan import Meta, NodeRef, SourceResult, node_kwargs
 from horsies.run.child.execute import ChildRun, Message, execute
 from horsies.run.child.leases import ChildLeases
 from horsies.run.contract import LeaseTerms

@@ -11,7 +11,7 @@ from workflow_shop import Order, Sized, app, price, report, total
 from horsies import ErrorCode, OnError, TaskResult
 from horsies.domain.codec import dump_task_result
 from horsies.domain.errors import HorsiesError, WorkflowValidationError
-from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
+from horsies.domain.plan import Meta, NodeRef, SourceResult, node_kwargs
 from horsies.workflow.context import WorkflowContext, WorkflowMeta
 from horsies.workflow.definition import WorkflowDefinition, find_definition
 from horsies.workflow.nodes import SubWorkflowNode, TaskNode, from_node

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from horsies.domain.codec import CorruptJsonError, dump_task_result, load_kwargs, load_task_result
 from horsies.domain.codes import OutcomeCode, RetrievalCode
-from horsies.domain.injection import (
+from horsies.domain.plan import (
     MOST_EMBEDDED_BYTES,
     Meta,
     NodeRef,

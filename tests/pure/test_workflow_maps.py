@@ -11,8 +11,7 @@ from workflow_shop import Item, Parcel, app, pack, price, skus
 
 from horsies import TaskError, TaskResult
 from horsies.domain.codec import dump_task_result, load_kwargs
-from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
-from horsies.domain.plan import MAP_DEFINITION, NodePlan
+from horsies.domain.plan import MAP_DEFINITION, Meta, NodePlan, NodeRef, SourceResult, node_kwargs
 from horsies.workflow.nodes import MapNode, TaskNode
 from horsies.workflow.subworkflow_plan import BuildFailed, UnreadableKwargs, child_plan, map_plan
 

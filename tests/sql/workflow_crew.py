@@ -19,8 +19,7 @@ from workflow_model import MAX_RETRIES, Act, Flow, Step, catalogue, plain, plan_
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.ids import new_task_id
-from horsies.domain.injection import split_injection
-from horsies.domain.plan import MAP_DEFINITION, WorkflowPlan
+from horsies.domain.plan import MAP_DEFINITION, WorkflowPlan, split_injection
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import FamilyLockedError, advance, nodes_started

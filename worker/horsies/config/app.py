@@ -62,7 +62,7 @@ class PostgresConfig(CheckedModel):
         return DatabaseUrl.parse(self.database_url)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
-        """pydantic builds repr() and str() from this: the password must not get into a log that way."""
+        """Mask the password: pydantic builds repr() and str() from this, which logs may show."""
         for name, value in super().__repr_args__():
             yield name, mask(value) if name == "database_url" and isinstance(value, str) else value
 
@@ -320,7 +320,7 @@ class AppConfig(CheckedModel):
             )
 
     def log_config(self, logger: logging.Logger | None = None) -> None:
-        """One INFO record with every setting, passwords masked; silent in a worker's child processes."""
+        """Log one INFO record with every setting, passwords masked; silent in a worker's child processes."""
         if in_child_process():
             return
         (logger or logging.getLogger("horsies")).info("AppConfig: %s", self)

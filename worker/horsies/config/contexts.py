@@ -39,6 +39,7 @@ import difflib
 import os
 import re
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from shlex import quote
@@ -86,7 +87,7 @@ class ConfigFile:
     """The console's own keys, as they are written."""
 
     def context(self, name: str) -> Context:
-        """The context called `name`; otherwise an error that lists the others."""
+        """Return the context called `name`, or raise an error that lists the others."""
         if name in self.contexts:
             return self.contexts[name]
         if not self.contexts:
@@ -127,7 +128,7 @@ class DatabaseChoice:
 
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
-    """`~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME if that is set; None for a user without a home."""
+    """Return `~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME if that is set; None without a home."""
     if base := environ.get("XDG_CONFIG_HOME"):
         return Path(base) / "horsies" / "config.toml"
     try:
@@ -285,11 +286,13 @@ def choose_database(
         file = read_config_file(None)
     sources = _sources(database_url, context, environ, application, file)
     chosen = next(sources)
-    return replace(
-        chosen,
-        context=chosen.context or _guarding(chosen, file),
-        passed_over=tuple(_others(chosen, _readable(sources))),
-    )
+    passed_over: list[PassedOver] = []
+    with suppress(ConfigurationError):  # a URL that cannot be parsed, as DATABASE_URL=sqlite:///db, ends them
+        for other in sources:
+            if other.url is not None and chosen.url is not None and _identity(other.url) != _identity(chosen.url):
+                by_application = other.options.startswith("--module")
+                passed_over.append(PassedOver(other.reason, other.url, by_application=by_application))
+    return replace(chosen, context=chosen.context or _guarding(chosen, file), passed_over=tuple(passed_over))
 
 
 def advise(text: str, options: str) -> str:
@@ -338,22 +341,8 @@ def _variable(environ: Mapping[str, str], name: str) -> Iterator[DatabaseChoice]
         yield DatabaseChoice(_parse(environ[name], name), f"from the environment variable {name}")
 
 
-def _readable(sources: Iterator[DatabaseChoice]) -> Iterator[DatabaseChoice]:
-    """Those behind the chosen one. A URL that cannot be parsed, as DATABASE_URL=sqlite:///db, ends them."""
-    try:
-        yield from sources
-    except ConfigurationError:
-        return
-
-
-def _others(chosen: DatabaseChoice, sources: Iterator[DatabaseChoice]) -> Iterator[PassedOver]:
-    for other in sources:
-        if other.url is not None and chosen.url is not None and _identity(other.url) != _identity(chosen.url):
-            yield PassedOver(other.reason, other.url, by_application=other.options.startswith("--module"))
-
-
 def _guarding(chosen: DatabaseChoice, file: ConfigFile) -> Context | None:
-    """The context of the same database: of several the one with the same user, then the strictest."""
+    """Return the context of the same database: of several the one with the same user, then the strictest."""
     url = chosen.url
     same = [one for one in file.contexts.values() if url is not None and _identity(one.url) == _identity(url)]
     return max(

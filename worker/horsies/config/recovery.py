@@ -113,7 +113,7 @@ class RecoveryConfig(CheckedModel):
         return self.running_stale_threshold_ms - min(self.running_stale_threshold_ms // 10, 1_000)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
-        """A threshold must outlast two beats: with less, one late beat makes a healthy task look dead."""
+        """Check that a threshold outlasts two beats: with less, one late beat makes a healthy task look dead."""
         for threshold, interval in (
             ("running_stale_threshold_ms", "runner_heartbeat_interval_ms"),
             ("claimed_stale_threshold_ms", "claimer_heartbeat_interval_ms"),

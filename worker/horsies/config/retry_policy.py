@@ -41,7 +41,7 @@ class RetryPolicy(CheckedModel):
     def fixed(
         cls, intervals: Sequence[int], *, auto_retry_for: Sequence[BuiltInTaskCode | str], jitter: bool = True
     ) -> RetryPolicy:
-        """One retry per interval, each after that wait, with `jitter` up to a quarter less or more; at least 1 s."""
+        """Retry once per interval, each after that wait, with `jitter` up to a quarter less or more; at least 1 s."""
         return cls(
             max_retries=len(intervals),
             intervals=list(intervals),
@@ -59,7 +59,7 @@ class RetryPolicy(CheckedModel):
         auto_retry_for: Sequence[BuiltInTaskCode | str],
         jitter: bool = True,
     ) -> RetryPolicy:
-        """The first retry after `base_seconds`, each further one after twice the wait, with `jitter` as for `fixed`."""
+        """Retry after `base_seconds`, then each time after twice the wait, with `jitter` as for `fixed`."""
         return cls(
             max_retries=max_retries,
             intervals=[base_seconds],
@@ -69,7 +69,7 @@ class RetryPolicy(CheckedModel):
         )
 
     def to_stored(self) -> dict[str, Any]:
-        """The `retry_policy` object of task_options; the order of the keys counts in enqueue_sha."""
+        """Return the `retry_policy` object of task_options; the order of the keys counts in enqueue_sha."""
         return {
             "max_retries": self.max_retries,
             "intervals": list(self.intervals),

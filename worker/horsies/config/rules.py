@@ -40,7 +40,9 @@ class CheckedModel(BaseModel):
         except ValidationError as error:
             raise_collected(_located(_rules_broken_inside(error), place), ConfigurationErrors)
             if self.rules_stand_alone and (rules := _rules_broken_too(type(self), data, error)):
-                raise_collected(_located([*_as_ours(error), *rules], place), ConfigurationErrors)
+                lines = error.errors(include_url=False, include_input=False)
+                fields = [ConfigurationError(f"{'.'.join(map(str, line['loc']))}: {line['msg']}") for line in lines]
+                raise_collected(_located([*fields, *rules], place), ConfigurationErrors)
             refused = _without_inputs(error)
         if refused is not None:  # outside the except block, so that the error with the inputs is not its context
             raise refused
@@ -61,12 +63,12 @@ class CheckedModel(BaseModel):
             raise refused
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
-        """Each cross-field rule that these values break."""
+        """Yield an error for each cross-field rule that these values break."""
         return ()
 
 
 def _located(errors: Iterable[HorsiesError], place: SourceLocation | None) -> Iterable[HorsiesError]:
-    """Those of a nested model given as a dict have their place already."""
+    """Set the place; errors of a nested model that was given as a dict have one already."""
     return [error.with_location(error.location or place) for error in errors]
 
 
@@ -76,7 +78,7 @@ def in_child_process() -> bool:
 
 
 def _rules_broken_inside(error: ValidationError) -> list[HorsiesError]:
-    """Our own errors of nested models given as dicts; empty if a plain field error is among them."""
+    """Return our own errors of nested models given as dicts; empty if a plain field error is among them."""
     causes = [line.get("ctx", {}).get("error") for line in error.errors(include_input=False)]
     ours = [cause for cause in causes if isinstance(cause, HorsiesError)]
     return ours if len(ours) == len(causes) else []
@@ -85,7 +87,7 @@ def _rules_broken_inside(error: ValidationError) -> list[HorsiesError]:
 def _rules_broken_too(
     model: type[CheckedModel], data: dict[str, Any], error: ValidationError
 ) -> list[ConfigurationError]:
-    """The cross-field rules broken beside field errors, of other fields, as far as they can be checked."""
+    """Return the cross-field rules that are broken besides, of other fields, as far as they can be checked."""
     wrong = [str(line["loc"][0]) for line in error.errors(include_url=False, include_input=False) if line["loc"]]
     try:
         rules = list(model.model_construct(**data).broken_rules())
@@ -94,14 +96,8 @@ def _rules_broken_too(
     return [rule for rule in rules if not any(field in rule.message for field in wrong)]
 
 
-def _as_ours(error: ValidationError) -> list[HorsiesError]:
-    """Each field error as one of our own errors, so that it fits into one report with the rules."""
-    lines = error.errors(include_url=False, include_input=False)
-    return [ConfigurationError(f"{'.'.join(map(str, line['loc']))}: {line['msg']}") for line in lines]
-
-
 def _without_inputs(error: ValidationError) -> ValidationError:
-    """The same error without inputs in errors() and json(): one of them may be a password."""
+    """Remove the inputs from errors() and json(): one of them may be a password."""
     lines = [
         # Braces in a message are only filled in if there is a context, so none can go wrong.
         InitErrorDetails(type=PydanticCustomError(line["type"], line["msg"]), loc=line["loc"], input=None)

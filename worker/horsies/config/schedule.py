@@ -142,7 +142,7 @@ _STORED_PATTERN: Final[TypeAdapter[SchedulePattern]] = TypeAdapter(
 
 
 def stored_pattern(stored: object) -> SchedulePattern:
-    """The pattern of a definition in horsies_schedules; ValueError if this release has no such pattern."""
+    """Read a pattern of horsies_schedules; ValueError if this release has no such pattern."""
     return _STORED_PATTERN.validate_python(stored)
 
 
@@ -286,7 +286,7 @@ class ScheduleConfig(CheckedModel):
 
 
 def config_hash(schedule: Schedule) -> str:
-    """Changes with the pattern or the zone: then the stored next run is no longer valid."""
+    """Return a hash of the pattern and the zone: if it changes, the stored next run is no longer valid."""
     plan = {"pattern": dict(schedule.pattern), "timezone": schedule.timezone}
     return hashlib.sha256(dump_value(plan).encode()).hexdigest()
 
@@ -297,12 +297,12 @@ def _zone_in_time(time: dt.time) -> Iterable[ConfigurationError]:
 
 
 def _short(time: dt.time) -> str:
-    """02:30; seconds only if there are any."""
+    """Format a time as 02:30, with seconds only if there are any."""
     return f"{time:%H:%M}" if not time.second and not time.microsecond else f"{time:%H:%M:%S}"
 
 
 def _days(days: Iterable[Weekday]) -> str:
-    """mon,wed,sun; mon-fri for three days or more in a row."""
+    """Format days as mon,wed,sun, or as mon-fri for three days or more in a row."""
     runs: list[list[int]] = []
     for number in sorted(WEEK.index(day) for day in days):
         if runs and runs[-1][-1] == number - 1:

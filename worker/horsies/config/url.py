@@ -140,7 +140,7 @@ def _encode_all(parameters: dict[str, str]) -> str:
 
 
 def _addresses(text: str, address: str, ports: str) -> tuple[tuple[str, int], ...]:
-    """`h1:1,h2` and `?host=h1,h2&port=1,2` both give (('h1', 1), ('h2', 5432))."""
+    """Parse `h1:1,h2` and `?host=h1,h2&port=1,2`, both as (('h1', 1), ('h2', 5432))."""
     given = [port.strip() for port in ports.split(",")] if ports else ["5432"]
     parts = unquote(address).split(",") if address else []
     if len(parts) > 1 and not all(parts):

@@ -88,5 +88,5 @@ def why_not_a_code(text: str) -> str | None:
 
 
 def to_builtin(code: str) -> BuiltInTaskCode | str:
-    """The enum member if `code` names one, else the text unchanged."""
+    """Return the enum member if `code` names one, else the text unchanged."""
     return BUILTIN_CODE_REGISTRY.get(code, code)

@@ -119,19 +119,16 @@ def _far(ticks: int) -> str:
 
 
 def number(stored: float | None) -> float | None:
-    """A measured number."""
     if stored is None or (math.isfinite(stored) and abs(stored) <= LARGEST_NUMBER):
         return stored
     return DamagedNumber.of(stored)
 
 
 def texts(stored: Iterable[Any] | None) -> tuple[str, ...]:
-    """An array of texts."""
     return _items(stored, lambda item: isinstance(item, str))
 
 
 def whole_numbers(stored: Iterable[Any] | None) -> tuple[int, ...]:
-    """An array of whole numbers."""
     return _items(stored, is_whole)
 
 
@@ -151,7 +148,7 @@ def _items(stored: Iterable[Any] | None, is_right: Callable[[Any], bool]) -> tup
 
 
 def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: True) -> Mapping[str, Any]:
-    """A JSON object, empty for NULL; without the entries whose values are not right."""
+    """Parse a JSON object, empty for NULL; without the entries whose values are not right."""
     if stored is None:
         return {}
     try:
@@ -194,5 +191,5 @@ def _names(record: object) -> tuple[str, ...]:
 
 
 def plain_stored(stored: str) -> str:
-    """A stored time or number; empty for any other text."""
+    """Return a stored time or number; empty for any other text."""
     return stored if _PLAIN.fullmatch(stored) else ""

@@ -224,7 +224,7 @@ def raise_collected(
 
 
 def flatten(errors: Iterable[HorsiesError]) -> Iterable[HorsiesError]:
-    """Each single error; nested reports are flattened."""
+    """Yield each single error, also those of nested reports."""
     for error in errors:
         if isinstance(error, MultipleValidationErrors):
             yield from flatten(error.report.errors)
@@ -266,7 +266,7 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
 
 
 def way_to_install(extra: str) -> str:
-    """The help of an error for a missing extra. No index has the package under its name, so pip needs the sources."""
+    """Return how to install an extra. No index has the package under its name, so pip needs the sources."""
     return f"in a clone of the repository of horsies-console: pip install '.[{extra}]'"
 
 
@@ -276,7 +276,7 @@ def _underline(location: SourceLocation) -> str:
 
 
 def _hang(text: str, indent: str) -> str:
-    """The plain lines of a text, of which further ones are indented."""
+    """Return the plain lines of a text, of which further ones are indented."""
     return f"\n{indent}".join(clean(mask_urls(line)) for line in text.split("\n"))
 
 
@@ -286,7 +286,7 @@ _MAX_LINES_ABOVE_DEF: Final = 100
 
 
 def calling_place() -> SourceLocation | None:
-    """The nearest expression on the stack outside the engine."""
+    """Return the nearest expression on the stack outside the engine."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.currentframe() does the same
     while frame is not None and not _is_the_users(frame):
         frame = frame.f_back
@@ -309,7 +309,7 @@ def raising_place(error: BaseException) -> SourceLocation | None:
 
 
 def signature_place(fn: Callable[..., object]) -> SourceLocation | None:
-    """The `def` of a function, below its decorators; None for callables without code."""
+    """Return the `def` of a function, below its decorators; None for callables without code."""
     start = SourceLocation.of_function(fn)
     if start is None or not start.source.lstrip().startswith("@"):
         return start

@@ -23,7 +23,7 @@ _SECRET_OPTION = re.compile(r"(?:-c\s*|--)[^\s=]*\.|password|secret|token|key", 
 
 
 def mask(text: str) -> str:
-    """`text` with every password that looks like part of a URL or a connection string replaced by ***."""
+    """Replace every password that looks like part of a URL or a connection string by ***."""
     text = _ASSIGNMENT.sub(_mask_assignment, text)  # first: an '@' in there would look like the end of a login
     return _PASSWORD_WITHOUT_HOST.sub(r"\1:***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
 
@@ -51,7 +51,7 @@ def mask_urls(text: str, *, keep_width: bool = False) -> str:
 
 
 def mask_tree(value: Any) -> Any:
-    """The same values for JSON, with `mask_urls` on each text in them."""
+    """Apply `mask_urls` to each text in a JSON value."""
     match value:
         case str():
             return mask_urls(value)
@@ -64,7 +64,7 @@ def mask_tree(value: Any) -> Any:
 
 
 def mask_whole(text: str) -> str:
-    """Like `mask` for a text that is a single URL, so that spaces do not end its password."""
+    """Mask a text that is a single URL, so that spaces do not end its password."""
     scheme, found, rest = text.partition("://")
     if not found or not _SCHEME.fullmatch(scheme):
         scheme, found, rest = "", "", text

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def span(seconds: float) -> str:
-    """4s, 2m04s, 3h05m, 2d3h."""
+    """Format seconds as 4s, 2m04s, 3h05m or 2d3h."""
     whole = max(int(seconds), 0)
     if whole < 60:
         return f"{whole}s"
@@ -18,12 +18,12 @@ def span(seconds: float) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day in UTC, with its date, because the report may be read on another day."""
+    """Format the time of day in UTC, with its date, because the report may be read on another day."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """1 task, 12 tasks, 1,204 tasks; with its plural, if that is no `s` more: 1 process, 2 processes."""
+    """Format 1 task, 12 tasks, 1,204 tasks; or with its plural if that is no `s` more: 1 process, 2 processes."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
@@ -37,7 +37,7 @@ def by_whom(actor: str | None) -> str:
 
 
 def size(count: int) -> str:
-    """412 B, 1.5 kB, 16.0 MB, 2.3 GB."""
+    """Format bytes as 412 B, 1.5 kB, 16.0 MB or 2.3 GB."""
     amount, units = float(count), ("B", "kB", "MB", "GB", "TB")
     for unit in units:
         if amount < 1024 or unit == units[-1]:

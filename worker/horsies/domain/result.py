@@ -30,8 +30,8 @@ class UnwrapError(Exception):
         return str(self.args[1])
 
 
-class _Immutable:
-    """Written out: a generic frozen dataclass with slots fails in `Ok[int](1)` on Python 3.11 (see task_result)."""
+class Immutable:
+    """A class without setters: a generic frozen dataclass with slots fails in `Ok[int](1)` on Python 3.11."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class _Immutable:
 
 
 @final
-class Ok(_Immutable, Generic[T_co]):
+class Ok(Immutable, Generic[T_co]):
     """A success and its value."""
 
     __slots__ = ("ok_value",)
@@ -143,7 +143,7 @@ class _ReadsClass(type):
 
 
 @final
-class Err(_Immutable, Generic[E_co], metaclass=_ReadsClass):
+class Err(Immutable, Generic[E_co], metaclass=_ReadsClass):
     """A failure and its reason."""
 
     __slots__ = ("err_value",)
@@ -295,7 +295,7 @@ def as_result(
 def as_async_result(
     *exceptions: type[ExceptionT],
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[Result[T, ExceptionT]]]]:
-    """`as_result` for coroutine functions."""
+    """Do what `as_result` does, for coroutine functions."""
     _require_exceptions(exceptions)
 
     def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[Result[T, ExceptionT]]]:
@@ -312,7 +312,7 @@ def as_async_result(
 
 
 def do(steps: Generator[Result[T, E], None, None]) -> Result[T, E]:
-    """`do(Ok(x + y) for x in first for y in second)`: the sum, or the first Err on the way."""
+    """Evaluate `do(Ok(x + y) for x in first for y in second)`: the sum, or the first Err on the way."""
     if not isinstance(steps, Generator):
         raise TypeError("do() takes a generator expression; with an await inside it, use do_async()")
     try:
@@ -322,7 +322,7 @@ def do(steps: Generator[Result[T, E], None, None]) -> Result[T, E]:
 
 
 async def do_async(steps: Generator[Result[T, E], None, None] | AsyncGenerator[Result[T, E], None]) -> Result[T, E]:
-    """`do` for an expression that awaits; Python makes it an async generator only if the await is not the first."""
+    """Evaluate `do` with an await; Python makes it an async generator only if the await is not the first."""
     if isinstance(steps, Generator):
         return do(steps)
     try:

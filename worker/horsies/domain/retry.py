@@ -42,7 +42,7 @@ class RetryRule:
 
     @classmethod
     def from_text(cls, task_options: str | None) -> RetryRule | None:
-        """`from_stored` of the column's text; None if it is no JSON, as in a row that was written with plain SQL."""
+        """Read the column; None if it is no JSON, as in a row that was written with plain SQL. Never raises."""
         try:
             return cls.from_stored(json.loads(task_options)) if task_options else None
         except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
@@ -116,7 +116,7 @@ def decide(
     good_until: datetime | None,
     rng: Random,
 ) -> RetryAt | GiveUp:
-    """`retry_count`, `max_retries` and `good_until` are the row's columns, `now` is the database's clock."""
+    """Decide by the row's columns `retry_count`, `max_retries` and `good_until`, and by the database's clock `now`."""
     if rule is None:
         return GiveUp(GiveUpReason.NO_POLICY)
     if max_retries <= 0:
@@ -153,7 +153,7 @@ def _bounded(seconds: float) -> float:
 
 
 def timeout_of(task_options: str | None, default: int | None) -> int | None:
-    """The limit of a run in ms: that of the send if it gave one, else the task's. Never raises, as `from_text`."""
+    """Return the limit of a run in ms: that of the send if it gave one, else the task's. Never raises."""
     if task_options is None or _TIMEOUT_IN_TEXT not in task_options:  # nearly always, and as fast as that
         return default
     try:

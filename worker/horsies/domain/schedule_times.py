@@ -154,19 +154,19 @@ def next_slot(pattern: Pattern, slot: datetime, now: datetime, tz: str) -> datet
 
 
 def missed_slots(pattern: Pattern, first_slot: datetime, now: datetime, tz: str, limit: int) -> list[datetime]:
-    """The slots due at `now`, oldest first and at most `limit`: `first_slot` as stored, then what follows it."""
+    """Return the slots due at `now`, oldest first and at most `limit`: `first_slot` as stored, then what follows it."""
     end = _in_utc(now)
     slots = chain([_in_utc(first_slot)], _runs_after(pattern, first_slot, tz))
     return list(islice(takewhile(lambda slot: slot <= end, slots), limit))
 
 
 def should_run_now(next_run_at: datetime | None, now: datetime) -> bool:
-    """A schedule that has never been planned runs at once."""
+    """Return whether it is due; a schedule that has never been planned runs at once."""
     return next_run_at is None or next_run_at <= now
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The zone of an IANA name; ValueError with the likely spelling otherwise."""
+    """Return the zone of an IANA name; ValueError with the likely spelling otherwise."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -175,7 +175,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def _spelling_hint(name: str) -> str:
-    """The city alone is matched too, so that "berlin" finds Europe/Berlin."""
+    """Match the city alone too, so that "berlin" finds Europe/Berlin."""
     zones = available_timezones()
     spellings = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones)}
     spellings |= {zone.lower(): zone for zone in zones}
@@ -195,6 +195,6 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _earliest_instant(local: datetime, zone: ZoneInfo) -> datetime | None:
-    """The first instant at which local clocks show `local`; None if they skip it."""
+    """Return the first instant at which local clocks show `local`; None if they skip it."""
     instant = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
     return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None

@@ -11,7 +11,17 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 
-class TaskStatus(StrEnum):
+class _Status(StrEnum):
+    @property
+    def is_terminal(self) -> bool:
+        """True for a state that only an operator can end."""
+        return self.value in _ENDED
+
+
+_ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "EXPIRED", "SKIPPED"})
+
+
+class TaskStatus(_Status):
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
     RUNNING = "RUNNING"
@@ -20,15 +30,6 @@ class TaskStatus(StrEnum):
     CANCELLED = "CANCELLED"
     EXPIRED = "EXPIRED"
 
-    @property
-    def is_terminal(self) -> bool:
-        return self in TASK_TERMINAL_STATES
-
-
-TASK_TERMINAL_STATES: frozenset[TaskStatus] = frozenset(
-    {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED}
-)
-
 
 class TaskAttemptOutcome(StrEnum):
     COMPLETED = "COMPLETED"
@@ -36,7 +37,7 @@ class TaskAttemptOutcome(StrEnum):
     WORKER_FAILURE = "WORKER_FAILURE"
 
 
-class WorkflowStatus(StrEnum):
+class WorkflowStatus(_Status):
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
@@ -44,17 +45,8 @@ class WorkflowStatus(StrEnum):
     PAUSED = "PAUSED"
     CANCELLED = "CANCELLED"
 
-    @property
-    def is_terminal(self) -> bool:
-        return self in WORKFLOW_TERMINAL_STATES
 
-
-WORKFLOW_TERMINAL_STATES: frozenset[WorkflowStatus] = frozenset(
-    {WorkflowStatus.COMPLETED, WorkflowStatus.FAILED, WorkflowStatus.CANCELLED}
-)
-
-
-class WorkflowTaskStatus(StrEnum):
+class WorkflowTaskStatus(_Status):
     PENDING = "PENDING"
     READY = "READY"
     ENQUEUED = "ENQUEUED"
@@ -63,14 +55,10 @@ class WorkflowTaskStatus(StrEnum):
     FAILED = "FAILED"
     SKIPPED = "SKIPPED"
 
-    @property
-    def is_terminal(self) -> bool:
-        return self in WORKFLOW_TASK_TERMINAL_STATES
 
-
-WORKFLOW_TASK_TERMINAL_STATES: frozenset[WorkflowTaskStatus] = frozenset(
-    {WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED}
-)
+TASK_TERMINAL_STATES = frozenset(status for status in TaskStatus if status.is_terminal)
+WORKFLOW_TERMINAL_STATES = frozenset(status for status in WorkflowStatus if status.is_terminal)
+WORKFLOW_TASK_TERMINAL_STATES = frozenset(status for status in WorkflowTaskStatus if status.is_terminal)
 
 
 class OnError(StrEnum):
@@ -158,20 +146,18 @@ TASK_TRANSITIONS: tuple[Transition, ...] = (
     Transition(_T.PENDING, _V.MOVE, _T.PENDING, (_OPERATOR,), "it waits, and no operator has changed it since"),
     Transition(_T.PENDING, _V.RESCHEDULE, _T.PENDING, (_OPERATOR,), "as above, and the time is before its good_until"),
     Transition(None, _V.RERUN, _T.PENDING, (_OPERATOR,), "its original has ended and is as the operator saw it"),
-    Transition(_T.CLAIMED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
-    Transition(_T.RUNNING, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
-    Transition(_T.COMPLETED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
-    Transition(_T.FAILED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
-    Transition(_T.CANCELLED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
-    Transition(_T.EXPIRED, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN),
+    *(
+        Transition(source, _V.REQUEUE, _T.PENDING, (_OPERATOR,), _SEEN)
+        for source in (_T.CLAIMED, _T.RUNNING, _T.COMPLETED, _T.FAILED, _T.CANCELLED, _T.EXPIRED)
+    ),
     Transition(_T.FAILED, _V.UNDO, _T.PENDING, (_OPERATOR,), f"{_UNTOUCHED}; it had not begun"),
     Transition(_T.FAILED, _V.UNDO, _T.FAILED, (_OPERATOR,), f"{_UNTOUCHED}; it was interrupted"),
     Transition(_T.CANCELLED, _V.UNDO, _T.PENDING, (_OPERATOR,), f"{_UNTOUCHED}; it had not begun"),
     Transition(_T.PENDING, _V.UNDO, _T.PENDING, (_OPERATOR,), f"{_UNTOUCHED} by a verb for waiting tasks"),
-    Transition(_T.PENDING, _V.UNDO, _T.COMPLETED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
-    Transition(_T.PENDING, _V.UNDO, _T.FAILED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
-    Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
-    Transition(_T.PENDING, _V.UNDO, _T.EXPIRED, (_OPERATOR,), f"{_UNTOUCHED} by a requeue"),
+    *(
+        Transition(_T.PENDING, _V.UNDO, target, (_OPERATOR,), f"{_UNTOUCHED} by a requeue")
+        for target in (_T.COMPLETED, _T.FAILED, _T.CANCELLED, _T.EXPIRED)
+    ),
 )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, cast, overload
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from typing_extensions import TypeVar
 
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
+from horsies.domain.result import Immutable
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.tags import BUILTIN_CODE, DATACLASS
 
@@ -83,7 +84,7 @@ class SubWorkflowSummary(Generic[OutputT]):
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SubWorkflowSummary[Any]:
-        """The summary of a stored object, tagged or plain; missing or invalid fields get a default."""
+        """Read a stored object, tagged or plain; missing or invalid fields get a default."""
         fields = stored.get("data", {}) if DATACLASS in stored else stored
         error_summary = fields.get("error_summary")
         return SubWorkflowSummary(
@@ -98,7 +99,7 @@ class SubWorkflowSummary(Generic[OutputT]):
 
 
 def _status(stored: object) -> WorkflowStatus:
-    """A summary is about a child that has ended; one that cannot be read must not look like a success."""
+    """Read a status; a child has ended, and one that cannot be read must not look like a success."""
     return WorkflowStatus.__members__.get(str(stored), WorkflowStatus.FAILED)
 
 
@@ -121,7 +122,7 @@ class SubWorkflowError(TaskError):
 _ABSENT: Final = object()
 
 
-class TaskResult(Generic[T_co, E_co]):
+class TaskResult(Immutable, Generic[T_co, E_co]):
     """`TaskResult(ok=value)` or `TaskResult(err=error)`, never both; `ok=None` is a success.
 
     Written out, not a frozen slotted dataclass, for the reason given at SubWorkflowSummary.
@@ -177,12 +178,6 @@ class TaskResult(Generic[T_co, E_co]):
 
     def unwrap_err(self) -> E_co:
         return self.err_value
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a TaskResult cannot be changed; build a new one instead of setting {name!r}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a TaskResult cannot be changed; {name!r} stays")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TaskResult):

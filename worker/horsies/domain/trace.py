@@ -34,7 +34,7 @@ class Sending(Protocol):
         ...
 
     def sent(self, answer: T) -> T:
-        """The result of the send, an Ok or an Err, or a list of them; returned unchanged."""
+        """Record the result of the send, an Ok or an Err, or a list of them, and return it unchanged."""
         ...
 
 
@@ -76,7 +76,7 @@ def run_context(queue: str, attempt: int, task_options: str | None) -> RunContex
 
 
 def trace_of(task_options: str | None) -> dict[str, Any]:
-    """Empty for options without one, or that cannot be read: rows may be written by hand."""
+    """Return the trace; empty for options without one, or that cannot be read: rows may be written by hand."""
     if task_options is None or _SIGN not in task_options:
         return {}
     try:
@@ -88,12 +88,11 @@ def trace_of(task_options: str | None) -> dict[str, Any]:
 
 
 def with_trace(task_options: str | None, trace: Trace) -> str:
-    """These options with this trace in place of their own."""
     return to_json({**json_map(task_options), KEY: dict(trace)}, "task_options")
 
 
 def following(task_options: str | None, *traceparents: str | None) -> str | None:
-    """The options with links to these runs, for the run that follows them; unchanged without a trace or a run."""
+    """Return the options with links to these runs, for the run after them; unchanged without a trace or a run."""
     trace, runs = trace_of(task_options), [run for run in traceparents if run is not None]
     if not runs:
         return task_options

@@ -13,7 +13,7 @@ from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _COMPLETED: Final = WorkflowTaskStatus.COMPLETED.value
 _FAILED: Final = WorkflowTaskStatus.FAILED.value
@@ -59,7 +59,7 @@ def judge(
     success_policy: str | None,
     stored_error: str | None,
 ) -> WorkflowVerdict:
-    """`nodes` in the order of their indexes; `success_policy` and `stored_error` as stored."""
+    """Judge nodes in the order of their indexes; `success_policy` and `stored_error` as stored."""
     shape, results_of = _shape(nodes, definition_key, output_index)
     failed = [node for node in nodes if node.status == _FAILED]
     if success_policy is None:
@@ -76,15 +76,14 @@ def judge(
 
 
 def end_of(verdict: WorkflowVerdict, results: Mapping[int, str | None]) -> WorkflowEnd:
-    """`results` are the stored texts by index, of at least the nodes that `verdict` names."""
-    error = (
-        verdict.error if verdict.blamed is None else error_of(results.get(verdict.blamed.task_index), verdict.blamed)
-    )
+    """Return the end. `results` has the stored texts by index, of at least the nodes that `verdict` names."""
+    blamed = verdict.blamed
+    error = verdict.error if blamed is None else error_of(results.get(blamed.task_index), blamed)
     return WorkflowEnd(verdict.status, _result(verdict, results), error)
 
 
 def error_of(result: str | None, node: EndedNode) -> str:
-    """The error in the stored result of a failed node, in the form of its workflow's error column."""
+    """Return the error in the stored result of a failed node, in the form of its workflow's error column."""
     error = _part(result, "err")
     if isinstance(error, dict):
         return to_json(error)
@@ -93,7 +92,7 @@ def error_of(result: str | None, node: EndedNode) -> str:
 
 
 def error_summary(error: str | None) -> str | None:
-    """One line of a stored error for the summary of the child."""
+    """Return one line of a stored error for the summary of the child."""
     tree = _tree(error)
     if not isinstance(tree, dict):
         return error
@@ -108,7 +107,6 @@ def error_summary(error: str | None) -> str | None:
 
 
 def ok_part(result: str | None) -> Any:
-    """The tree of the value in a stored result; None if there is none."""
     return _part(result, "ok")
 
 
@@ -142,7 +140,7 @@ def _ok_text(value: str) -> str:
 
 
 def _readable(result: str | None) -> str:
-    """The text itself: if read and written again, a float may change. Invalid JSON would break all the others."""
+    """Return the text itself: written again, a float may change. Invalid JSON would break all the others."""
     return "null" if result is None or _tree(result) is None else result
 
 
@@ -161,21 +159,14 @@ def _tree(text: str | None) -> Any:
 
 
 def _cases(success_policy: str) -> list[frozenset[int]]:
-    """The required indexes of each case; none for a policy that cannot be read, so that it never succeeds."""
+    """Return the required indexes of each case; none for a policy that cannot be read, so that it never succeeds."""
     tree = _tree(success_policy)
     cases = tree.get("cases") if isinstance(tree, dict) else None
-    if not isinstance(cases, list):
-        return []
-    return [case for case in map(_required, cases) if case]
-
-
-def _required(case: object) -> frozenset[int]:
-    indexes = case.get("required_indices") if isinstance(case, dict) else None
-    return frozenset(_integers(indexes)) if isinstance(indexes, list) else frozenset()
-
-
-def _integers(items: Iterable[object]) -> Iterable[int]:
-    return (item for item in items if isinstance(item, int))
+    found = (
+        (case.get("required_indices") for case in cases if isinstance(case, dict)) if isinstance(cases, list) else ()
+    )
+    required = (frozenset(index for index in one if isinstance(index, int)) for one in found if isinstance(one, list))
+    return [case for case in required if case]
 
 
 def _case_not_met(cases: int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from horsies.domain.codec import CodecError, CorruptJsonError, dump_task_result, parse_json
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.ids import enqueue_sha, new_task_id
-from horsies.domain.injection import (
+from horsies.domain.plan import (
     MOST_EMBEDDED_BYTES,
     Meta,
     NodeRef,

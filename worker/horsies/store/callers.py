@@ -161,7 +161,7 @@ async def _explained(work: Callable[..., Awaitable[T]], *given: Any) -> T:
 
 
 async def on_callers(connection: object, work: Callable[[Any], Awaitable[T]]) -> T:
-    """`work` with the caller's connection, on the event loop of the caller."""
+    """Do `work` with the caller's connection, on the event loop of the caller."""
     callers = _awaited(connection) or _blocking(connection)
     if callers is None:
         raise _foreign(connection)
@@ -169,10 +169,15 @@ async def on_callers(connection: object, work: Callable[[Any], Awaitable[T]]) ->
 
 
 def on_callers_blocking(connection: object, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-    """`work` with the caller's connection, in the thread of the caller. Nothing in it waits for an event loop."""
+    """Do `work` with the caller's connection, in the caller's thread. Nothing in it waits for an event loop."""
     callers = _blocking(connection)
     if callers is None:
-        raise _foreign(connection) if _awaited(connection) is None else _must_be_awaited(connection)
+        if _awaited(connection) is None:
+            raise _foreign(connection)
+        raise CallerConnectionError(
+            f"an async connection of {type(connection).__module__.partition('.')[0]} works only with the async form: "
+            "await send_async(…, connection=connection) on its event loop"
+        )
     working = work(callers)
     try:
         working.send(None)
@@ -318,10 +323,3 @@ def _is_a(connection: object, module_name: str, *names: str) -> bool:
 def _foreign(connection: object) -> CallerConnectionError:
     kind = type(connection)
     return CallerConnectionError(f"{_ACCEPTED}; this is {kind.__module__}.{kind.__qualname__}")
-
-
-def _must_be_awaited(connection: object) -> CallerConnectionError:
-    return CallerConnectionError(
-        f"an async connection of {type(connection).__module__.partition('.')[0]} works only with the async form: "
-        "await send_async(…, connection=connection) on its event loop"
-    )

@@ -173,7 +173,7 @@ class Database:
     async def connected(
         self, role: str, *, settings: Sequence[tuple[str, str]] = ()
     ) -> AsyncIterator[asyncpg.Connection]:
-        """A connection for one piece of work, with a message if the server ends it midway."""
+        """Open a connection for one piece of work; an error says if the server ended it midway."""
         connection = await self.connect(role, settings=settings)
         try:
             yield connection
@@ -237,7 +237,6 @@ def _answer(url: DatabaseUrl, error: Exception) -> str:
 
 
 def _refused_by_server(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str, bool]:
-    """A server answered and refused the connection: message, remedy, whether waiting may help."""
     database = url.database or os.environ.get("PGDATABASE") or user
     match error:
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
@@ -263,7 +262,6 @@ def _refused_by_server(url: DatabaseUrl, error: Exception, user: str) -> tuple[s
 
 
 def _not_reached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
-    """No host answered, or not in TLS: message, remedy, whether waiting may help."""
     match error:
         case TimeoutError():
             message = f"PostgreSQL at {url.where} did not answer in {timeout_of(url):g} s"
@@ -309,7 +307,7 @@ async def with_settings(connection: asyncpg.Connection) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
-    """A transaction with the settings of the connection, READ COMMITTED also where the role has another default."""
+    """Open a transaction with the settings of the connection, READ COMMITTED whatever the default of the role."""
     async with connection.transaction(isolation="read_committed"):
         settings = _SETTINGS_PER_TRANSACTION.get(connection)
         if settings is not None:
@@ -320,7 +318,7 @@ async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
-    """The chosen database; an embedded server is started for it and not stopped before the end of the block."""
+    """Open the chosen database; an embedded server is started for it and runs until the end of the block."""
     directory = None if choice.url is None else choice.url.embedded_directory
     if choice.url is not None and directory is None:
         yield Database(choice.url, choice.reason, None)

@@ -53,7 +53,7 @@ class DedicatedConnection:
         behind_pooler: bool,
         durable: bool = True,
     ) -> None:
-        """`durable`: commits for tasks in flight reach the disk, even if the server would not wait for that."""
+        """Let commits for tasks in flight reach the disk if `durable`, even if the server would not wait for that."""
         self._database = database
         self._role = role
         self._settings = _SETTINGS.get(role, ())
@@ -75,7 +75,7 @@ class DedicatedConnection:
         return self._database.url
 
     async def ready(self) -> asyncpg.Connection:
-        """The connection if it is open, as far as this process can know."""
+        """Return an open connection, as far as this process can know."""
         if self._connection is None or self._connection.is_closed():
             self._was_lost = self._was_lost or self._connection is not None
             self._connection = await self._connect()

@@ -97,12 +97,7 @@ class Enqueued:
 
 async def enqueue_one(connection: asyncpg.Connection, request: EnqueueRequest) -> Enqueued:
     """Insert one task. Needs a connection without an open transaction, as `enqueue_many`."""
-    columns = request.columns()
-    while not await connection.fetch(statement(__name__, "enqueue_one"), *columns):
-        (taken,) = await drive(connection, _find_holders([request], in_callers=False))
-        if taken is not None:
-            return taken
-    return Enqueued(request.task_id, EnqueueOutcome.CREATED)
+    return await drive(connection, one(request, in_callers=False))
 
 
 async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
@@ -117,18 +112,18 @@ async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[Enqueu
     return await drive(connection, many(requests, in_callers=False))
 
 
-def one(request: EnqueueRequest) -> Steps[Enqueued]:
-    """`enqueue_one` as steps, for any kind of connection, inside the caller's transaction."""
+def one(request: EnqueueRequest, *, in_callers: bool = True) -> Steps[Enqueued]:
+    """Return `enqueue_one` as steps, for any kind of connection, inside the caller's transaction."""
     columns = request.columns()
     while not (yield statement(__name__, "enqueue_one"), columns):
-        (taken,) = yield from _find_holders([request], in_callers=True)
+        (taken,) = yield from _find_holders([request], in_callers=in_callers)
         if taken is not None:
             return taken
     return Enqueued(request.task_id, EnqueueOutcome.CREATED)
 
 
 def many(requests: Sequence[EnqueueRequest], *, in_callers: bool = True) -> Steps[list[Enqueued]]:
-    """`enqueue_many` as steps, for any kind of connection, also inside the caller's transaction."""
+    """Return `enqueue_many` as steps, for any kind of connection, also inside the caller's transaction."""
     became: dict[int, Enqueued] = {}
     left = dict(enumerate(requests))
     while left:
@@ -159,7 +154,6 @@ _SHARED = attrgetter(
 
 
 def _insertion(requests: Collection[EnqueueRequest]) -> tuple[str, tuple[Any, ...]]:
-    """The statement that inserts all but conflicting requests, and its arguments."""
     if (alike := _alike(requests)) is not None:
         return statement(__name__, "enqueue_alike") + _SKIP_CONFLICTS, alike
     columns = zip(*(request.columns() for request in requests), strict=True)
@@ -167,7 +161,7 @@ def _insertion(requests: Collection[EnqueueRequest]) -> tuple[str, tuple[Any, ..
 
 
 def _alike(requests: Collection[EnqueueRequest]) -> tuple[Any, ...] | None:
-    """The arguments of enqueue_alike; None if the requests differ in more than their arguments."""
+    """Return the arguments of enqueue_alike; None if the requests differ in more than their arguments."""
     shared = set(map(_SHARED, requests))
     if len(shared) != 1:
         return None

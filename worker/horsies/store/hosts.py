@@ -78,10 +78,6 @@ class Reached:
     """A pooler, which accepts no settings at the start of a connection."""
     _connections: dict[int, WeakSet[asyncpg.Connection]] = field(default_factory=lambda: defaultdict(WeakSet))
 
-    def order(self, count: int) -> list[int]:
-        """Return the hosts in the order of the URL, but first the host where the server was found last."""
-        return sorted(range(count), key=lambda host: (host != self.host, host))
-
     def found(self, connection: asyncpg.Connection, host: int, *, only_one_fits: bool) -> None:
         """Close connections to a server that was replaced: their callers would otherwise wait for ever.
 
@@ -131,7 +127,9 @@ async def connect_to_host(
             connection.terminate()
             raise UnfitHostError(wanted)
     else:
-        connection, host = await _first_that_fits(url, reached.order(len(url.addresses)), ask, wanted)
+        # In the order of the URL, but first the host where the server was found last.
+        order = sorted(range(len(url.addresses)), key=lambda host: (host != reached.host, host))
+        connection, host = await _first_that_fits(url, order, ask, wanted)
         reached.found(connection, host, only_one_fits=wanted in _ONLY_ONE_FITS)
     _keep_alive(connection)
     return connection

@@ -81,7 +81,13 @@ async def isolate_bad_rows(
         except (asyncpg.PostgresError, *damage) as error:
             if not is_about_a_row(error):
                 raise
-            await _one_by_one(batch, act, done, damage)
+            for item in batch:
+                try:
+                    done.answers.append(await act([item]))
+                except (asyncpg.PostgresError, *damage) as its_error:
+                    if not is_about_a_row(its_error):
+                        raise
+                    done.refused.append(RejectedItem(item, f"{type(its_error).__name__}: {its_error}"))
     return done
 
 
@@ -102,18 +108,3 @@ def is_blocked(error: BaseException) -> bool:
     is of no use.
     """
     return isinstance(error, _BLOCKED)
-
-
-async def _one_by_one(
-    batch: Sequence[T],
-    act: Callable[[Sequence[T]], Awaitable[R]],
-    done: BatchAnswers[T, R],
-    damage: tuple[type[Exception], ...],
-) -> None:
-    for item in batch:
-        try:
-            done.answers.append(await act([item]))
-        except (asyncpg.PostgresError, *damage) as error:
-            if not is_about_a_row(error):
-                raise
-            done.refused.append(RejectedItem(item, f"{type(error).__name__}: {error}"))

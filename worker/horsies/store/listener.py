@@ -100,7 +100,7 @@ class Listener:
 
     async def _listen_on(self, connection: asyncpg.Connection) -> None:
         """Listen until an error occurs on this connection, which is then closed."""
-        connection.add_termination_listener(self._connection_ended)
+        connection.add_termination_listener(lambda _connection: self._wake.set())
         self._listened = set()
         try:
             await self._subscribe(connection)
@@ -157,9 +157,6 @@ class Listener:
         self._heard = True
         for callback in tuple(self._callbacks.get(channel, ())):
             callback(str(payload))
-
-    def _connection_ended(self, _connection: asyncpg.Connection | PoolConnectionProxy) -> None:
-        self._wake.set()
 
     def _report_connected(self) -> None:
         if self._tried.is_set():

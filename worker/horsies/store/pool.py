@@ -59,7 +59,7 @@ class Pool:
         self._closed = False
 
     async def acquire(self) -> asyncpg.Connection:
-        """A connection for the caller alone; DatabaseUnavailable after pool_timeout, or if none can be opened."""
+        """Return a connection for the caller; DatabaseUnavailable after pool_timeout, or if none can be opened."""
         await self._take_place()
         try:
             return self._idle_connection() or await self._open()

@@ -126,9 +126,9 @@ class Link:
             most=_MAX_AT_ONCE,
             run_one=partial(self.use, enqueue_one),  # type: ignore[arg-type]  # mypy: partial and *arguments
         )
-        self._reads: Coalescer[str, StoredOutcome | None] = Coalescer(self._read_outcomes, most=_MAX_AT_ONCE)
-        self._workflow_reads: Coalescer[str, WorkflowOutcome | None] = Coalescer(
-            self._read_workflow_outcomes, most=_MAX_AT_ONCE
+        reads: Coalescer[str, StoredOutcome | None] = Coalescer(partial(self._read, read_outcomes), most=_MAX_AT_ONCE)
+        workflow_reads: Coalescer[str, WorkflowOutcome | None] = Coalescer(
+            partial(self._read, read_workflow_outcomes), most=_MAX_AT_ONCE
         )
         self._resources = AsyncExitStack()
         self._listener = None
@@ -138,8 +138,8 @@ class Link:
                 probe_interval_s=database.probe_interval_s,
                 on_gap=self._wake_all,
             )
-        self.waiting = Waiting(self._reads.ask, self._listener, "task_done")
-        self.waiting_for_workflows = Waiting(self._workflow_reads.ask, self._listener, "workflow_done")
+        self.waiting = Waiting(reads.ask, self._listener, "task_done")
+        self.waiting_for_workflows = Waiting(workflow_reads.ask, self._listener, "workflow_done")
 
     @classmethod
     async def open(cls, config: PostgresConfig) -> Link:
@@ -247,15 +247,13 @@ class Link:
         except (*CONNECTION_ERRORS, CodecError) as error:
             return error
 
-    async def _read_outcomes(self, task_ids: Sequence[str]) -> list[StoredOutcome | BaseException | None]:
-        found = await self.use(partial(read_outcomes, task_ids=task_ids))
-        return [found.get(task_id) for task_id in task_ids]
-
-    async def _read_workflow_outcomes(
-        self, workflow_ids: Sequence[str]
-    ) -> list[WorkflowOutcome | BaseException | None]:
-        found = await self.use(partial(read_workflow_outcomes, workflow_ids=workflow_ids))
-        return [found.get(workflow_id) for workflow_id in workflow_ids]
+    async def _read(
+        self,
+        read: Callable[[asyncpg.Connection, Sequence[str]], Awaitable[dict[str, AnswerT]]],
+        row_ids: Sequence[str],
+    ) -> list[AnswerT | BaseException | None]:
+        found = await self.use(read, row_ids)
+        return [found.get(row_id) for row_id in row_ids]
 
     def _wake_all(self) -> None:
         self.waiting.wake_all()

@@ -145,7 +145,6 @@ class StoredOutcome:
 
 
 async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, StoredOutcome]:
-    """Read the existing rows with these ids."""
     rows = await connection.fetch(statement(__name__, "read_outcomes"), task_ids)
     return {row["id"]: StoredOutcome(*row) for row in rows}
 
@@ -178,7 +177,7 @@ async def read_info(
 
 
 async def read_attempts(connection: asyncpg.Connection, task_id: str) -> list[TaskAttemptInfo]:
-    """Newest first."""
+    """Read the attempts of a task, newest first."""
     rows = await connection.fetch(statement(__name__, "read_attempts"), task_id)
     return [TaskAttemptInfo(**dict(row) | {"outcome": TaskAttemptOutcome(row["outcome"])}) for row in rows]
 
@@ -243,7 +242,6 @@ class NodeOutcome:
 async def read_workflow_outcomes(
     connection: asyncpg.Connection, workflow_ids: Sequence[str]
 ) -> dict[str, WorkflowOutcome]:
-    """The existing rows with these ids."""
     rows = await connection.fetch(statement(__name__, "read_workflow_outcomes"), workflow_ids)
     return {row["id"]: WorkflowOutcome(*row) for row in rows}
 
@@ -251,13 +249,13 @@ async def read_workflow_outcomes(
 async def read_nodes(
     connection: asyncpg.Connection, workflow_id: str, classes: Classes
 ) -> list[WorkflowTaskInfo] | None:
-    """The nodes in their order; None if there is no such workflow. ValueError for an unknown status."""
+    """Read the nodes in their order; None if there is no such workflow. ValueError for an unknown status."""
     rows = await connection.fetch(statement(__name__, "read_workflow_nodes"), workflow_id)
     return [_info(row, classes) for row in rows if row["task_index"] is not None] if rows else None
 
 
 async def read_node(connection: asyncpg.Connection, workflow_id: str, node_id: str) -> NodeOutcome | None:
-    """One node by its node_id; None if there is no such workflow."""
+    """Read one node by its node_id; None if there is no such workflow."""
     rows = await connection.fetch(statement(__name__, "read_workflow_node"), workflow_id, node_id)
     return NodeOutcome(*rows[0]) if rows else None
 

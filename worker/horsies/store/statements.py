@@ -76,7 +76,7 @@ def statement(module: str, name: str, **fragments: str) -> str:
 
 
 def filled(text: str, fragments: Mapping[str, str]) -> str:
-    """The text with fragments in the places that have their names. The names of fragments that are statements go."""
+    """Replace places by the fragments of that name. The names of fragments that are statements are dropped."""
     for place, fragment in fragments.items():
         text = text.replace(f"/* {place} */", _HEAD.sub("", fragment).strip())
     return text
@@ -108,7 +108,7 @@ def tokens(sql: str) -> Iterator[tuple[str, str]]:
 
 
 def without_comments(sql: str) -> str:
-    """The same statement without its comments, except for the places of fragments."""
+    """Remove the comments of a statement, except for the places of fragments."""
     kept: list[str] = []
     blank = ""
     for kind, text in tokens(sql):
@@ -144,7 +144,6 @@ def _prepared(module: str, name: str) -> str:
 
 
 def _composed(module: str, name: str) -> str:
-    """The text with the fragments of the SQL files in their places."""
 
     def fragment(place: re.Match[str]) -> str:
         source = next((one for one in _sources(module) if place[1] in _file(one)), None)
@@ -155,7 +154,7 @@ def _composed(module: str, name: str) -> str:
 
 @cache
 def _sources(module: str) -> tuple[str, ...]:
-    """The module, and the `fragments` of its package and of those above, which have such a file."""
+    """Return the module, and the `fragments` of its package and of those above, which have such a file."""
     packages = list(accumulate(module.split(".")[:-1], "{}.{}".format))
     with_file = [package for package in reversed(packages) if files(package).joinpath("fragments.sql").is_file()]
     return (module, *(f"{package}.fragments" for package in with_file))

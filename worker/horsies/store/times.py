@@ -17,7 +17,7 @@ import asyncpg
 from horsies.domain.damage import DamagedTime, EdgeTime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - of the columns without a zone
@@ -38,33 +38,26 @@ _LATE: Final = _ticks(datetime(9999, 12, 29, tzinfo=UTC))
 async def read_all_times(connection: asyncpg.Connection) -> None:
     """Use this codec on the connection. asyncpg has the ids of these types, and sends nothing."""
     for name, encode, decode in (
-        ("timestamptz", _encode, _decode),
-        ("timestamp", _encode_local, _decode_local),
+        ("timestamptz", _encode, _decoder(_EPOCH)),
+        ("timestamp", _encode_local, _decoder(_LOCAL_EPOCH)),
         ("interval", _encode_span, _decode_span),
     ):
         await connection.set_type_codec(name, schema="pg_catalog", encoder=encode, decoder=decode, format="tuple")
 
 
-def _decode(stored: tuple[int]) -> datetime:
-    (ticks,) = stored
-    if _EARLY <= ticks <= _LATE:
-        return _EPOCH + timedelta(0, 0, ticks)
-    return _far(ticks, _EPOCH)
+def _decoder(epoch: datetime) -> Callable[[tuple[int]], datetime]:
+    """Return the decoder of a type; columns that upstream created without a zone are in UTC, as they all are."""
 
+    def decode(stored: tuple[int]) -> datetime:
+        (ticks,) = stored
+        if _EARLY <= ticks <= _LATE:
+            return epoch + timedelta(0, 0, ticks)
+        if not _FIRST <= ticks <= _LAST:
+            return DamagedTime.of(ticks)
+        near = epoch + timedelta(0, 0, ticks)
+        return EdgeTime.combine(near.date(), near.timetz())
 
-def _far(ticks: int, epoch: datetime) -> datetime:
-    if not _FIRST <= ticks <= _LAST:
-        return DamagedTime.of(ticks)
-    near = epoch + timedelta(0, 0, ticks)
-    return EdgeTime.combine(near.date(), near.timetz())
-
-
-def _decode_local(stored: tuple[int]) -> datetime:
-    """Decode columns that upstream created without a zone: a time beyond the bounds is in UTC, as they all are."""
-    (ticks,) = stored
-    if _EARLY <= ticks <= _LATE:
-        return _LOCAL_EPOCH + timedelta(0, 0, ticks)
-    return _far(ticks, _LOCAL_EPOCH)
+    return decode
 
 
 def _encode(time: date) -> tuple[int]:
@@ -82,7 +75,7 @@ def _encode_local(time: date) -> tuple[int]:
 
 
 def _instant(time: date) -> datetime:
-    """A date is its midnight here, as for asyncpg."""
+    """Return a date as its midnight here, as asyncpg does."""
     if isinstance(time, datetime):
         return time
     if isinstance(time, date):

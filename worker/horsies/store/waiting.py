@@ -45,7 +45,7 @@ class Waiting(Generic[AwaitedT]):
     def __init__(
         self, read: Callable[[str], Awaitable[AwaitedT | None]], listener: Listener | None, channel: str
     ) -> None:
-        """`channel` announces the ids of final rows. No listener if a pooler would swallow the notifications."""
+        """Take the channel that announces ids of final rows; no listener if a pooler would swallow notifications."""
         self._read = read
         self._listener = listener
         self._channel = channel
@@ -103,7 +103,7 @@ class Waiting(Generic[AwaitedT]):
 
     @contextmanager
     def _registered(self, row_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set when the row may be final."""
+        """Yield an event that is set when the row may be final."""
         wake = asyncio.Event()
         self._waiters[row_id].add(wake)
         try:

@@ -68,7 +68,7 @@ RUNS, CLAIMS, UPKEEP = "runs", "claims", "recovery"
 
 
 def sweep_name(rule: str, threshold_ms: int) -> str:
-    """The name of a rule that can be switched off, for the workers that have it on with this threshold."""
+    """Return the name of a rule that can be switched off, for the workers that have it on with this threshold."""
     return f"{rule} {threshold_ms}"
 
 

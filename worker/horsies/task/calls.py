@@ -16,9 +16,9 @@ from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError,
 from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError
 
-from horsies.domain.argument_types import spell, unwrapped
+from horsies.domain.argument_types import spell
 from horsies.domain.codec import EXCEPTION_TYPE
-from horsies.domain.codec.conversion import ConversionError, conversion_of
+from horsies.domain.codec.conversion import ConversionError, bare_type, conversion_of
 from horsies.domain.codes import ContractCode, OperationalErrorCode, to_builtin
 from horsies.domain.errors import ErrorCode, TaskDefinitionError, WorkflowContextMissingIdError, signature_place
 from horsies.domain.task_result import TaskError, TaskResult
@@ -98,7 +98,7 @@ class ReturnType:
 
 def return_type_of(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> ReturnType:
     """Read the return annotation; TaskDefinitionError HRS-100 without one, HRS-101 for all but TaskResult[T, E]."""
-    hint = unwrapped(_return_hint(fn, local_names))
+    hint = bare_type(_return_hint(fn, local_names))
     arguments = get_args(hint)
     if get_origin(hint) is not TaskResult or len(arguments) != 2:
         raise _refused(fn, f"task function {fn.__name__}() returns {spell(hint)}, not TaskResult[T, E]")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OutcomeCode
-from horsies.domain.injection import split_injection
+from horsies.domain.plan import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from horsies.store.reading import StoredOutcome, TaskAttemptInfo, TaskInfo
 from horsies.task.current import CurrentTask

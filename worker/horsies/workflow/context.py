@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from horsies.domain import tags
 from horsies.domain.codec import CodecError, load_summary, load_task_result, parse_json
-from horsies.domain.injection import split_injection
+from horsies.domain.plan import split_injection
 from horsies.workflow.nodes import id_of, restored
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE
-from horsies.domain.codec import dump_kwargs, dump_value, parse_json, to_json
+from horsies.domain.codec import dump_value, parse_json, to_json
 from horsies.domain.plan import MAP_DEFINITION, MAP_ITEMS, NodePlan
 from horsies.workflow.nodes import MapNode, Node, NodeKey, SubWorkflowNode, TaskNode
 from horsies.workflow.signatures import target_of
@@ -106,7 +106,7 @@ def node_plan(node: AnyNode) -> NodePlan:
 
 def _kwargs_json(node: AnyNode) -> str:
     target = target_of(node)
-    return dump_kwargs({name: target.to_stored(name, value) for name, value in node.kwargs.items()}, keep_empty=True)
+    return dump_value({name: target.to_stored(name, value) for name, value in node.kwargs.items()}, "kwargs")
 
 
 def policy_json(policy: SuccessPolicy, graph: Graph) -> str:
@@ -149,4 +149,4 @@ def map_kwargs(node: MapNode[Any]) -> str:
     if not isinstance(node.over, Node):
         order["items"] = parse_json(dump_value([target.to_stored(item, value) for value in node.over], "over"))
     kwargs = {name: target.to_stored(name, value) for name, value in node.kwargs.items()}
-    return to_json({MAP_DEFINITION: order, **parse_json(dump_kwargs(kwargs, keep_empty=True))}, "kwargs")
+    return to_json({MAP_DEFINITION: order, **parse_json(dump_value(kwargs, "kwargs"))}, "kwargs")

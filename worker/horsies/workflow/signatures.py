@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType, TypeVar, Union, get_args, get_origin
 
-from horsies.domain.argument_types import hint_of, hint_or_any, kind_of_parameter, unwrapped
-from horsies.domain.codec.conversion import conversion_of
+from horsies.domain.argument_types import hint_of, hint_or_any, kind_of_parameter
+from horsies.domain.codec.conversion import bare_type, conversion_of
 from horsies.domain.task_result import TaskResult
 from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
 from horsies.workflow.nodes import MapNode, SubWorkflowNode
@@ -72,7 +72,7 @@ def _is_subclass(mine: type, theirs: type) -> bool:
 
 def _plain(kind: Any) -> Any:
     """The type behind Annotated and aliases, with None replaced by its class."""
-    kind = unwrapped(kind)
+    kind = bare_type(kind, keep_new_types=True)
     return NoneType if kind is None else kind
 
 
@@ -220,7 +220,7 @@ def result_types(hint: Any) -> list[Any] | None:
         return [Any]
     if isinstance(hint, str):
         return [Any] if "TaskResult" in hint else None
-    hint = unwrapped(hint)
+    hint = bare_type(hint)
     if hint is TaskResult:
         return [Any]
     if get_origin(hint) is TaskResult:

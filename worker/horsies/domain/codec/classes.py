@@ -36,33 +36,21 @@ if TYPE_CHECKING:
 _BUILT_IN: Final = frozenset({"builtins", "collections", "collections.abc"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Reach:
     """The classes that values of some types can have."""
 
-    classes: frozenset[type]
-    """Named by the types. A value may have a subclass of one, if the application declares that too."""
-    is_open: bool
-    """A part of the types accepts any class: Any, a protocol, a plain `dict`."""
-    is_unresolved: bool
-    """An annotation holds a name that is not defined here, or not yet; it counts as open."""
-
-
-def reach_of(*hints: Any) -> Reach:
-    walk = _Walk()
-    for hint in hints:
-        walk.visit(hint)
-    return Reach(frozenset(walk.classes), walk.is_open, walk.is_unresolved)
-
-
-class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, *hints: Any) -> None:
         self.classes: set[type] = set()
-        self.is_open = self.is_unresolved = False
+        """Named by the types. A value may have a subclass of one, if the application declares that too."""
+        self.is_open = False
+        """A part of the types accepts any class: Any, a protocol, a plain `dict`."""
+        self.is_unresolved = False
+        """An annotation holds a name that is not defined here, or not yet; it counts as open."""
         self._seen: dict[int, Any] = {}
         """By identity, because not every annotation has a hash; kept, so that no identity is used again."""
+        self._visit_all(hints)
 
-    def visit(self, hint: Any) -> None:
+    def _visit(self, hint: Any) -> None:
         bare = bare_type(hint)
         if bare is None or id(bare) in self._seen:
             return
@@ -70,7 +58,9 @@ class _Walk:
         if isinstance(bare, str | ForwardRef):
             self.is_open = self.is_unresolved = True
         elif isinstance(bare, TypeVar):
-            self._visit_variable(bare)
+            limits = [bare.__bound__] if bare.__bound__ is not None else bare.__constraints__
+            self._visit_all(limits)
+            self.is_open = self.is_open or not limits
         elif bare is Any or bare is object or isinstance(bare, ParamSpec | TypeVarTuple):
             self.is_open = True
         elif get_origin(bare) is not Literal:
@@ -81,13 +71,7 @@ class _Walk:
             if isinstance(hint, list):  # the parameters of a Callable
                 self._visit_all(hint)
             elif hint is not Ellipsis:
-                self.visit(hint)
-
-    def _visit_variable(self, variable: TypeVar) -> None:
-        limits = [variable.__bound__] if variable.__bound__ is not None else variable.__constraints__
-        self._visit_all(limits)
-        if not limits:
-            self.is_open = True
+                self._visit(hint)
 
     def _visit_type(self, bare: Any) -> None:
         arguments = get_args(bare)
@@ -113,7 +97,7 @@ class _Walk:
             self._visit_all(vars(cls).get("__orig_bases__", ()))
 
     def _visit_model(self, cls: type[BaseModel]) -> None:
-        """A model builds its fields itself, from plain JSON: they name classes, but leave nothing open to a row."""
+        """Visit a model, which builds its fields from plain JSON: they name classes but leave nothing open to a row."""
         generic = cls.__pydantic_generic_metadata__
         self.classes.update((cls, generic["origin"] or cls))
         before = self.is_open
@@ -121,7 +105,7 @@ class _Walk:
         self.is_open = before
 
     def _types_of_fields(self, cls: type) -> Iterable[Any]:
-        """Each on its own, if one of the names is imported for type checkers only."""
+        """Resolve each type on its own if one of the names is imported for type checkers only."""
         if hints := field_hints(cls):
             return hints.values()
         own = ((base, vars(base).get("__annotations__", {})) for base in cls.__mro__)
@@ -210,7 +194,7 @@ class StorableClasses:
         return found
 
     def within(self, hints: Callable[[], Iterable[Any]]) -> ClassesWithin:
-        """Those that values of these types can have; the types are asked for when the first row names a class."""
+        """Return the classes that values of these types can have; `hints` is called when a row names a class."""
         return ClassesWithin(self, hints)
 
     def why_not(self, cls: type) -> str | None:
@@ -226,12 +210,12 @@ class StorableClasses:
         # Names in annotations may be defined later, in the middle of an import.
         if version == self._built and not self._unresolved:
             return
-        reach = reach_of(SubWorkflowSummary, *self._declared(), *self._allowed)
+        reach = Reach(SubWorkflowSummary, *self._declared(), *self._allowed)
         self._by_address = {tuple(address_of(cls).values()): cls for cls in reach.classes if is_storable(cls)}  # type: ignore[misc]
         self._built, self._unresolved = version, reach.is_unresolved
 
     def _under_another_name(self, module: str, qualname: str) -> type | None:
-        """A declared class that was moved and is still found at its old place, or whose file was imported twice."""
+        """Find a declared class that was moved and still has its old place, or whose file was imported twice."""
         if (there := _contents(sys.modules.get(module))) is None:
             return None
         found, file = _look_up(there, qualname), there.get("__file__")
@@ -258,15 +242,12 @@ class ClassesWithin:
             return self._found[module, qualname]
         except (KeyError, TypeError):  # TypeError: a damaged name that has no hash
             found = self.anywhere.find(module, qualname)
-        if not self._takes(found):
+        if self._reach is None or self._reach.is_unresolved:
+            self._reach = Reach(*self._hints())
+        if not self._reach.is_open and self._reach.classes.isdisjoint(found.__mro__):
             raise UndeclaredClassError(f"{module}.{qualname} does not fit the declared type")
         self._found[module, qualname] = found
         return found
-
-    def _takes(self, cls: type) -> bool:
-        if self._reach is None or self._reach.is_unresolved:
-            self._reach = reach_of(*self._hints())
-        return self._reach.is_open or not self._reach.classes.isdisjoint(cls.__mro__)
 
 
 class _Loaded:
@@ -289,7 +270,7 @@ LOADED: Final = _Loaded()
 
 
 def address_of(cls: type) -> dict[str, str]:
-    """The two address fields by which a reader finds `cls`."""
+    """Return the two fields of an address, by which a reader finds `cls`."""
     return {"module": _STORED_MODULES.get(cls, cls.__module__), "qualname": cls.__qualname__}
 
 
@@ -311,7 +292,7 @@ def why_not_storable(cls: type) -> str | None:
 
 
 def _loaded_class(module: str, qualname: str) -> type | None:
-    """The class of this name that is loaded; for names of objects that this process has, not for those of a row."""
+    """Return the loaded class of this name; for objects that this process has, not for the names in a row."""
     for cls, documented in _STORED_MODULES.items():
         if (module, qualname) == (documented, cls.__qualname__):
             return cls
@@ -323,7 +304,7 @@ def _loaded_class(module: str, qualname: str) -> type | None:
 
 
 def _contents(module: object) -> dict[str, Any] | None:
-    """The names of a module, without calling a `__getattr__` or a property, which may import more."""
+    """Return the names of a module without calling a `__getattr__` or a property, which may import more."""
     contents: dict[str, Any] | None = _DICT_OF_MODULE.__get__(module) if issubclass(type(module), ModuleType) else None
     return contents
 

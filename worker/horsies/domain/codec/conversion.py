@@ -76,7 +76,7 @@ class Conversion:
             raise ConversionError(f"{name} cannot be written: {type(error).__name__}: {str(error)[:300]}") from None
 
     def load(self, value: Any, name: str) -> Any:
-        """The value of the annotated type, from what the codec has read."""
+        """Return the value of the annotated type, from what the codec has read."""
         try:
             if self._own:
                 with suppress(CodecError):  # it has objects of tags in it
@@ -116,11 +116,7 @@ def conversion_of(hint: Any) -> Conversion | None:
     found = fidelity(hint)
     if found is Fidelity.KEPT:
         return None
-    try:
-        _adapter(hint)
-    except _UNBUILDABLE:
-        return None
-    return make(hint, own=found is Fidelity.OWN)
+    return make(hint, own=found is Fidelity.OWN) if _is_known(hint) else None
 
 
 def reading_of(hint: Any) -> Conversion | None:
@@ -128,15 +124,11 @@ def reading_of(hint: Any) -> Conversion | None:
 
     None for an annotation that pydantic does not know.
     """
-    try:
-        _adapter(hint)
-    except _UNBUILDABLE:
-        return None
-    return Conversion(hint, own=True)
+    return Conversion(hint, own=True) if _is_known(hint) else None
 
 
 def fidelity(hint: Any, within: frozenset[int] = frozenset()) -> Fidelity:
-    """`within`: the recursive types that are being looked at."""
+    """Return how well the codec keeps values of this type. `within`: the recursive types that are being looked at."""
     bare = bare_type(hint)
     if id(bare) in within:
         return Fidelity.KEPT
@@ -189,7 +181,7 @@ def _most(hints: Iterable[Any], within: frozenset[int]) -> Fidelity:
 
 
 def field_hints(cls: type) -> dict[str, Any]:
-    """The annotations of a class; none if its names cannot be resolved."""
+    """Return the annotations of a class; none if its names cannot be resolved."""
     try:
         return get_type_hints(cls, include_extras=True)
     except Exception:  # noqa: BLE001 - annotations are the user's expressions
@@ -203,14 +195,14 @@ def conversions_of_fields(cls: type) -> Mapping[str, Conversion]:
     return {name: conversion for name, conversion in made if conversion is not None}
 
 
-def bare_type(hint: Any) -> Any:
-    """Behind Annotated, NewType and `type X = …`."""
+def bare_type(hint: Any, *, keep_new_types: bool = False) -> Any:
+    """Return the type behind Annotated, NewType and `type X = …`."""
     for _ in range(20):
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
-        elif isinstance(hint, NewType):
+        elif isinstance(hint, NewType) and not keep_new_types:
             hint = hint.__supertype__
-        elif type(hint).__name__ == "TypeAliasType":
+        elif type(hint).__name__ == "TypeAliasType":  # by name: typing_extensions has its own class for it
             try:
                 hint = hint.__value__
             except Exception:  # noqa: BLE001 - evaluated here for the first time, so its names may be missing
@@ -226,9 +218,9 @@ def _has_constraints(hint: Any) -> bool:
 
 
 def _is_known(hint: Any) -> bool:
-    """Return whether pydantic can write and read this class by itself."""
+    """Return whether pydantic can write and read this type by itself."""
     try:
-        TypeAdapter(hint)
+        _adapter(hint)
     except _UNBUILDABLE:
         return False
     return True
@@ -267,7 +259,7 @@ def model_holds_sets(cls: type[BaseModel]) -> bool:
 
 
 def with_sorted_sets(value: Any, tree: Any) -> Any:
-    """The JSON that pydantic has made of a value, with the items of each set in the order of their texts."""
+    """Sort the items of each set, by their texts, in the JSON that pydantic has made of a value."""
     if isinstance(value, Mapping) and isinstance(tree, dict):
         # Two keys may be written alike.
         pairs = zip(tree.items(), value.values(), strict=True) if len(value) == len(tree) else ()

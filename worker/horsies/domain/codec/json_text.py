@@ -22,7 +22,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def first_surrogate(text: str) -> int | None:
-    """The position of the first character that UTF-8 cannot encode."""
+    """Return the position of the first character that UTF-8 cannot encode."""
     found = None if text.isascii() else _SURROGATE.search(text)
     return None if found is None else found.start()
 
@@ -33,17 +33,10 @@ def clean_text(text: str, limit: int) -> str:
     In a longer text a note replaces the middle: the two ends of a traceback are the most useful.
     """
     if len(text) > limit:
-        text = _shorten(text, limit)
+        note = f" … [shortened from {len(text)} characters] … "
+        tail = (limit - len(note)) // 2
+        text = text[: limit - len(note) - tail] + note + text[-tail:] if tail > 0 else text[:limit]
     return replace_surrogates(text.replace("\0", ""))
-
-
-def _shorten(text: str, limit: int) -> str:
-    note = f" … [shortened from {len(text)} characters] … "
-    room = limit - len(note)
-    if room < 2:
-        return text[:limit]
-    tail = room // 2
-    return text[: room - tail] + note + text[-tail:]
 
 
 # A reason may quote a whole payload (pydantic does); error columns and logs must stay readable.
@@ -72,14 +65,11 @@ class HydrationError(CodecError):
 
 
 def spell_path(steps: Iterable[str | int]) -> str:
-    """`("kwargs", "order", "lines", 3)` as `kwargs.order.lines[3]`."""
+    """Write `("kwargs", "order", "lines", 3)` as `kwargs.order.lines[3]`."""
     root, *rest = steps
-    path = str(root) + "".join(f".{step}" if _is_name(step) else f"[{step!r}]" for step in rest)
+    are_names = ((step, isinstance(step, str) and step.isidentifier()) for step in rest)
+    path = str(root) + "".join(f".{step}" if is_name else f"[{step!r}]" for step, is_name in are_names)
     return clean_text(path, _PATH_LIMIT)
-
-
-def _is_name(step: str | int) -> bool:
-    return isinstance(step, str) and step.isidentifier()
 
 
 # Created once: with these options json.dumps creates one per call, 0.6 µs of 1.4.
@@ -87,7 +77,6 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 
 
 def to_json(tree: Any, name: str = "value") -> str:
-    """The text of a tree of plain JSON values."""
     try:
         return _ENCODER.encode(tree)
     except (TypeError, ValueError, RecursionError) as error:
@@ -95,7 +84,7 @@ def to_json(tree: Any, name: str = "value") -> str:
 
 
 def parse_json(text: str, name: str = "value") -> Any:
-    """The tree behind stored text; tags are kept, nothing is imported."""
+    """Parse stored text; tags are kept, nothing is imported."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -116,7 +105,7 @@ _MAX_TEXT: Final = 4_000
 
 
 def plain_json(value: Any) -> str | None:
-    """The text of `value`, in 1.1 µs for `(5, "x")` instead of 3.2; None: only `to_tree` can encode it."""
+    """Encode plain JSON, in 1.1 µs for `(5, "x")` instead of 3.2; return None for what only `to_tree` can encode."""
     try:
         if not _is_plain(value, _LEVELS):
             return None

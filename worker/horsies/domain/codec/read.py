@@ -6,6 +6,7 @@ For display nothing is imported and no user code runs: there an object is shown 
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, Final
@@ -27,47 +28,14 @@ if TYPE_CHECKING:
 _Tree = dict[str, Any]
 
 
-def from_tree(tree: Any, name: str, classes: Classes) -> Any:
-    """The value that `tree` represents; HydrationError if a class is not declared or refuses its data."""
-    return _Reader(name, classes).entry(_Reader.value, tree)
-
-
-def part_from_tree(tree: Any, name: str, key: str | int, classes: Classes) -> Any:
-    """`from_tree` for one argument of several, which errors name by its key."""
-    if not isinstance(tree, dict | list):
-        return tree
-    return _Reader(name, classes).entry(lambda reader, part: reader.step(key, part), tree)
-
-
-def result_from_tree(tree: _Tree, name: str, classes: Classes) -> TaskResult[Any, Any]:
-    """A stored result, tagged or in the old form without tag; CodecError if it cannot be rebuilt."""
-    result: TaskResult[Any, Any] = _Reader(name, classes).entry(_Reader.task_result, tree)
-    return result
-
-
-def error_from_tree(tree: _Tree, name: str, classes: Classes) -> TaskError:
-    """A stored error, tagged or not; CodecError if it cannot be rebuilt."""
-    error: TaskError = _Reader(name, classes).entry(_Reader.task_error, tree)
-    return error
-
-
-def unreadable(error: CodecError) -> TaskError:
-    """The error that replaces a stored result that cannot be read."""
-    corrupt = isinstance(error, CorruptJsonError)
-    return TaskError(
-        error_code=OperationalErrorCode.BROKER_ERROR if corrupt else ContractCode.PYDANTIC_HYDRATION_ERROR,
-        message=f"the stored result cannot be {'read' if corrupt else 'rebuilt'}: {error}",
-    )
-
-
-class _Reader:
+class Reader:
     """One traversal. `path` is the current position, and is kept when an exception ends it."""
 
     def __init__(self, name: str, classes: Classes) -> None:
         self.path: list[str | int] = [name]
         self.classes = classes
 
-    def entry(self, read: Callable[[_Reader, Any], Any], tree: Any) -> Any:
+    def entry(self, read: Callable[[Reader, Any], Any], tree: Any) -> Any:
         try:
             return read(self, tree)
         except CodecError:
@@ -82,7 +50,7 @@ class _Reader:
             reason = f"{type(error).__name__}: {error}"
             raise HydrationError(spell_path(self.path), reason) from error
 
-    def attempt(self, read: Callable[[_Reader, Any], Any], tree: Any, otherwise: Callable[[CodecError], Any]) -> Any:
+    def attempt(self, read: Callable[[Reader, Any], Any], tree: Any, otherwise: Callable[[CodecError], Any]) -> Any:
         """Read a part whose failure must not fail the whole."""
         depth = len(self.path)
         try:
@@ -90,6 +58,15 @@ class _Reader:
         except CodecError as error:
             del self.path[depth:]
             return otherwise(error)
+
+    @staticmethod
+    def unreadable(error: CodecError) -> TaskError:
+        """Return the error that replaces a stored result that cannot be read."""
+        corrupt = isinstance(error, CorruptJsonError)
+        return TaskError(
+            error_code=OperationalErrorCode.BROKER_ERROR if corrupt else ContractCode.PYDANTIC_HYDRATION_ERROR,
+            message=f"the stored result cannot be {'read' if corrupt else 'rebuilt'}: {error}",
+        )
 
     def step(self, name: str | int, tree: Any) -> Any:
         self.path.append(name)
@@ -132,9 +109,9 @@ class _Reader:
         return value
 
     def nested_result(self, tree: _Tree) -> TaskResult[Any, Any]:
-        """One result among several: the others stay readable if this one is not."""
+        """Build one result among several: the others stay readable if this one is not."""
         result: TaskResult[Any, Any] = self.attempt(
-            _Reader.task_result, tree, lambda error: TaskResult(err=unreadable(error))
+            Reader.task_result, tree, lambda error: TaskResult(err=self.unreadable(error))
         )
         return result
 
@@ -144,8 +121,7 @@ class _Reader:
             return TaskResult(ok=self.step("ok", ok))
         if ok is not None:
             raise CorruptJsonError(spell_path(self.path), "holds both ok and err")
-        untagged_error = isinstance(err, dict) and tree.get(tags.TASK_RESULT) is not True
-        if untagged_error:
+        if isinstance(err, dict) and tree.get(tags.TASK_RESULT) is not True:
             return TaskResult(err=self.task_error(err))
         return TaskResult(err=self.step("err", err))
 
@@ -193,19 +169,19 @@ def _error_code(stored: Any) -> Any:
 
 
 def moment(tree: _Tree) -> date | time:
-    """The datetime, date or time of a tagged object; ValueError if its text is invalid."""
+    """Parse the datetime, date or time of a tagged object; ValueError if its text is invalid."""
     kind = datetime if tags.DATETIME in tree else date if tags.DATE in tree else time
     return kind.fromisoformat(tree["value"])
 
 
-_BUILDERS: Final[tuple[tuple[str, Callable[[_Reader, _Tree], Any]], ...]] = (
+_BUILDERS: Final[tuple[tuple[str, Callable[[Reader, _Tree], Any]], ...]] = (
     (tags.DATETIME, lambda _, tree: moment(tree)),
     (tags.DATE, lambda _, tree: moment(tree)),
     (tags.TIME, lambda _, tree: moment(tree)),
-    (tags.PYDANTIC_MODEL, _Reader.model),
-    (tags.DATACLASS, _Reader.dataclass),
-    (tags.TASK_RESULT, _Reader.nested_result),
-    (tags.TASK_ERROR, _Reader.task_error),
+    (tags.PYDANTIC_MODEL, Reader.model),
+    (tags.DATACLASS, Reader.dataclass),
+    (tags.TASK_RESULT, Reader.nested_result),
+    (tags.TASK_ERROR, Reader.task_error),
 )
 
 
@@ -236,9 +212,13 @@ def _shown(tree: Any) -> Any:
     if tree.keys() == {tags.BUILTIN_CODE}:
         return tree[tags.BUILTIN_CODE]
     if any(tree.get(tag) is True for tag in (tags.DATETIME, tags.DATE, tags.TIME)):
-        return _moment(tree)
+        with suppress(KeyError, TypeError, ValueError):
+            return moment(tree)
+        return tree
     if tree.get(tags.INJECTED_RESULT) is True:
-        return _injected(tree)
+        with suppress(CodecError, KeyError, TypeError):
+            return _shown(parse_json(tree["data"]))
+        return tree
     if tree.get(tags.PYDANTIC_MODEL) is True or tree.get(tags.DATACLASS) is True:
         return _object(tree)
     if tree.get(tags.TASK_RESULT) is True:
@@ -247,13 +227,6 @@ def _shown(tree: Any) -> Any:
     if tree.get(tags.TASK_ERROR) is True:
         return _error(tree)
     return {key: _shown(item) for key, item in tree.items()}
-
-
-def _moment(tree: dict[str, Any]) -> Any:
-    try:
-        return moment(tree)
-    except (KeyError, TypeError, ValueError):
-        return tree
 
 
 def _object(tree: dict[str, Any]) -> Labelled:
@@ -267,10 +240,3 @@ def _error(tree: dict[str, Any]) -> Labelled:
     label = f"{own.get('module')}.{own.get('qualname')}" if isinstance(own, dict) else "TaskError"
     hidden = (tags.TASK_ERROR, tags.ERROR_CLASS)
     return Labelled(label, {key: _shown(item) for key, item in tree.items() if key not in hidden})
-
-
-def _injected(tree: dict[str, Any]) -> Any:
-    try:
-        return _shown(parse_json(tree["data"]))
-    except (CodecError, KeyError, TypeError):
-        return tree

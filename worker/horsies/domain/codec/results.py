@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from horsies.domain import tags
 from horsies.domain.codec.classes import OURS, Classes, StorableClasses
 from horsies.domain.codec.json_text import CodecError, CorruptJsonError, parse_json, plain_json, to_json
-from horsies.domain.codec.read import error_from_tree, from_tree, part_from_tree, result_from_tree, unreadable
+from horsies.domain.codec.read import Reader
 from horsies.domain.codec.write import to_tree
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err, Ok, Result
@@ -34,8 +34,8 @@ def dump_value(value: Any, name: str = "value", classes: StorableClasses | None 
 
 
 def load_value(text: str, name: str = "value", classes: Classes = OURS) -> Any:
-    """The value of stored text. CorruptJsonError, or HydrationError for a class that is not one of `classes`."""
-    return from_tree(parse_json(text, name), name, classes)
+    """Load a stored value. CorruptJsonError, or HydrationError for a class that is not one of `classes`."""
+    return Reader(name, classes).entry(Reader.value, parse_json(text, name))
 
 
 def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, Any], str]:
@@ -51,7 +51,6 @@ def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, 
 
 
 def dump_task_result(result: TaskResult[Any, Any]) -> str:
-    """The text of the result column."""
     return storable_task_result(result)[1]
 
 
@@ -81,7 +80,6 @@ def _has_data_of_engine(error: dict[str, Any]) -> bool:
 
 
 def dump_task_error(error: TaskError) -> str:
-    """The text of a workflow's error column."""
     try:
         return dump_value(error, "error")
     except CodecError as reason:
@@ -89,29 +87,31 @@ def dump_task_error(error: TaskError) -> str:
 
 
 def load_task_result(text: str, classes: Classes = OURS) -> TaskResult[Any, Any]:
-    """The result. Corrupt text gives BROKER_ERROR, a class that is not one of `classes` PYDANTIC_HYDRATION_ERROR."""
+    """Load a result. Corrupt text gives BROKER_ERROR, a class that is not in `classes` PYDANTIC_HYDRATION_ERROR."""
     try:
         tree = parse_json(text, "result")
         if not isinstance(tree, dict) or not tree.keys() & {"ok", "err"}:
             raise CorruptJsonError("result", "expected an object with ok and err")
-        return result_from_tree(tree, "result", classes)
+        result: TaskResult[Any, Any] = Reader("result", classes).entry(Reader.task_result, tree)
     except CodecError as error:
-        return TaskResult(err=unreadable(error))
+        return TaskResult(err=Reader.unreadable(error))
+    return result
 
 
 def load_task_error(text: str, classes: Classes = OURS) -> TaskError:
-    """The error of the text, or an error with the reason why it cannot be read."""
+    """Load an error, or an error with the reason why it cannot be read."""
     try:
         tree = parse_json(text, "error")
         if not isinstance(tree, dict):
             raise CorruptJsonError("error", "expected an object")
-        return error_from_tree(tree, "error", classes)
+        found: TaskError = Reader("error", classes).entry(Reader.task_error, tree)
     except CodecError as error:
-        return unreadable(error)
+        return Reader.unreadable(error)
+    return found
 
 
 def stored_traceback(text: str) -> str | None:
-    """The traceback in a stored result, if it is the error of an exception; not of one of megabytes."""
+    """Return the traceback in a stored result, if it is the error of an exception and not of megabytes."""
     if len(text) > _LARGE:
         return None
     try:
@@ -124,21 +124,17 @@ def stored_traceback(text: str) -> str | None:
 
 
 def load_summary(text: str, classes: Classes = OURS) -> SubWorkflowSummary[Any]:
-    """The summary of a child workflow; an output whose class is not declared stays JSON, damaged text is a failure."""
+    """Load the summary of a child workflow; an output of an undeclared class stays JSON, damaged text is a failure."""
     try:
         summary = load_value(text, "summary", classes)
     except CorruptJsonError as error:
-        return _unreadable_summary(error)
+        reason = f"the stored summary cannot be read: {error}"
+        return SubWorkflowSummary(WorkflowStatus.FAILED, None, 0, 0, 0, 0, reason)
     except CodecError:
         summary = parse_json(text, "summary")
     if isinstance(summary, SubWorkflowSummary):
         return summary
     return SubWorkflowSummary.from_json(summary if isinstance(summary, dict) else {})
-
-
-def _unreadable_summary(error: CodecError) -> SubWorkflowSummary[Any]:
-    reason = f"the stored summary cannot be read: {error}"
-    return SubWorkflowSummary(WorkflowStatus.FAILED, None, 0, 0, 0, 0, reason)
 
 
 def _not_writable(error: CodecError, original: object) -> TaskError:
@@ -164,52 +160,42 @@ def _ours(_argument: int | str) -> Classes:
 
 
 def dump_args(args: Sequence[Any], classes: StorableClasses | None = None) -> str | None:
-    """A JSON array; None (a NULL column) for no arguments. Raises CodecError. `classes`: see `dump_value`."""
+    """Return a JSON array, or None (a NULL column) for no arguments. Raises CodecError. `classes`: see `dump_value`."""
     return dump_value(tuple(args), "args", classes) if args else None
 
 
-@overload
-def dump_kwargs(
-    kwargs: Mapping[str, Any], classes: StorableClasses | None = None, *, keep_empty: Literal[True]
-) -> str: ...
-@overload
-def dump_kwargs(
-    kwargs: Mapping[str, Any], classes: StorableClasses | None = None, *, keep_empty: bool = False
-) -> str | None: ...
-def dump_kwargs(
-    kwargs: Mapping[str, Any], classes: StorableClasses | None = None, *, keep_empty: bool = False
-) -> str | None:
-    """A JSON object; None for no arguments unless `keep_empty`, as for nodes of a workflow. Raises CodecError."""
-    return dump_value(dict(kwargs), "kwargs", classes) if kwargs or keep_empty else None
+def dump_kwargs(kwargs: Mapping[str, Any], classes: StorableClasses | None = None) -> str | None:
+    """Return a JSON object, or None for no arguments. Raises CodecError."""
+    return dump_value(dict(kwargs), "kwargs", classes) if kwargs else None
 
 
 def load_args(text: str | None, classes_for: ClassesFor = _ours) -> Result[list[Any], TaskError]:
-    """The positional arguments, or the error of a task whose arguments are unreadable.
+    """Load the positional arguments, or return the error of a task whose arguments are unreadable.
 
     What no parameter takes stays JSON: the call is refused by the signature, without building anything for it.
     """
-    if text is None:
-        return Ok([])
     try:
-        tree = parse_json(text, "args")
-        if not isinstance(tree, list):
-            raise CorruptJsonError("args", f"expected a JSON array, found {_kind(tree)}")
+        tree: list[Any] = [] if text is None else _container(text, "args", list)
         return Ok([_part(part, "args", place, classes_for) for place, part in enumerate(tree)])
     except CodecError as error:
         return Err(_unreadable(error))
 
 
 def load_kwargs(text: str | None, classes_for: ClassesFor = _ours) -> Result[dict[str, Any], TaskError]:
-    """The keyword arguments; results of earlier nodes arrive as TaskResult, even those that cannot be rebuilt."""
-    if text is None:
-        return Ok({})
+    """Load the keyword arguments; results of earlier nodes arrive as TaskResult, even those that cannot be rebuilt."""
     try:
-        tree = parse_json(text, "kwargs")
-        if not isinstance(tree, dict):
-            raise CorruptJsonError("kwargs", f"expected a JSON object, found {_kind(tree)}")
+        tree: dict[str, Any] = {} if text is None else _container(text, "kwargs", dict)
         return Ok({name: _part(part, "kwargs", name, classes_for) for name, part in tree.items()})
     except CodecError as error:
         return Err(_unreadable(error))
+
+
+def _container(text: str, column: str, kind: type) -> Any:
+    tree = parse_json(text, column)
+    if not isinstance(tree, kind):
+        found = _KINDS.get(type(tree), "a number")
+        raise CorruptJsonError(column, f"expected a JSON {'array' if kind is list else 'object'}, found {found}")
+    return tree
 
 
 def _part(tree: Any, column: str, key: int | str, classes_for: ClassesFor) -> Any:
@@ -217,7 +203,7 @@ def _part(tree: Any, column: str, key: int | str, classes_for: ClassesFor) -> An
         return tree
     if isinstance(tree, dict) and tree.get(tags.INJECTED_RESULT) is True and isinstance(tree.get("data"), str):
         return load_task_result(tree["data"], classes)
-    return part_from_tree(tree, column, key, classes)
+    return Reader(column, classes).entry(lambda reader, part: reader.step(key, part), tree)
 
 
 def _unreadable(error: CodecError) -> TaskError:
@@ -227,6 +213,4 @@ def _unreadable(error: CodecError) -> TaskError:
     )
 
 
-def _kind(tree: object) -> str:
-    names = {dict: "an object", list: "an array", str: "a string", type(None): "null", bool: "a boolean"}
-    return names.get(type(tree), "a number")
+_KINDS: Final = {dict: "an object", list: "an array", str: "a string", type(None): "null", bool: "a boolean"}

@@ -20,7 +20,7 @@ from horsies.domain.codec.classes import address_of, why_not_storable
 from horsies.domain.codec.conversion import PlainTree, model_holds_sets, with_sorted_sets
 from horsies.domain.codec.json_text import CodecError, clean_text, first_surrogate, replace_surrogates, spell_path
 from horsies.domain.codes import BuiltInTaskCode
-from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
+from horsies.domain.task_result import SubWorkflowError, TaskError, TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ _TRACEBACK_LIMIT: Final = 32_000
 
 
 def to_tree(value: Any, name: str, classes: StorableClasses | None = None) -> Any:
-    """The JSON tree of `value`; CodecError names the part at fault, starting at `name`. `classes`: see `dump_value`."""
+    """Return the JSON tree; CodecError names the part at fault, starting at `name`. `classes`: see `dump_value`."""
     writer = _Writer(name, classes)
     try:
         return writer.tree(value)
@@ -129,7 +129,6 @@ class _Writer:
         raise self.refusal(f"{_type_name(value)} is not JSON; {way_out}")
 
     def step(self, name: str | int, value: Any) -> Any:
-        """The tree of a part of the current value."""
         self.path.append(name)
         tree = self.tree(value)
         self.path.pop()
@@ -183,11 +182,11 @@ class _Writer:
         return tree | self.own_error_fields(value)
 
     def own_error_fields(self, value: TaskError) -> dict[str, Any]:
-        """The fields of a subclass, so that it is read back as that subclass and not as a plain TaskError."""
+        """Write the fields of a subclass, so that it is read back as that subclass and not as a plain TaskError."""
         own = type(value).model_fields.keys() - TaskError.model_fields.keys()
         tree = self.fields(value, (name for name in type(value).model_fields if name in own and name != _SUMMARY))
         if isinstance(value, SubWorkflowError):
-            tree[_SUMMARY] = self.step(_SUMMARY, _field_values(value.sub_workflow_summary))
+            tree[_SUMMARY] = self.step(_SUMMARY, vars(value.sub_workflow_summary))
         if type(value) not in (TaskError, SubWorkflowError):
             self.check_class(type(value))
             tree[tags.ERROR_CLASS] = address_of(type(value))
@@ -202,7 +201,7 @@ class _Writer:
 
     @contextmanager
     def untagged(self) -> Iterator[None]:
-        """A model's own JSON is read by the model, not searched for tags, so it may use any key."""
+        """Allow any key: a model's own JSON is read by the model and not searched for tags."""
         before, self.plain = self.plain, True
         yield
         self.plain = before
@@ -224,10 +223,6 @@ _CONTAINERS: Final[tuple[tuple[type, Callable[[_Writer, Any], Any]], ...]] = (
 def moment(value: date | time) -> dict[str, Any]:
     tag = tags.TIME if isinstance(value, time) else tags.DATETIME if isinstance(value, datetime) else tags.DATE
     return {tag: True, "value": value.isoformat()}
-
-
-def _field_values(summary: SubWorkflowSummary[Any]) -> dict[str, Any]:
-    return {field.name: getattr(summary, field.name) for field in dataclasses.fields(summary)}
 
 
 def _type_name(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from horsies.domain.injection import references
+from horsies.domain.plan import references
 from horsies.lifecycle.claim_token import locked_rows
 from horsies.lifecycle.claiming import large_arguments
 from horsies.lifecycle.node_tasks import resolved

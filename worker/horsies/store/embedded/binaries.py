@@ -82,7 +82,7 @@ def _environment() -> dict[str, str]:
 
 
 def find_programs(place: EmbeddedPlace) -> Programs:
-    """The programs for the existing data directory, or the newest in the wheel."""
+    """Return the programs for the existing data directory, or the newest in the wheel."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None:
         raise EmbeddedError("the embedded PostgreSQL is not installed", help_text=_MISSING)
@@ -117,7 +117,7 @@ def _version_of(data: Path) -> int | None:
 
 
 def _major(postgres: Path) -> int:
-    """`postgres (PostgreSQL) 18.4` -> 18."""
+    """Return 18 for `postgres (PostgreSQL) 18.4`."""
     text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\) (\d+)", text)
     if found is None:
@@ -126,7 +126,7 @@ def _major(postgres: Path) -> int:
 
 
 def _unprivileged_account() -> str:
-    """The account that the wheel itself uses when root starts it; `nobody` where accounts cannot be added."""
+    """Return the account that the wheel itself uses for root; `nobody` where accounts cannot be added."""
     for name in (_SERVER_ACCOUNT, "nobody"):
         try:
             return pwd.getpwnam(name).pw_name
@@ -143,7 +143,7 @@ def _unprivileged_account() -> str:
 
 
 def _refuse_closed_parents(root: Path, account: str) -> None:
-    """The server must be able to reach its data. Directories of root are never opened for it."""
+    """Check that the server can reach its data. Directories of root are never opened for it."""
     uid = pwd.getpwnam(account).pw_uid
     for parent in reversed((root, *root.parents)):
         found = parent.stat()

@@ -34,7 +34,7 @@ from horsies.store.embedded.place import (
     START_TIMEOUT_S,
     EmbeddedPlace,
     disk_full,
-    is_ready,
+    ready_postmaster,
     unusable,
 )
 from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock, open_file
@@ -150,7 +150,9 @@ def start_server(programs: Programs, place: EmbeddedPlace) -> subprocess.Popen[b
         remove_sockets(place)
         with _open_log(place) as log:
             begin = log.tell()
-            server = _launch(programs, place, log)
+            settings = {"unix_socket_directories": place.sockets, "listen_addresses": "", "port": PORT}
+            options = (part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
+            server = programs.start(["-D", str(place.data), *options], log)
         if _comes_up(server, place):
             return server
         words = place.log.read_bytes()[begin:].decode(errors="replace")
@@ -159,16 +161,10 @@ def start_server(programs: Programs, place: EmbeddedPlace) -> subprocess.Popen[b
         time.sleep(0.2)
 
 
-def _launch(programs: Programs, place: EmbeddedPlace, log: BinaryIO) -> subprocess.Popen[bytes]:
-    settings = {"unix_socket_directories": place.sockets, "listen_addresses": "", "port": PORT}
-    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    return programs.start(["-D", str(place.data), *options], log)
-
-
 def _comes_up(server: subprocess.Popen[bytes], place: EmbeddedPlace) -> bool:
     """Wait for the server; return True once it accepts connections, False if it ended instead."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not is_ready(place, server.pid):
+    while (ready := ready_postmaster(place)) is None or ready.pid != server.pid:
         if server.poll() is not None:
             return False
         if time.monotonic() > deadline:

@@ -7,17 +7,14 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from horsies.config.url import embedded_home
 from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock, owner_name, trusted_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 ROLE = DATABASE = "horsies"
 _MAX_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
@@ -26,47 +23,24 @@ PORT = 5432  # only part of the socket's name
 SOCKET = f".s.PGSQL.{PORT}"
 
 
-@dataclass(frozen=True, slots=True)
 class EmbeddedPlace:
     """One directory with everything that belongs to one embedded server."""
 
-    root: Path
-    given: Path = field(init=False, repr=False, compare=False)
-    """The directory as the user named it; a symbolic link in the path may belong to another account."""
-
-    def __post_init__(self) -> None:
-        """Resolve the directory, so that a server started through a symbolic link is recognised by its real name."""
-        object.__setattr__(self, "given", self.root.absolute())
-        object.__setattr__(self, "root", Path(os.path.realpath(self.root)))
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def half_made_data(self) -> Path:
+    def __init__(self, directory: Path) -> None:
+        self.given = directory.absolute()
+        """The directory as the user named it; a symbolic link in the path may belong to another account."""
+        self.root = root = Path(os.path.realpath(directory))
+        """The resolved directory, so that a server started through a symbolic link is recognised by its real name."""
+        self.data = root / "data"
+        self.half_made_data = root / "data.new"
         """The directory that initdb writes; its rename to `data` completes the cluster."""
-        return self.root / "data.new"
-
-    @property
-    def binaries(self) -> Path:
-        return self.root / "binaries"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "server.log"
-
-    @property
-    def start_lock(self) -> Path:
-        return self.root / "start.lock"
-
-    @property
-    def users_lock(self) -> Path:
-        return self.root / "users.lock"
-
-    @property
-    def keeper_lock(self) -> Path:
-        return self.root / "keeper.lock"
+        self.binaries = root / "binaries"
+        self.log = root / "server.log"
+        self.start_lock = root / "start.lock"
+        self.users_lock = root / "users.lock"
+        self.keeper_lock = root / "keeper.lock"
+        self.far_sockets = root / "sockets"
+        """A link to the socket directory in the temporary directory, whose name cannot be guessed before it is made."""
 
     @property
     def sockets(self) -> Path:
@@ -83,11 +57,6 @@ class EmbeddedPlace:
             return self.far_sockets
 
     @property
-    def far_sockets(self) -> Path:
-        """A link to the socket directory in the temporary directory, whose name cannot be guessed before it is made."""
-        return self.root / "sockets"
-
-    @property
     def url(self) -> str:
         return self.url_by(str(self.sockets), PORT)
 
@@ -96,7 +65,7 @@ class EmbeddedPlace:
         return f"postgresql://{ROLE}@/{DATABASE}?host={quote(sockets, safe='/')}&port={port}"
 
     def last_words(self) -> list[str]:
-        """The end of the server's log as one note; none if there is no log to read."""
+        """Return the end of the server's log as one note; none if there is no log to read."""
         try:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
@@ -122,7 +91,7 @@ def default_place() -> EmbeddedPlace:
 
 
 def unusable(directory: Path, error: OSError) -> EmbeddedError:
-    """The reason why the operating system refuses this directory, as an error message."""
+    """Explain why the operating system refuses this directory."""
     if error.errno == errno.ENOSPC or NO_SPACE in str(
         error
     ):  # shutil.Error combines several errors into one text and has no errno
@@ -150,11 +119,9 @@ def disk_full(what: str, directory: Path) -> EmbeddedError:
 def _who_refuses(path: Path) -> str:
     """Return which existing part of the path is not writable, and its owner."""
     for part in (path, *path.parents):
-        try:
-            uid = part.lstat().st_uid
-        except OSError:
-            continue
-        return f"{part} cannot be written" if uid == os.geteuid() else f"{part} belongs to {owner_name(part)}"
+        with suppress(OSError):
+            mine = part.lstat().st_uid == os.geteuid()
+            return f"{part} cannot be written" if mine else f"{part} belongs to {owner_name(part)}"
     return f"{path} cannot be reached"
 
 
@@ -171,7 +138,7 @@ class Postmaster:
 
 
 def ready_postmaster(place: EmbeddedPlace) -> Postmaster | None:
-    """The server of `place` once it accepts connections. Its pid is checked: after a power cut the file is old."""
+    """Return the server once it accepts connections. Its pid is checked: after a power cut the file is old."""
     try:
         lines = (place.data / "postmaster.pid").read_text().split("\n")
         found = Postmaster(int(lines[0]), lines[4], int(lines[3]))
@@ -179,12 +146,6 @@ def ready_postmaster(place: EmbeddedPlace) -> Postmaster | None:
     except (FileNotFoundError, IndexError, ValueError):  # missing, or only half written so far
         return None
     return found if state == "ready" and _lives(found.pid) else None
-
-
-def is_ready(place: EmbeddedPlace, pid: int | None = None) -> bool:
-    """Return whether the server (this one, if a pid is given) accepts connections."""
-    found = ready_postmaster(place)
-    return found is not None and pid in (None, found.pid)
 
 
 def _lives(pid: int) -> bool:
@@ -219,12 +180,7 @@ def make_directory(parent: Path, prefix: str) -> Path:
 
 
 def remove_left_behind(parent: Path, prefix: str) -> None:
-    for directory in _left_behind(parent, prefix):
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
-    """Return the directories below `parent` whose locks are free and that are too old to be under creation now."""
+    """Remove the directories below `parent` whose locks are free and that are too old to be under creation now."""
     for directory in parent.glob(f"{prefix}*"):
         place = EmbeddedPlace(directory)
         try:
@@ -233,6 +189,6 @@ def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
                 continue
             with FileLock(place.users_lock) as users, FileLock(place.keeper_lock) as keeper:
                 if users.try_exclusive() and keeper.try_exclusive():
-                    yield directory
+                    shutil.rmtree(directory, ignore_errors=True)
         except (OSError, EmbeddedError):  # its owner is removing it at this moment
             continue

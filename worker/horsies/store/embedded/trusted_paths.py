@@ -218,7 +218,7 @@ class FileLock:
         return self._fd
 
     def try_exclusive(self) -> bool:
-        return self._try(fcntl.LOCK_EX)
+        return self._within(fcntl.LOCK_EX, 0)
 
     def wait_exclusive(self) -> None:
         """Block in the kernel until no other process holds the lock in any mode."""
@@ -249,15 +249,12 @@ class FileLock:
     def _within(self, mode: int, seconds: float) -> bool:
         """Poll for the lock: flock has no timeout, and signals such as SIGALRM belong to the application."""
         deadline = time.monotonic() + seconds
-        while not self._try(mode):
-            if time.monotonic() > deadline:
-                return False
+        while True:
+            try:
+                fcntl.flock(self.fileno(), mode | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+            else:
+                return True
             time.sleep(_POLL_S)
-        return True
-
-    def _try(self, mode: int) -> bool:
-        try:
-            fcntl.flock(self.fileno(), mode | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

@@ -98,7 +98,7 @@ _UPGRADABLE = frozenset({SchemaKind.UPSTREAM, SchemaKind.OLDER, SchemaKind.CURRE
 _OLDEST_SERVER = 140000  # CREATE OR REPLACE TRIGGER
 
 
-async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
+async def create(conn: asyncpg.Connection) -> list[Migration]:
     """Create all tables in one transaction, if there are none. Returns the applied migrations."""
     state = await creatable(conn)
     if not state.pending:
@@ -107,7 +107,7 @@ async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT
         await conn.execute(beginning(state.schema))
         state = await creatable(conn)
         for migration in state.pending:
-            await conn.execute(application(migration, lock_timeout))
+            await conn.execute(application(migration))
     return list(state.pending)
 
 
@@ -129,12 +129,12 @@ async def upgrade(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOU
 
 
 async def creatable(conn: asyncpg.Connection) -> SchemaState:
-    """The state from which `create` would start; SchemaError if it would refuse."""
+    """Return the state from which `create` would start; SchemaError if it would refuse."""
     return await _allowed(conn, _CREATABLE)
 
 
 async def upgradable(conn: asyncpg.Connection) -> SchemaState:
-    """The state from which `upgrade` would start; SchemaError if it would refuse."""
+    """Return the state from which `upgrade` would start; SchemaError if it would refuse."""
     return await _allowed(conn, _UPGRADABLE)
 
 
