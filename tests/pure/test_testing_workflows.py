@@ -38,7 +38,7 @@ from horsies import (
 from horsies.domain.errors import HorsiesError
 from horsies.store.statements import statement
 from horsies.testing import Ran, inline
-from horsies.testing.memory.stored_rows import ANSWERS
+from horsies.testing.memory.rows import ANSWERS
 from horsies.workflow.handle import recover_stuck_workflows
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
@@ -421,7 +421,7 @@ NEVER_ASKED = {
     *("nodes_of_tasks", "note_spans"),  # runs are not traced
     *("advance_lock_tasks", "reopen_tasks"),  # for operators on single tasks
     *("copied_options", "copy_workflow_row", "copy_nodes"),  # for operators on workflows
-    *("read_outcomes", "read_task", "read_attempts", "stale_tasks", "worker_stats", "expired_tasks"),  # for tasks
+    *("read_outcomes", "stale_tasks", "worker_stats", "expired_tasks"),  # for tasks
 }
 
 

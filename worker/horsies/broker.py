@@ -283,7 +283,8 @@ class PostgresBroker:
             return _failure(RetrievalCode.TASK_NOT_FOUND, message, data)
         if outcome.is_final:
             return outcome.result(classes or self.classes)
-        message = f"the task was still {outcome.status} after {timeout_ms} ms"
+        waited_ms = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
+        message = f"the task was still {outcome.status} {waited_ms}"
         return _failure(RetrievalCode.WAIT_TIMEOUT, message, {"task_id": task_id, "timeout_ms": timeout_ms})
 
     def _info(

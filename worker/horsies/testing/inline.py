@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from horsies.broker import PostgresBroker, explained
-from horsies.domain.codes import RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok
-from horsies.domain.task_result import TaskError, TaskResult
+from horsies.store.loop_thread import drive_awaited, drive_blocking
+from horsies.store.reading import StoredOutcome, WorkflowOutcome
 from horsies.testing.embedded import broker_replaced
 from horsies.testing.inline_queue import Inline
-from horsies.testing.memory.stored_rows import no_database, run_now
+from horsies.testing.memory.rows import run_now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from horsies.app import Horsies
     from horsies.broker import Operation
-    from horsies.domain.codec.classes import Classes
     from horsies.handle import BrokerResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
-    from horsies.store.producer_client import Link
-    from horsies.store.reading import TaskInfo, WorkflowOutcome
-    from horsies.testing.inline_task import InlineTask
+    from horsies.store.loop_thread import CallSteps
 
 T = TypeVar("T")
+OutcomeT = TypeVar("OutcomeT", StoredOutcome, WorkflowOutcome)
 
 
 @contextmanager
@@ -50,90 +50,39 @@ def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Itera
 
 
 class InlineBroker(PostgresBroker):
-    """Sends and reads use the queue in memory; everything else returns an error that says so."""
+    """Sends, waits and reads use the queue in memory; everything else returns an error that says so."""
 
     def __init__(self, app: Horsies, queue: Inline) -> None:
         super().__init__(app.config.broker)
         self.app = app
         self._queue = queue
 
-    async def ensure_schema_initialized(self) -> BrokerResult[None]:
-        return Ok(None)
-
-    def get_result(
-        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
-    ) -> TaskResult[Any, TaskError]:
-        return _answer(task_id, self._queue.wait(task_id, timeout_ms), timeout_ms, classes or self.classes)
-
-    async def get_result_async(
-        self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
-    ) -> TaskResult[Any, TaskError]:
-        return _answer(task_id, await self._queue.wait_async(task_id, timeout_ms), timeout_ms, classes or self.classes)
-
-    def get_task_info(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> BrokerResult[TaskInfo | None]:
-        task = self._queue.look(task_id)
-        if task is None:
-            return Ok(None)
-        return Ok(
-            task.info(
-                include_result=include_result,
-                include_failed_reason=include_failed_reason,
-                include_attempts=include_attempts,
-            )
-        )
-
-    async def get_task_info_async(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> BrokerResult[TaskInfo | None]:
-        return self.get_task_info(
-            task_id,
-            include_result=include_result,
-            include_failed_reason=include_failed_reason,
-            include_attempts=include_attempts,
-        )
-
     def perform(self, operation: Operation[T]) -> BrokerResult[T]:
-        """The caller's transaction is not waited for."""
-        link: Any = InlineLink(self._queue, blocking=True)
-        try:
-            done: BrokerResult[T] = Ok(run_now(operation.act(link)))
-        except (HorsiesError, ValueError) as error:
-            done = Err(explained(operation.code, error, self.config))
-        self._queue.run_if_at_once()
-        return done
+        return drive_blocking(self._performing(operation, InlineLink(self._queue, blocking=True)))
 
     async def perform_async(self, operation: Operation[T]) -> BrokerResult[T]:
-        link: Any = InlineLink(self._queue, blocking=False)
-        try:
-            done: BrokerResult[T] = Ok(await operation.act(link))
-        except (HorsiesError, ValueError) as error:
-            done = Err(explained(operation.code, error, self.config))
-        await self._queue.run_if_at_once_async()
-        return done
+        return await drive_awaited(self._performing(operation, InlineLink(self._queue, blocking=False)))
 
-    async def _connected(self) -> Link:
-        raise no_database()
+    def _performing(self, operation: Operation[T], link: Any) -> CallSteps[BrokerResult[T]]:
+        """The caller's transaction is not waited for."""
+        done: BrokerResult[T]
+        try:
+            done = Ok((yield run_now, _awaited, (operation.act(link),)))
+        except (HorsiesError, ValueError) as error:
+            if error is self._queue.raised:
+                raise
+            done = Err(explained(operation.code, error, self.config))
+        yield self._queue.run_if_at_once, self._queue.run_if_at_once_async, ()
+        return done
 
 
 class InlineLink:
-    """The part of a link that sends and workflows use; the waits of blocking code run tasks without an event loop."""
+    """The part of a link that the application uses."""
 
     def __init__(self, queue: Inline, *, blocking: bool) -> None:
         self._queue = queue
-        self._blocking = blocking
-        self.waiting_for_workflows = self  # the handle of a workflow waits with this part of it
+        self.waiting = InlineWaits(queue, queue.task_outcome, _is_task, blocking)
+        self.waiting_for_workflows = InlineWaits(queue, queue.workflows.outcome, queue.workflows.includes, blocking)
 
     async def send(self, request: EnqueueRequest) -> Enqueued:
         return self._queue.add([request])[0]
@@ -142,26 +91,38 @@ class InlineLink:
         return self._queue.add(requests)
 
     async def use(self, act: Callable[[Any], Awaitable[T]], *, limit_s: float | None = None) -> T:
-        async with self._queue.connection.acquire() as connection:
+        async with self._queue.workflows.rows.acquire() as connection:
             return await act(connection)
 
-    async def until_final(self, workflow_id: str, timeout_s: float | None) -> WorkflowOutcome | None:
-        timeout_ms = None if timeout_s is None else int(timeout_s * 1000)
-        if self._blocking:
-            return self._queue.wait_for_workflow(workflow_id, timeout_ms)
-        return await self._queue.wait_for_workflow_async(workflow_id, timeout_ms)
+
+@dataclass(frozen=True, slots=True)
+class InlineWaits(Generic[OutcomeT]):
+    """Waits for the ends of tasks, or of workflows. Those of blocking code run tasks without an event loop."""
+
+    queue: Inline
+    read: Callable[[str], OutcomeT | None]
+    concerns: Callable[[str, str], bool]
+    """Return whether the wait for the first id may end by a run of the second one, a task."""
+    blocking: bool
+
+    async def until_final(self, waited: str, timeout_s: float | None) -> OutcomeT | None:
+        """Wait; not final if the time, or the tasks that can run here, did not suffice."""
+
+        def is_done() -> bool:
+            outcome = self.read(waited)
+            return outcome is None or outcome.is_final
+
+        steps = self.queue.steps(timeout_s, is_done, partial(self.concerns, waited), blocking=self.blocking)
+        if self.blocking:
+            drive_blocking(steps)
+        else:
+            await drive_awaited(steps)
+        return self.read(waited)
 
 
-def _answer(
-    task_id: str, task: InlineTask | None, timeout_ms: int | None, classes: Classes
-) -> TaskResult[Any, TaskError]:
-    if task is None:
-        return _failure(RetrievalCode.TASK_NOT_FOUND, "there is no such task in this inline()", task_id)
-    if task.is_final:
-        return task.result_of(classes)
-    why = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
-    return _failure(RetrievalCode.WAIT_TIMEOUT, f"the task is still {task.status.value}, {why}", task_id)
+def _is_task(waited: str, task_id: str) -> bool:
+    return waited == task_id
 
 
-def _failure(code: RetrievalCode, message: str, task_id: str) -> TaskResult[Any, TaskError]:
-    return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": task_id}))
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

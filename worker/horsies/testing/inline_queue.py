@@ -6,36 +6,35 @@ import asyncio
 import random
 import threading
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.states import TaskStatus
 from horsies.store.enqueue import Enqueued, EnqueueOutcome
+from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.testing.here import Ran, next_try, run_here, run_here_async
 from horsies.testing.inline_task import InlineTask
 from horsies.testing.inline_workflows import InlineWorkflows
-from horsies.testing.memory.stored_rows import Rows
+from horsies.testing.memory.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeAlias
 
     from horsies.app import Horsies
     from horsies.registry import AnyTask
     from horsies.store.enqueue import EnqueueRequest
-    from horsies.store.reading import WorkflowOutcome
+    from horsies.store.loop_thread import CallSteps
+    from horsies.store.reading import StoredOutcome
     from horsies.testing.here import EndedRun
     from horsies.testing.inline_workflows import InlineWorkflow
-    from horsies.testing.memory.stored_rows import MemoryConnection
     from horsies.workflow.definition import WorkflowDefinition
     from horsies.workflow.spec import WorkflowSpec
 
-    Steps: TypeAlias = "Generator[InlineTask | Wait, EndedRun | None, Ran]"
-    Wanted: TypeAlias = Callable[[InlineTask], bool]
+    Wanted: TypeAlias = Callable[[str], bool]
 
 
 _inside: ContextVar[tuple[InlineTask, ...]] = ContextVar("inside", default=())
@@ -86,12 +85,12 @@ class InlineRunning:
         self._threads.pop(task, None)  # cancelled and sent again meanwhile, it may have been running twice
         self.wake()
 
-    def wait_for(self, wanted: Callable[[InlineTask], bool], seconds: float | None, *, blocking: bool) -> Wait | None:
+    def wait_for(self, wanted: Wanted, seconds: float | None, *, blocking: bool) -> Wait | None:
         """Return a wait; None if no wanted task is running, or none that can end while the caller waits.
 
         A blocking wait stops the event loop of this thread, and with it the tasks that run in that loop.
         """
-        if (seconds is not None and seconds <= 0) or not any(map(wanted, self._threads)):
+        if (seconds is not None and seconds <= 0) or not any(wanted(task.task_id) for task in self._threads):
             return None
         held = set(_inside.get())
         if blocking:
@@ -126,7 +125,9 @@ class Inline:
         self._ahead = timedelta()
         self._lock = threading.RLock()
         self._running = InlineRunning()
-        self._workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now, self._lock), raises=raises)
+        self.workflows = InlineWorkflows(app, Rows(self._sent, self._add_new, self._now, self._lock), self._raise)
+        self.raised: BaseException | None = None
+        """The exception that was last raised for the test."""
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
     def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
@@ -138,15 +139,15 @@ class Inline:
     ) -> list[InlineWorkflow]:
         """The workflows started so far, in that order, with their sub-workflows: all, or those of one name."""
         name = of if of is None or isinstance(of, str) else of.name
-        return [each for each in self._workflows.all() if name is None or each.name == name]
+        return [each for each in self.workflows.all() if name is None or each.name == name]
 
     def run(self, seconds: float = 0) -> Ran:
         """Run everything that is due, and what falls due in the next `seconds`, as if these had passed."""
-        return self._run(self._steps(self._now() + timedelta(seconds=seconds)))
+        return drive_blocking(self.steps(seconds))
 
     async def run_async(self, seconds: float = 0) -> Ran:
         """`run` for a running event loop: `async def` tasks run in that loop."""
-        return await self._run_async(self._steps(self._now() + timedelta(seconds=seconds)))
+        return await drive_awaited(self.steps(seconds))
 
     # From here on: called by the broker of the block.
 
@@ -154,24 +155,9 @@ class Inline:
         with self._lock:
             return [self._add_one(request) for request in requests]
 
-    def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
-        """The task after waiting for it; not final if the time, or the tasks that can run here, did not suffice."""
-        if (task := self._sent.get(task_id)) is not None:
-            self._run(self._steps(self._until(timeout_ms), lambda: task.is_final, lambda each: each is task))
-        return task
-
-    async def wait_async(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
-        if (task := self._sent.get(task_id)) is not None:
-            done, wanted = (lambda: task.is_final), (lambda each: each is task)
-            await self._run_async(self._steps(self._until(timeout_ms), done, wanted, blocking=False))
-        return task
-
-    def look(self, task_id: str) -> InlineTask | None:
-        return self._sent.get(task_id)
-
-    @property
-    def connection(self) -> MemoryConnection:
-        return self._workflows.connection
+    def task_outcome(self, task_id: str) -> StoredOutcome | None:
+        task = self._sent.get(task_id)
+        return None if task is None else task.outcome
 
     def run_if_at_once(self) -> None:
         if self._runs_now():
@@ -181,32 +167,12 @@ class Inline:
         if self._runs_now():
             await self.run_async()
 
-    def wait_for_workflow(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
-        """Wait as `wait` does; a paused workflow ends the wait, too."""
-        self._run(self._steps(self._until(timeout_ms), *self._about(workflow_id)))
-        return self._workflows.outcome(workflow_id)
-
-    async def wait_for_workflow_async(self, workflow_id: str, timeout_ms: int | None) -> WorkflowOutcome | None:
-        await self._run_async(self._steps(self._until(timeout_ms), *self._about(workflow_id), blocking=False))
-        return self._workflows.outcome(workflow_id)
-
-    def _about(self, workflow_id: str) -> tuple[Callable[[], bool], Wanted]:
-        """Return whether it has ended, and a test whether a task is one of its own or of its family."""
-        return partial(self._has_ended, workflow_id), lambda task: self._workflows.includes(workflow_id, task.task_id)
-
-    def _has_ended(self, workflow_id: str) -> bool:
-        outcome = self._workflows.outcome(workflow_id)
-        return outcome is None or outcome.is_final
-
     def _runs_now(self) -> bool:
         """Return whether a send runs the task now: not inside a task, as in a worker."""
         return self._at_once and not is_in_a_task()
 
     def _now(self) -> datetime:
         return datetime.now(UTC) + self._ahead
-
-    def _until(self, timeout_ms: int | None) -> datetime | None:
-        return None if timeout_ms is None else self._now() + timedelta(milliseconds=max(timeout_ms, 0))
 
     def _add_one(self, request: EnqueueRequest) -> Enqueued:
         if (known := self._sent.get(request.task_id)) is not None:
@@ -230,24 +196,25 @@ class Inline:
         self._sent[request.task_id] = self._open[request.task_id] = task
         return task
 
-    def _steps(
+    def steps(
         self,
-        until: datetime | None,
+        seconds: float | None,
         done: Callable[[], bool] = lambda: False,
-        wanted: Wanted = lambda _task: False,
+        wanted: Wanted = lambda _task_id: False,
         *,
         blocking: bool = True,
-    ) -> Steps:
-        """Yields a task to run and receives its outcome, until `done` or nothing is due by `until` (None: ever).
+    ) -> CallSteps[Ran]:
+        """Run tasks until `done`, or nothing is due within the next `seconds` (None: ever).
 
-        Another thread or coroutine may have taken a `wanted` task: then it yields a wait for the end of that run.
+        Another thread or coroutine may have taken a `wanted` task: then this waits for the end of that run.
         """
+        until = None if seconds is None else self._now() + timedelta(seconds=max(seconds, 0))
         ran = Ran()
         while not done():
             ran += self._expire()
             if (task := self._take()) is not None:
                 ran += yield from self._step(task)
-            elif self._workflows.build_children():
+            elif self.workflows.build_children():
                 continue
             elif isinstance(next_one := self._wait_or_pass_time(until, wanted, blocking=blocking), Wait):
                 yield from self._wait(next_one)
@@ -255,22 +222,26 @@ class Inline:
                 return ran + self._expire()
         return ran
 
-    def _step(self, task: InlineTask) -> Steps:
+    def _step(self, task: InlineTask) -> CallSteps[Ran]:
         try:
-            self._workflows.task_started(task.task_id)
-            ended = yield task
-            assert ended is not None
-            return self._end(task, ended)
-        except GeneratorExit:  # the run was stopped, or the test was cancelled in the middle of it
+            self.workflows.task_started(task.task_id)
+            request, function = task.request, self._tasks[task.task_name]
+            kwargs = self.workflows.arguments(request.kwargs_json)
+            call = function, request.args_json, kwargs, request.task_options, task.current()
+            with inside(task):
+                ended = yield run_here, run_here_async, call
+        except BaseException:  # meant for the test, which may also have been cancelled in the middle of it
             task.unstart()
             raise
+        else:
+            return self._end(task, ended)
         finally:
             with self._lock:
                 self._running.remove(task)
 
-    def _wait(self, wait: Wait) -> Generator[Wait, EndedRun | None, None]:
+    def _wait(self, wait: Wait) -> CallSteps[None]:
         try:
-            yield wait
+            yield wait.here, wait.in_loop, ()
         finally:
             with self._lock:
                 if not wait.over.done():  # its time is up: the tasks around this call go on
@@ -281,7 +252,7 @@ class Inline:
         with self._lock:
             seconds = None if until is None else (until - self._now()).total_seconds()
             wait = self._running.wait_for(wanted, seconds, blocking=blocking)
-            return wait or bool(self._workflows.waiting_children()) or self._pass_time(until)
+            return wait or bool(self.workflows.waiting_children()) or self._pass_time(until)
 
     def _waiting(self) -> list[InlineTask]:
         """A task with a name that this application does not know waits for ever, as in its workers."""
@@ -290,7 +261,7 @@ class Inline:
             for each in self._open.values()
             if each.status is TaskStatus.PENDING
             and each.task_name in self._tasks
-            and not self._workflows.is_held(each.task_id)
+            and not self.workflows.is_held(each.task_id)
         ]
 
     def _expire(self) -> Ran:
@@ -300,7 +271,7 @@ class Inline:
             for task in late:
                 task.expire(now)
                 self._open.pop(task.task_id)
-                self._workflows.task_ended(task.task_id)
+                self.workflows.task_ended(task.task_id)
             return Ran(expired=len(late))
 
     def _take(self) -> InlineTask | None:
@@ -343,43 +314,12 @@ class Inline:
                 return Ran(retried=1)
             task.end(ended, now)
             self._open.pop(task.task_id)
-            self._workflows.task_ended(task.task_id)
-        if self._raises:
-            ended.raise_exception()
+            self.workflows.task_ended(task.task_id)
+        self._raise(ended.exception)
         return Ran(completed=1) if ended.ok else Ran(failed=1)
 
-    def _run(self, steps: Steps) -> Ran:
-        with closing(steps):
-            try:
-                step = next(steps)
-                while True:
-                    if isinstance(step, Wait):
-                        step.here()
-                        step = next(steps)
-                        continue
-                    with inside(step):
-                        request = step.request
-                        kwargs = self._workflows.arguments(request.kwargs_json)
-                        function, current = self._tasks[step.task_name], step.current()
-                        ended = run_here(function, request.args_json, kwargs, request.task_options, current)
-                    step = steps.send(ended)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-
-    async def _run_async(self, steps: Steps) -> Ran:
-        with closing(steps):
-            try:
-                step = next(steps)
-                while True:
-                    if isinstance(step, Wait):
-                        await step.in_loop()
-                        step = next(steps)
-                        continue
-                    with inside(step):
-                        request = step.request
-                        kwargs = self._workflows.arguments(request.kwargs_json)
-                        function, current = self._tasks[step.task_name], step.current()
-                        ended = await run_here_async(function, request.args_json, kwargs, request.task_options, current)
-                    step = steps.send(ended)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+    def _raise(self, exception: BaseException | None) -> None:
+        """Raise an exception of user code in the test, if it wants that."""
+        if self._raises and exception is not None:
+            self.raised = exception
+            raise exception

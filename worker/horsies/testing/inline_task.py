@@ -9,7 +9,7 @@ from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OutcomeCode
 from horsies.domain.plan import split_injection
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
-from horsies.store.reading import StoredOutcome, TaskAttemptInfo, TaskInfo
+from horsies.store.reading import StoredOutcome, TaskAttemptInfo
 from horsies.task.current import CurrentTask
 from horsies.workflow.context import meta_in
 
@@ -44,7 +44,8 @@ class InlineTask:
     failed_reason: str | None = None
     attempts: list[TaskAttemptInfo] = field(default_factory=list)
     """Oldest first."""
-    _stored: str | None = None
+    stored: str | None = None
+    """The text of the result column."""
 
     @property
     def task_id(self) -> str:
@@ -80,16 +81,11 @@ class InlineTask:
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
         """The result; None before its end."""
-        return self.result_of(self.classes) if self.is_final else None
-
-    def result_of(self, classes: Classes) -> TaskResult[Any, TaskError]:
-        """Return the result after its end, as a value of these classes."""
-        return StoredOutcome(self.task_id, self.status.value, self._stored, self.error_code, None).result(classes)
+        return self.outcome.result(self.classes) if self.is_final else None
 
     @property
-    def stored(self) -> str | None:
-        """The text of the result column."""
-        return self._stored
+    def outcome(self) -> StoredOutcome:
+        return StoredOutcome(self.task_id, self.status.value, self.stored, self.error_code, None)
 
     def current(self) -> CurrentTask:
         """Return what `current_task()` returns in its next run."""
@@ -108,13 +104,13 @@ class InlineTask:
         self.status, self.ended_at, self.error_code = TaskStatus.EXPIRED, now, OutcomeCode.TASK_EXPIRED.value
 
     def cancel(self, stored: str, now: datetime) -> None:
-        self.status, self.ended_at, self._stored = TaskStatus.CANCELLED, now, stored
+        self.status, self.ended_at, self.stored = TaskStatus.CANCELLED, now, stored
         self.error_code = OutcomeCode.TASK_CANCELLED.value
 
     def end(self, ended: EndedRun, now: datetime) -> None:
         self._add_attempt(ended, now, will_retry=False)
         self.status = TaskStatus.COMPLETED if ended.ok else TaskStatus.FAILED
-        self.ended_at, self.error_code, self._stored = now, ended.error_code, ended.stored
+        self.ended_at, self.error_code, self.stored = now, ended.error_code, ended.stored
         self.failed_reason = ended.error_message or ended.error_code
 
     def wait_for_retry(self, ended: EndedRun, now: datetime, due: datetime) -> None:
@@ -122,32 +118,6 @@ class InlineTask:
         self.status, self.retry_count = TaskStatus.PENDING, self.retry_count + 1
         self.due = self.next_retry_at = due
         self.started_at = None
-
-    def info(self, *, include_result: bool, include_failed_reason: bool, include_attempts: bool) -> TaskInfo:
-        request, completed = self.request, self.status is TaskStatus.COMPLETED
-        return TaskInfo(
-            task_id=self.task_id,
-            task_name=self.task_name,
-            status=self.status,
-            queue_name=self.queue_name,
-            priority=request.priority,
-            retry_count=self.retry_count,
-            max_retries=self.max_retries,
-            next_retry_at=self.next_retry_at,
-            sent_at=request.sent_at,
-            enqueued_at=self.due,
-            claimed_at=self.started_at,
-            started_at=self.started_at,
-            completed_at=self.ended_at if completed else None,
-            failed_at=None if completed else self.ended_at,
-            worker_hostname=None,
-            worker_pid=None,
-            worker_process_name=None,
-            error_code=self.error_code,
-            result=self.result if include_result else None,
-            failed_reason=self.failed_reason if include_failed_reason else None,
-            attempts=self.attempts[::-1] if include_attempts else None,
-        )
 
     def _add_attempt(self, ended: EndedRun, now: datetime, *, will_retry: bool) -> None:
         assert self.started_at is not None

@@ -14,7 +14,7 @@ from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.reading import read_nodes, read_workflow_outcomes
 from horsies.testing.here import loop_runs_here
 from horsies.testing.memory import advancing as _advancing, workflow_statements as _workflows  # noqa: F401 - the answers
-from horsies.testing.memory.stored_rows import MemoryConnection, run_now
+from horsies.testing.memory.rows import run_now
 from horsies.workflow.subworkflow_plan import BuildFailed, child_plan
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.domain.task_result import TaskError, TaskResult
     from horsies.lifecycle.children import ReadyChild
     from horsies.store.reading import WorkflowOutcome, WorkflowTaskInfo
-    from horsies.testing.memory.stored_rows import Rows, Workflow
+    from horsies.testing.memory.rows import Rows, Workflow
 
 T = TypeVar("T")
 
@@ -37,9 +37,9 @@ _CHILDREN = 100
 class InlineWorkflow:
     """One workflow that was started inside `inline()`, for asserts. It changes as its tasks run."""
 
-    def __init__(self, row: Workflow, connection: MemoryConnection, classes: Classes) -> None:
+    def __init__(self, row: Workflow, rows: Rows, classes: Classes) -> None:
         self._row = row
-        self._connection = connection
+        self._rows: Any = rows
         self._classes = classes
 
     @property
@@ -70,12 +70,12 @@ class InlineWorkflow:
 
     @property
     def nodes(self) -> list[WorkflowTaskInfo]:
-        return run_now(read_nodes(self._connection, self.workflow_id, self._classes)) or []
+        return run_now(read_nodes(self._rows, self.workflow_id, self._classes)) or []
 
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
         """The result; None before its end."""
-        outcome = run_now(read_workflow_outcomes(self._connection, [self.workflow_id]))[self.workflow_id]
+        outcome = run_now(read_workflow_outcomes(self._rows, [self.workflow_id]))[self.workflow_id]
         return outcome.result(self._classes) if self.status.is_terminal else None
 
     def __repr__(self) -> str:
@@ -85,41 +85,41 @@ class InlineWorkflow:
 class InlineWorkflows:
     """Takes the workflows on after each task, as a worker does with its advance."""
 
-    def __init__(self, app: Horsies, rows: Rows, *, raises: bool) -> None:
-        self.connection = MemoryConnection(rows)
+    def __init__(self, app: Horsies, rows: Rows, on_error: Callable[[BaseException | None], None]) -> None:
+        """`on_error` is called with what the `build_with` of a child has raised."""
+        self.rows = rows
         self._app = app
-        self._rows = rows
-        self._raises = raises
+        self._on_error = on_error
 
     def all(self) -> list[InlineWorkflow]:
-        return [InlineWorkflow(row, self.connection, self._app.storable) for row in self._rows.workflows.values()]
+        return [InlineWorkflow(row, self.rows, self._app.storable) for row in self.rows.workflows.values()]
 
     def outcome(self, workflow_id: str) -> WorkflowOutcome | None:
         return self._use(partial(read_workflow_outcomes, workflow_ids=[workflow_id])).get(workflow_id)
 
     def is_held(self, task_id: str) -> bool:
-        return self._rows.is_held(task_id)
+        return self.rows.is_held(task_id)
 
     def arguments(self, kwargs_json: str | None) -> str | None:
         """Return the arguments with the results that are too large to be copied from node to node."""
         return self._use(partial(resolved, kwargs=kwargs_json))
 
     def task_started(self, task_id: str) -> None:
-        if self._rows.node_of(task_id) is not None:
+        if self.rows.node_of(task_id) is not None:
             self._use(partial(nodes_started, task_ids=[task_id]))
 
     def task_ended(self, task_id: str) -> None:
-        if self._rows.node_of(task_id) is not None:
+        if self.rows.node_of(task_id) is not None:
             self._use(partial(advance, task_ids=[task_id]))
 
     def includes(self, workflow_id: str, task_id: str) -> bool:
         """Return whether the task is of this workflow, or of one above or below it."""
-        node, workflow = self._rows.node_of(task_id), self._rows.workflows.get(workflow_id)
+        node, workflow = self.rows.node_of(task_id), self.rows.workflows.get(workflow_id)
         return node is not None and workflow is not None and node.workflow.root == workflow.root
 
     def waiting_children(self) -> list[tuple[str, int]]:
         """The nodes that wait for the start of their child workflows."""
-        if not self._rows.workflows:
+        if not self.rows.workflows:
             return []
         return self._use(partial(ready_children, workflow_ids=None, limit=_CHILDREN))
 
@@ -127,14 +127,14 @@ class InlineWorkflows:
         """Start the child workflows that nodes wait for; returns whether there were any."""
         waiting = self.waiting_children()
         for workflow_id, index in waiting:
-            refused = run_now(build_child(self._app, self.connection.acquire, workflow_id, index, make_plan=_plan_here))
-            if self._raises and isinstance(refused, BuildFailed) and refused.__cause__ is not None:
-                raise refused.__cause__
+            refused = run_now(build_child(self._app, self.rows.acquire, workflow_id, index, make_plan=_plan_here))
+            if isinstance(refused, BuildFailed):
+                self._on_error(refused.__cause__)
         return bool(waiting)
 
-    def _use(self, act: Callable[[MemoryConnection], Awaitable[T]]) -> T:
-        with self._rows.lock:
-            return run_now(act(self.connection))
+    def _use(self, act: Callable[[Any], Awaitable[T]]) -> T:
+        with self.rows.lock:
+            return run_now(act(self.rows))
 
 
 async def _plan_here(app: Horsies, child: ReadyChild) -> WorkflowPlan:

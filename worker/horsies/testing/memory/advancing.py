@@ -9,18 +9,18 @@ from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCod
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.store.enqueue import EnqueueRequest
-from horsies.testing.memory.stored_rows import LIVE_WORKFLOWS, Record, answers
+from horsies.testing.memory.rows import LIVE_WORKFLOWS, Record, answers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import datetime
 
     from horsies.testing.inline_task import InlineTask
-    from horsies.testing.memory.stored_rows import MemoryNode, Rows, Workflow
+    from horsies.testing.memory.rows import MemoryNode, Rows, Workflow
 
 _ADVANCING, _COMPLETING = "horsies.lifecycle.advancing", "horsies.lifecycle.completing"
 _NODE_TASKS, _CHILDREN = "horsies.lifecycle.node_tasks", "horsies.lifecycle.children"
 _NODE = WorkflowTaskStatus
+_STATE = "workflow_id task_index status"
 _WITHOUT_RESULT = {
     TaskStatus.FAILED: OperationalErrorCode.WORKER_CRASHED,
     TaskStatus.CANCELLED: OutcomeCode.TASK_CANCELLED,
@@ -39,8 +39,11 @@ def advance_try(rows: Rows, workflow_ids: Collection[str]) -> list[Record]:
 
 @answers(_ADVANCING)
 def advance_try_tasks(rows: Rows, task_ids: Collection[str], _leave: object) -> list[Record]:
-    nodes = [(task_id, node) for task_id in task_ids if (node := rows.node_of(task_id)) is not None]
-    return [Record(task_id=task_id, root=node.workflow.root, is_ours=True) for task_id, node in nodes]
+    return [Record(task_id=node.task_id, root=node.workflow.root, is_ours=True) for node in _nodes_of(rows, task_ids)]
+
+
+def _nodes_of(rows: Rows, task_ids: Collection[str]) -> list[MemoryNode]:
+    return [node for task_id in task_ids if (node := rows.node_of(task_id)) is not None]
 
 
 # The ends of nodes.
@@ -49,9 +52,9 @@ def advance_try_tasks(rows: Rows, task_ids: Collection[str], _leave: object) -> 
 @answers(_ADVANCING)
 def advance_ends(rows: Rows, task_ids: Collection[str]) -> list[Record]:
     ended = []
-    for task_id in task_ids:
-        node, task = rows.node_of(task_id), rows.tasks[task_id]
-        if node is None or node.has_ended or not task.is_final or node.workflow.status not in LIVE_WORKFLOWS:
+    for node in _nodes_of(rows, task_ids):
+        task = rows.tasks[node.task_id or ""]
+        if node.has_ended or not task.is_final or node.workflow.status not in LIVE_WORKFLOWS:
             continue
         completed = task.status is TaskStatus.COMPLETED and task.stored is not None
         rows.write(
@@ -61,7 +64,7 @@ def advance_ends(rows: Rows, task_ids: Collection[str]) -> list[Record]:
             started_at=task.started_at or node.started_at,
             completed_at=task.ended_at,
         )
-        ended.append(_state(node))
+        ended.append(Record.of(node, _STATE))
     return ended
 
 
@@ -73,31 +76,24 @@ def _no_result(task: InlineTask) -> str:
 
 @answers(_ADVANCING)
 def advance_started(rows: Rows, task_ids: Collection[str]) -> list[Record]:
-    begun = [node for task_id in task_ids if (node := rows.node_of(task_id)) is not None]
-    begun = [node for node in begun if node.status is _NODE.ENQUEUED and node.workflow.status in LIVE_WORKFLOWS]
+    nodes = _nodes_of(rows, task_ids)
+    begun = [node for node in nodes if node.status is _NODE.ENQUEUED and node.workflow.status in LIVE_WORKFLOWS]
     for node in begun:
         rows.write(node, status=_NODE.RUNNING, started_at=rows.now())
-    return [Record(workflow_id=node.workflow.id) for node in begun]
+    return [Record.of(node, "workflow_id") for node in begun]
 
 
 @answers(_ADVANCING)
 def advance_end_nodes(
-    rows: Rows,
-    workflow_ids: Sequence[str],
-    indexes: Sequence[int],
-    statuses: Sequence[str],
-    results: Sequence[str | None],
-    summaries: Sequence[str | None],
+    rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int], *columns: Sequence[str | None]
 ) -> list[Record]:
     ended = []
-    for node, status, result, summary in zip(
-        rows.nodes(workflow_ids, indexes), statuses, results, summaries, strict=True
-    ):
+    for node, status, result, summary in zip(rows.nodes(workflow_ids, indexes), *columns, strict=True):
         if node is None or node.has_ended or node.workflow.status not in LIVE_WORKFLOWS:
             continue
         told = node.sub_workflow_summary if summary is None else summary
         rows.write(node, status=_NODE(status), result=result, sub_workflow_summary=told, completed_at=rows.now())
-        ended.append(_state(node))
+        ended.append(Record.of(node, _STATE))
     return ended
 
 
@@ -116,7 +112,7 @@ def advance_wave(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int 
             waits = node.status is _NODE.PENDING and (None in ended or not ended.isdisjoint(node.dependencies))
             if waits and (verdict := rows.node_row(node).joined(states, ids)) is not None:
                 rows.write(node, status=_NODE.SKIPPED if verdict == _NODE.SKIPPED else _NODE.READY)
-                decided.append(_state(node))
+                decided.append(Record.of(node, _STATE))
     return decided
 
 
@@ -125,12 +121,9 @@ def advance_failures(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[
     first: dict[str, MemoryNode] = {}
     for node in rows.nodes(workflow_ids, indexes):
         if node is not None and (node.workflow.error is None or node.workflow.on_error == "pause"):
-            known = first.setdefault(node.workflow.id, node)
-            first[node.workflow.id] = min(known, node, key=lambda each: each.task_index)
-    return [
-        Record(workflow_id=workflow_id, task_index=node.task_index, node_id=node.node_id, result=node.result)
-        for workflow_id, node in sorted(first.items())
-    ]
+            known = first.setdefault(node.workflow_id, node)
+            first[node.workflow_id] = min(known, node, key=lambda each: each.task_index)
+    return [Record.of(node, "workflow_id task_index node_id result") for _, node in sorted(first.items())]
 
 
 @answers(_ADVANCING)
@@ -141,7 +134,7 @@ def advance_on_error(rows: Rows, workflow_ids: Sequence[str], errors: Sequence[s
         pauses = workflow.on_error == "pause" and workflow.status is WorkflowStatus.RUNNING
         status = WorkflowStatus.PAUSED if pauses else workflow.status
         rows.write(workflow, error=workflow.error or error, status=status)
-        changed.append(Record(id=workflow_id, status=status))
+        changed.append(Record.of(workflow, "id status"))
     return changed
 
 
@@ -150,48 +143,23 @@ def advance_on_error(rows: Rows, workflow_ids: Sequence[str], errors: Sequence[s
 
 @answers(_COMPLETING)
 def advance_over(rows: Rows, workflow_ids: Collection[str]) -> list[Record]:
-    over = [
-        workflow
+    return [
+        Record.of(workflow, "id definition_key output_task_index success_policy error")
         for workflow in rows.those(workflow_ids)
         if workflow.status is WorkflowStatus.RUNNING and all(node.has_ended for node in workflow.nodes.values())
-    ]
-    return [
-        Record(
-            id=each.id,
-            definition_key=each.definition_key,
-            output_task_index=each.output_task_index,
-            success_policy=each.success_policy,
-            error=each.error,
-        )
-        for each in over
     ]
 
 
 @answers(_COMPLETING)
 def advance_all_nodes(rows: Rows, workflow_ids: Collection[str]) -> list[Record]:
-    nodes = [node for workflow in rows.those(workflow_ids) for node in workflow.nodes.values()]
-    return [
-        Record(
-            workflow_id=node.workflow.id,
-            task_index=node.task_index,
-            node_id=node.node_id,
-            status=node.status.value,
-            dependencies=node.dependencies,
-        )
-        for node in nodes
-    ]
+    names = "workflow_id task_index node_id status dependencies"
+    return [Record.of(node, names) for node in rows.nodes_of(workflow_ids)]
 
 
 @answers(_COMPLETING)
-def advance_finish(
-    rows: Rows,
-    workflow_ids: Sequence[str],
-    statuses: Sequence[str],
-    results: Sequence[str | None],
-    errors: Sequence[str | None],
-) -> list[Record]:
+def advance_finish(rows: Rows, workflow_ids: Sequence[str], *columns: Sequence[str | None]) -> list[Record]:
     finished = []
-    for workflow_id, status, result, error in zip(workflow_ids, statuses, results, errors, strict=True):
+    for workflow_id, status, result, error in zip(workflow_ids, *columns, strict=True):
         workflow = rows.workflows[workflow_id]
         if workflow.status is WorkflowStatus.RUNNING:
             rows.write(workflow, status=WorkflowStatus(status), result=result, error=error, completed_at=rows.now())
@@ -201,8 +169,8 @@ def advance_finish(
 
 @answers(_COMPLETING)
 def advance_parents(rows: Rows, children: Sequence[str], parents: Sequence[str]) -> list[Record]:
-    asked = [*rows.those(children), *(child for parent in dict.fromkeys(parents) for child in rows.children(parent))]
-    return [_ended_child(child) for child in dict.fromkeys(asked) if _ends_its_node(rows, child)]
+    asked = [each for each in rows.workflows.values() if each.id in children or each.parent_workflow_id in parents]
+    return [_ended_child(child) for child in asked if _ends_its_node(rows, child)]
 
 
 def _ends_its_node(rows: Rows, child: Workflow) -> bool:
@@ -215,15 +183,9 @@ def _ends_its_node(rows: Rows, child: Workflow) -> bool:
 
 def _ended_child(child: Workflow) -> Record:
     ends = [node.status for node in child.nodes.values()]
-    return Record(
-        id=child.id,
-        name=child.name,
-        definition_key=child.definition_key,
-        status=child.status.value,
-        result=child.result,
-        error=child.error,
-        parent_workflow_id=child.parent_workflow_id,
-        parent_task_index=child.parent_task_index,
+    return Record.of(
+        child,
+        "id name definition_key status result error parent_workflow_id parent_task_index",
         total=len(ends),
         completed=ends.count(_NODE.COMPLETED),
         failed=ends.count(_NODE.FAILED),
@@ -233,8 +195,7 @@ def _ended_child(child: Workflow) -> Record:
 
 @answers(_COMPLETING)
 def advance_results(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Record]:
-    nodes = rows.nodes(workflow_ids, indexes)
-    return [Record(workflow_id=n.workflow.id, index=n.task_index, result=n.result) for n in nodes if n is not None]
+    return [Record.of(node, "workflow_id task_index result") for node in rows.nodes(workflow_ids, indexes) if node]
 
 
 # The tasks of READY nodes, and their arguments.
@@ -243,33 +204,19 @@ def advance_results(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[i
 @answers(_NODE_TASKS)
 def advance_ready(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int | None]) -> list[Record]:
     asked = set(zip(workflow_ids, indexes, strict=True))
-    ready = [
-        node
-        for workflow in sorted(rows.those(workflow_ids), key=lambda each: each.id)
-        for node in workflow.nodes.values()
-        if workflow.status is WorkflowStatus.RUNNING
-        and not asked.isdisjoint({(workflow.id, None), (workflow.id, node.task_index)})
-        and node.status is _NODE.READY
-        and node.task_id is None
-        and node.sub_workflow_id is None
-    ]
     return [
-        Record(
-            workflow_id=node.workflow.id,
-            task_index=node.task_index,
-            task_name=node.task_name,
-            task_kwargs=node.task_kwargs,
-            queue_name=node.queue_name,
-            priority=node.priority,
-            args_from=node.args_from,
+        Record.of(
+            node,
+            "workflow_id task_index task_name task_kwargs queue_name priority args_from",
             has_context=bool(node.workflow_ctx_from),
             task_options=node.task_options,
-            is_subworkflow=node.sub_definition_key is not None,
+            is_subworkflow=node.is_subworkflow,
             sub_definition_key=node.sub_definition_key,
             now=rows.now(),
             node_id=node.node_id,
         )
-        for node in ready
+        for node in rows.nodes_of(sorted(workflow_ids))
+        if node.is_ready and not asked.isdisjoint({(node.workflow_id, None), (node.workflow_id, node.task_index)})
     ]
 
 
@@ -283,24 +230,11 @@ def advance_enqueue(rows: Rows, *columns: Sequence[Any]) -> list[Record]:
     return [Record(id=task_id) for row in zip(*columns, strict=True) if (task_id := _enqueue(rows, *row)) is not None]
 
 
-def _enqueue(
-    rows: Rows,
-    workflow_id: str,
-    index: int,
-    task_id: str,
-    name: str,
-    sha: str,
-    sent_at: datetime,
-    queue: str,
-    priority: int,
-    kwargs: str,
-    options: str | None,
-    good_until: datetime | None,
-    _max_retries: int,
-) -> str | None:
+def _enqueue(rows: Rows, workflow_id: str, index: int, task_id: str, name: str, sha: str, *columns: Any) -> str | None:
     node = rows.workflows[workflow_id].nodes[index]
     if node.status is not _NODE.READY or node.task_id is not None:
         return None
+    sent_at, queue, priority, kwargs, options, good_until, _max_retries = columns
     rows.add_task(
         EnqueueRequest(
             task_id=task_id,
@@ -321,10 +255,7 @@ def _enqueue(
 @answers(_NODE_TASKS)
 def advance_sources(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int], most: int) -> list[Record]:
     nodes = [node for node in rows.nodes(workflow_ids, indexes) if node is not None and node.has_ended]
-    return [
-        Record(workflow_id=node.workflow.id, index=node.task_index, status=node.status.value, **_result(node, most))
-        for node in nodes
-    ]
+    return [Record.of(node, "workflow_id task_index status", **_limited("result", node.result, most)) for node in nodes]
 
 
 @answers(_NODE_TASKS)
@@ -332,33 +263,17 @@ def advance_context(rows: Rows, workflow_ids: Sequence[str], readers: Sequence[i
     found = []
     for reader in rows.nodes(workflow_ids, readers):
         assert reader is not None
-        sources = [reader.workflow.nodes[index] for index in sorted(reader.dependencies)]
-        for source in sources:
-            if source.node_id in (reader.workflow_ctx_from or ()) and source.has_ended:
-                summary, size = _limited(source.sub_workflow_summary, most)
-                found.append(
-                    Record(
-                        workflow_id=source.workflow.id,
-                        reader=reader.task_index,
-                        node_id=source.node_id,
-                        task_index=source.task_index,
-                        status=source.status.value,
-                        **_result(source, most),
-                        summary=summary,
-                        summary_bytes=size,
-                    )
-                )
+        for source in (reader.workflow.nodes[index] for index in sorted(reader.dependencies)):
+            if source.node_id in reader.workflow_ctx_from and source.has_ended:
+                place = {"workflow_id": source.workflow_id, "reader": reader.task_index, "node_id": source.node_id}
+                texts = _limited("result", source.result, most) | _limited("summary", source.sub_workflow_summary, most)
+                found.append(Record(**place, task_index=source.task_index, status=source.status, **texts))
     return found
 
 
-def _result(node: MemoryNode, most: int) -> dict[str, Any]:
-    text, size = _limited(node.result, most)
-    return {"result": text, "result_bytes": size}
-
-
-def _limited(text: str | None, most: int) -> tuple[str | None, int]:
+def _limited(name: str, text: str | None, most: int) -> dict[str, Any]:
     size = 0 if text is None else len(text.encode())
-    return (text if size <= most else None), size
+    return {name: text if size <= most else None, f"{name}_bytes": size}
 
 
 # Child workflows.
@@ -366,31 +281,17 @@ def _limited(text: str | None, most: int) -> tuple[str | None, int]:
 
 @answers(_CHILDREN)
 def child_waiting(rows: Rows, _workflow_ids: None, limit: int) -> list[Record]:
-    waiting = [
-        Record(workflow_id=workflow.id, task_index=node.task_index)
-        for workflow in rows.workflows.values()
-        if workflow.status is WorkflowStatus.RUNNING
-        for node in workflow.nodes.values()
-        if node.sub_definition_key is not None and node.sub_workflow_id is None and node.status is _NODE.READY
-    ]
-    return waiting[:limit]
+    waiting = [node for node in rows.nodes_of(rows.workflows) if node.is_subworkflow and node.is_ready]
+    return [Record.of(node, "workflow_id task_index") for node in waiting[:limit]]
 
 
 @answers(_CHILDREN)
 def child_parent(rows: Rows, workflow_id: str, index: int) -> list[Record]:
-    workflow = rows.workflows[workflow_id]
-    node = workflow.nodes[index]
-    waits = node.status is _NODE.READY and node.sub_workflow_id is None
-    if workflow.status is not WorkflowStatus.RUNNING or not waits:
-        return []
-    return [Record(depth=workflow.depth, root=workflow.root)]
+    node = rows.workflows[workflow_id].nodes[index]
+    return [Record.of(node.workflow, "depth root")] if node.is_ready else []
 
 
 @answers(_CHILDREN)
 def child_link(rows: Rows, workflow_id: str, index: int, child_id: str) -> None:
     node = rows.workflows[workflow_id].nodes[index]
     rows.write(node, status=_NODE.RUNNING, sub_workflow_id=child_id, started_at=rows.now())
-
-
-def _state(node: MemoryNode) -> Record:
-    return Record(workflow_id=node.workflow.id, task_index=node.task_index, status=node.status.value)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.testing.memory.stored_rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, answers, array
+from horsies.testing.memory.rows import LIVE_TASKS, LIVE_WORKFLOWS, MemoryNode, Record, Workflow, answers, array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from horsies.testing.memory.stored_rows import Rows
+    from horsies.testing.memory.rows import Rows
 
 _CREATE, _READING = "horsies.lifecycle.create_workflow", "horsies.store.reading"
 _CONTROLLING, _REOPENING = "horsies.lifecycle.controlling", "horsies.lifecycle.reopening"
@@ -28,25 +29,12 @@ _NODE_COLUMNS = (
 
 
 @answers(_CREATE)
-def insert_workflow(
-    rows: Rows,
-    workflow_id: str,
-    name: str,
-    on_error: str,
-    output_index: int | None,
-    success_policy: str | None,
-    definition_key: str | None,
-    _sent_at: object,
-    parent: str | None,
-    parent_index: int | None,
-    depth: int,
-    root: str | None,
-) -> list[Record]:
+def insert_workflow(rows: Rows, workflow_id: str, *columns: Any) -> list[Record]:
     if workflow_id in rows.workflows:
         return []
-    family = (parent, parent_index, depth, root or workflow_id)
-    columns = (workflow_id, name, on_error, output_index, success_policy, definition_key, *family)
-    rows.add(Workflow(*columns, updated_at=rows.now()))
+    *described, _sent_at, parent, parent_index, depth, root = columns
+    row = [workflow_id, *described, parent, parent_index, depth, root or workflow_id, rows.now()]
+    rows.add(Workflow(*row))
     return [Record(id=workflow_id)]
 
 
@@ -56,8 +44,7 @@ def insert_nodes(rows: Rows, workflow_id: str, *columns: Sequence[Any]) -> None:
     for values in zip(*columns, strict=True):
         row = dict(zip(_NODE_COLUMNS, values, strict=True))
         row["dependencies"] = tuple(map(int, array(row["dependencies"])))
-        context = row["workflow_ctx_from"]
-        row["workflow_ctx_from"] = None if context is None else array(context)
+        row["workflow_ctx_from"] = array(row["workflow_ctx_from"] or "{}")
         status = WorkflowTaskStatus.PENDING if row["dependencies"] else WorkflowTaskStatus.READY
         workflow.nodes[row["task_index"]] = MemoryNode(workflow=workflow, status=status, **row)
 
@@ -103,41 +90,55 @@ def _tree(text: str | None) -> Any:
 
 @answers(_READING)
 def read_workflow_outcomes(rows: Rows, workflow_ids: Collection[str]) -> list[Record]:
-    return [
-        Record(id=each.id, status=each.status.value, result=each.result, error=each.error)
-        for each in rows.those(workflow_ids)
-    ]
+    return [Record.of(workflow, "id status result error") for workflow in rows.those(workflow_ids)]
 
 
 @answers(_READING)
 def read_workflow_nodes(rows: Rows, workflow_id: str) -> list[Record]:
-    found = [node for workflow in rows.those([workflow_id]) for node in workflow.nodes.values()]
-    names = (
-        *("task_index", "node_id", "task_name", "status", "result", "started_at", "completed_at"),
-        *("sub_workflow_id", "sub_workflow_summary"),
-    )
-    if not found:
-        return [Record(task_index=None) for _ in rows.those([workflow_id])]
-    return [Record(**{name: getattr(node, name) for name in names}) for node in found]
+    names = "task_index node_id task_name status result started_at completed_at sub_workflow_id sub_workflow_summary"
+    found = [Record.of(node, names) for node in rows.nodes_of([workflow_id])]
+    return found or [Record(task_index=None) for _ in rows.those([workflow_id])]
 
 
 @answers(_READING)
 def read_workflow_node(rows: Rows, workflow_id: str, node_id: str) -> list[Record]:
-    for workflow in rows.those([workflow_id]):
-        for node in workflow.nodes.values():
-            if node.node_id == node_id:
-                return [Record(task_index=node.task_index, status=node.status.value, result=node.result)]
-        return [Record(task_index=None, status=None, result=None)]
-    return []
+    found = [node for node in rows.nodes_of([workflow_id]) if node.node_id == node_id]
+    return [Record.of(node, "task_index status result") for node in found] or [
+        Record(task_index=None, status=None, result=None) for _ in rows.those([workflow_id])
+    ]
+
+
+@answers(_READING)
+def read_task(rows: Rows, task_id: str, _with_result: bool, _with_reason: bool) -> list[Record]:
+    task = rows.tasks.get(task_id)
+    if task is None:
+        return []
+    completed = task.status is TaskStatus.COMPLETED
+    nothing = "worker_hostname", "worker_pid", "worker_process_name", "done", "total", "unit", "reported_at"
+    columns = Record.of(
+        task,
+        "task_id task_name status queue_name retry_count max_retries next_retry_at started_at error_code failed_reason",
+        priority=task.request.priority,
+        sent_at=task.request.sent_at,
+        enqueued_at=task.due,
+        claimed_at=task.started_at,
+        completed_at=task.ended_at if completed else None,
+        failed_at=None if completed else task.ended_at,
+        result=task.stored,
+        **dict.fromkeys(nothing),
+    )
+    return [columns]
+
+
+@answers(_READING)
+def read_attempts(rows: Rows, task_id: str) -> list[Record]:
+    return [Record(**asdict(attempt)) for attempt in reversed(rows.tasks[task_id].attempts)]
 
 
 @answers("horsies.lifecycle.node_tasks")
 def reference_texts(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Record]:
-    nodes = [node for node in rows.nodes(workflow_ids, indexes) if node is not None]
-    return [
-        Record(id=node.workflow.id, index=node.task_index, result=node.result, summary=node.sub_workflow_summary)
-        for node in nodes
-    ]
+    names = "workflow_id task_index result sub_workflow_summary"
+    return [Record.of(node, names) for node in rows.nodes(workflow_ids, indexes) if node]
 
 
 @answers("horsies.lifecycle.node_tasks")
@@ -227,7 +228,7 @@ def control_cancel_nodes(
 
 
 def _open_nodes(rows: Rows, workflow_ids: Collection[str]) -> list[MemoryNode]:
-    return [node for workflow in rows.those(workflow_ids) for node in workflow.nodes.values() if not node.has_ended]
+    return [node for node in rows.nodes_of(workflow_ids) if not node.has_ended]
 
 
 # Retry.
@@ -236,28 +237,19 @@ def _open_nodes(rows: Rows, workflow_ids: Collection[str]) -> list[MemoryNode]:
 @answers(_ROWS)
 def family_workflows(rows: Rows, workflow_ids: Collection[str]) -> list[Record]:
     return [
-        Record(
-            id=each.id,
-            name=each.name,
-            status=each.status.value,
-            on_error=each.on_error,
-            success_policy=each.success_policy,
-            has_error=each.error is not None,
-            parent_workflow_id=each.parent_workflow_id,
-            parent_task_index=each.parent_task_index,
-            depth=each.depth,
-            root=each.root,
-            updated_at=each.updated_at,
+        Record.of(
+            workflow,
+            "id name status on_error success_policy has_error parent_workflow_id parent_task_index depth root"
+            " updated_at",
             now=rows.now(),
         )
-        for each in sorted(rows.those(workflow_ids), key=lambda each: (each.depth, each.id))
+        for workflow in sorted(rows.those(workflow_ids), key=lambda each: (each.depth, each.id))
     ]
 
 
 @answers(_ROWS)
 def family_nodes(rows: Rows, workflow_ids: Collection[str]) -> list[Record]:
-    nodes = [rows.node_row(node) for workflow in rows.those(workflow_ids) for node in workflow.nodes.values()]
-    return [Record(**{name: getattr(node, name) for name in node.__slots__}) for node in nodes]
+    return [Record(**asdict(rows.node_row(node))) for node in rows.nodes_of(workflow_ids)]
 
 
 @answers(_ROWS)
@@ -266,14 +258,8 @@ def family_of(rows: Rows, root: str) -> list[Record]:
 
 
 @answers(_REOPENING)
-def reopen_nodes(
-    rows: Rows,
-    workflow_ids: Sequence[str],
-    indexes: Sequence[int],
-    statuses: Sequence[str],
-    keeps: Sequence[bool],
-) -> None:
-    for node, status, keeps_task in zip(rows.nodes(workflow_ids, indexes), statuses, keeps, strict=True):
+def reopen_nodes(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int], *columns: Sequence[Any]) -> None:
+    for node, status, keeps_task in zip(rows.nodes(workflow_ids, indexes), *columns, strict=True):
         if node is None or not node.has_ended:
             continue
         nothing = dict.fromkeys(("result", "completed_at", "sub_workflow_summary"))
@@ -293,27 +279,20 @@ def reopen_workflows(rows: Rows, workflow_ids: Collection[str]) -> None:
 
 @answers(_REOPENING)
 def reopen_deadlines(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[Record]:
-    nodes = [node for node in rows.nodes(workflow_ids, indexes) if node is not None]
     return [
-        Record(
-            workflow_id=node.workflow.id,
-            task_index=node.task_index,
-            task_options=node.task_options,
+        Record.of(
+            node,
+            "workflow_id task_index task_options",
             map_kwargs=node.task_kwargs if node.sub_definition_key == MAP_DEFINITION else None,
             now=rows.now(),
         )
-        for node in nodes
+        for node in rows.nodes(workflow_ids, indexes)
+        if node
     ]
 
 
 @answers(_REOPENING)
-def reopen_options(
-    rows: Rows,
-    workflow_ids: Sequence[str],
-    indexes: Sequence[int],
-    options: Sequence[str | None],
-    kwargs_of_maps: Sequence[str | None],
-) -> None:
-    for node, option, kwargs in zip(rows.nodes(workflow_ids, indexes), options, kwargs_of_maps, strict=True):
+def reopen_options(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int], *columns: Sequence[Any]) -> None:
+    for node, option, kwargs in zip(rows.nodes(workflow_ids, indexes), *columns, strict=True):
         if node is not None and node.task_id is None:
             rows.write(node, task_options=option, task_kwargs=node.task_kwargs if kwargs is None else kwargs)

@@ -14,7 +14,6 @@ from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from threading import RLock
 
@@ -38,8 +37,16 @@ class Record(tuple[Any, ...]):
         made._names = tuple(columns)
         return made
 
+    @classmethod
+    def of(cls, row: object, names: str, **others: Any) -> Record:
+        """Return the columns of a row with these names, in their order, then the others."""
+        return cls(**{name: getattr(row, name) for name in names.split()}, **others)
+
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(self._names.index(key) if isinstance(key, str) else key)
+
+    def keys(self) -> Sequence[str]:
+        return self._names
 
     def items(self) -> Iterator[tuple[str, Any]]:
         return zip(self._names, self, strict=True)
@@ -66,6 +73,10 @@ class Workflow:
     completed_at: datetime | None = None
     nodes: dict[int, MemoryNode] = field(default_factory=dict)
 
+    @property
+    def has_error(self) -> bool:
+        return self.error is not None
+
 
 @dataclass(slots=True, eq=False)
 class MemoryNode:
@@ -81,7 +92,7 @@ class MemoryNode:
     priority: int
     dependencies: tuple[int, ...]
     args_from: str | None
-    workflow_ctx_from: tuple[str, ...] | None
+    workflow_ctx_from: tuple[str, ...]
     allow_failed_deps: bool
     join_type: str
     min_success: int | None
@@ -96,12 +107,30 @@ class MemoryNode:
     completed_at: datetime | None = None
 
     @property
+    def workflow_id(self) -> str:
+        return self.workflow.id
+
+    @property
+    def is_subworkflow(self) -> bool:
+        return self.sub_definition_key is not None
+
+    @property
     def has_ended(self) -> bool:
         return self.status in TERMINAL_NODES
 
+    @property
+    def is_ready(self) -> bool:
+        """True if its task, or its child workflow, can be made now."""
+        free = self.task_id is None and self.sub_workflow_id is None
+        return free and self.status is WorkflowTaskStatus.READY and self.workflow.status is WorkflowStatus.RUNNING
+
 
 class Rows:
-    """All rows, with their changes since the begin of the transaction, by which these can be undone."""
+    """All rows, and the part of asyncpg's connection that the engine uses, on which its statements are answered.
+
+    Nothing here waits: coroutines end at their first step. The changes of a transaction are kept until its end, so that
+    they can be undone.
+    """
 
     def __init__(
         self,
@@ -117,24 +146,21 @@ class Rows:
         self.now = now
         self.workflows: dict[str, Workflow] = {}
         self._by_task: dict[str, MemoryNode] = {}
-        self.changes: list[Callable[[], object]] = []
+        self._changes: list[Callable[[], object]] = []
+        self._depth = 0
 
     def write(self, row: Workflow | MemoryNode, **columns: Any) -> None:
         before = {name: getattr(row, name) for name in columns}
-        self.changes.append(lambda: _set(row, before))
+        self._changes.append(lambda: _set(row, before))
         _set(row, columns)
 
     def add(self, workflow: Workflow) -> None:
         self.workflows[workflow.id] = workflow
-        self.changes.append(lambda: self.workflows.pop(workflow.id))
+        self._changes.append(lambda: self.workflows.pop(workflow.id))
 
     def link(self, node: MemoryNode, task_id: str) -> None:
         self._by_task[task_id] = node
         self.write(node, status=WorkflowTaskStatus.ENQUEUED, task_id=task_id)
-
-    def undo(self, down_to: int) -> None:
-        while len(self.changes) > down_to:
-            self.changes.pop()()
 
     def those(self, workflow_ids: Iterable[str]) -> list[Workflow]:
         return [self.workflows[each] for each in dict.fromkeys(workflow_ids) if each in self.workflows]
@@ -142,10 +168,10 @@ class Rows:
     def nodes(self, workflow_ids: Sequence[str], indexes: Sequence[int]) -> list[MemoryNode | None]:
         """Return the nodes in the order of the arguments; None where there is no such node."""
         asked = zip(workflow_ids, indexes, strict=True)
-        return [
-            None if (found := self.workflows.get(workflow_id)) is None else found.nodes.get(index)
-            for workflow_id, index in asked
-        ]
+        return [found.nodes.get(index) if (found := self.workflows.get(each)) else None for each, index in asked]
+
+    def nodes_of(self, workflow_ids: Iterable[str]) -> list[MemoryNode]:
+        return [node for workflow in self.those(workflow_ids) for node in workflow.nodes.values()]
 
     def node_of(self, task_id: str) -> MemoryNode | None:
         """The node whose present task it is."""
@@ -157,41 +183,68 @@ class Rows:
         node = self._by_task.get(task_id)
         return node is not None and node.workflow.status is not WorkflowStatus.RUNNING
 
-    def children(self, workflow_id: str) -> list[Workflow]:
-        return [each for each in self.workflows.values() if each.parent_workflow_id == workflow_id]
-
     def below(self, workflow_id: str) -> list[Workflow]:
         """This workflow and all that its nodes have started, on all levels."""
         found = self.those([workflow_id])
         for workflow in found:  # it grows
-            found += self.children(workflow.id)
+            found += [each for each in self.workflows.values() if each.parent_workflow_id == workflow.id]
         return found
 
     def node_row(self, node: MemoryNode) -> NodeRow:
         """Return the node with the states of its task and child, as the engine reads it for decisions."""
         task = self.tasks.get(node.task_id or "")
         child = self.workflows.get(node.sub_workflow_id or "")
-        return NodeRow(
-            workflow_id=node.workflow.id,
-            index=node.task_index,
-            node_id=node.node_id,
-            task_name=node.task_name,
-            status=node.status,
-            dependencies=node.dependencies,
-            context_from=node.workflow_ctx_from or (),
-            allow_failed_deps=node.allow_failed_deps,
-            join=node.join_type,
-            min_success=node.min_success,
-            is_subworkflow=node.sub_definition_key is not None,
-            task_id=node.task_id,
-            sub_workflow_id=node.sub_workflow_id,
-            completed_at=node.completed_at,
-            task_status=None if task is None else task.status,
-            task_started_at=None if task is None else task.started_at,
-            task_ended_at=None if task is None else task.ended_at,
-            task_has_result=task is not None and task.stored is not None,
-            child_status=None if child is None else child.status,
+        own = Record.of(
+            node,
+            "workflow_id task_index node_id task_name status dependencies workflow_ctx_from allow_failed_deps join_type"
+            " min_success is_subworkflow task_id sub_workflow_id completed_at",
         )
+        of_task = (None, None, None) if task is None else (task.status, task.started_at, task.ended_at)
+        has_result = task is not None and task.stored is not None
+        columns = [*own, *of_task, has_result, None if child is None else child.status]
+        return NodeRow(*columns)
+
+    async def fetch(self, query: str, *parameters: Any) -> Sequence[Record]:
+        answer = ANSWERS.get(query)
+        if answer is None:
+            raise DatabaseUnavailable(
+                "inside inline() there is no database",
+                help_text="sends, workflows and their handles work here; for the rest use embedded_database() of"
+                " horsies.testing, or the fixture horsies_db",
+                transient=False,
+            )
+        return answer(self, *parameters) or ()
+
+    async def fetchrow(self, query: str, *parameters: Any) -> Record | None:
+        return next(iter(await self.fetch(query, *parameters)), None)
+
+    async def fetchval(self, query: str, *parameters: Any) -> Any:
+        row = await self.fetchrow(query, *parameters)
+        return None if row is None else row[0]
+
+    async def execute(self, query: str, *parameters: Any) -> None:
+        await self.fetch(query, *parameters)
+
+    @asynccontextmanager
+    async def transaction(self, **_options: Any) -> AsyncIterator[None]:
+        begin = len(self._changes)
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            while len(self._changes) > begin:
+                self._changes.pop()()
+            raise
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._changes.clear()
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[Rows]:
+        """The connection for one use; user code must not run inside."""
+        with self.lock:
+            yield self
 
 
 def array(text: str) -> tuple[str, ...]:
@@ -226,59 +279,3 @@ def run_now(work: Awaitable[T]) -> T:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     raise AssertionError(f"{work!r} waits for something")
-
-
-def no_database() -> DatabaseUnavailable:
-    return DatabaseUnavailable(
-        "inside inline() there is no database",
-        help_text="sends, workflows and their handles work here; for the rest use embedded_database() of"
-        " horsies.testing, or the fixture horsies_db",
-        transient=False,
-    )
-
-
-class MemoryConnection:
-    """The part of asyncpg's connection that the engine uses. Nothing here waits: coroutines end at their first step."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self._depth = 0
-
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[MemoryConnection]:
-        """The connection for one use; user code must not run inside."""
-        with self.rows.lock:
-            yield self
-
-    async def fetch(self, query: str, *parameters: Any) -> Sequence[Record]:
-        answer = ANSWERS.get(query)
-        if answer is None:
-            raise no_database()
-        return answer(self.rows, *parameters) or ()
-
-    async def fetchrow(self, query: str, *parameters: Any) -> Record | None:
-        return next(iter(await self.fetch(query, *parameters)), None)
-
-    async def fetchval(self, query: str, *parameters: Any) -> Any:
-        row = await self.fetchrow(query, *parameters)
-        return None if row is None else row[0]
-
-    async def execute(self, query: str, *parameters: Any) -> None:
-        await self.fetch(query, *parameters)
-
-    def transaction(self, **_options: Any) -> AbstractAsyncContextManager[None]:
-        return self._transaction()
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
-        begin = len(self.rows.changes)
-        self._depth += 1
-        try:
-            yield
-        except BaseException:
-            self.rows.undo(begin)
-            raise
-        finally:
-            self._depth -= 1
-            if not self._depth:
-                self.rows.changes.clear()
