@@ -144,64 +144,42 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "app": ["Horsies"],
-    "config.app": [
-        *("AppConfig", "CustomQueueConfig", "ExceptionMapper", "PostgresConfig", "QueueMode", "WorkerResilienceConfig"),
-    ],
-    "config.recovery": ["RecoveryConfig"],
-    "config.retry_policy": ["RetryPolicy"],
-    "config.schedule": [
-        *("CronSchedule", "DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),
-        *("ScheduleConfig", "SchedulePattern", "TaskSchedule", "WorkflowSchedule"),
-    ],
-    "domain.codes": [
-        "BuiltInTaskCode",
-        "ContractCode",
-        "OperationalErrorCode",
-        "OutcomeCode",
-        "RetrievalCode",
-        "StopCode",
-    ],
-    "domain.errors": [
-        *("ErrorCode", "MultipleValidationErrors", "ValidationReport"),
-        *("WorkflowContextMissingIdError", "WorkflowValidationError"),
-    ],
-    "store.reading": ["ProgressInfo", "TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
-    "domain.result": ["Err", "Ok", "Result", "is_err", "is_ok"],
-    "domain.schedule_times": ["Weekday"],
-    "domain.states": [
-        *("TASK_TERMINAL_STATES", "WORKFLOW_TASK_TERMINAL_STATES", "WORKFLOW_TERMINAL_STATES"),
-        *("OnError", "TaskAttemptOutcome", "TaskStatus", "WorkflowStatus", "WorkflowTaskStatus"),
-    ],
-    "domain.task_result": ["SubWorkflowError", "SubWorkflowSummary", "TaskError", "TaskResult"],
-    "handle": [
-        *("BrokerErrorCode", "BrokerOperationError", "BrokerResult", "SendFailedError", "TaskHandle"),
-        *("TaskSendError", "TaskSendErrorCode", "TaskSendPayload", "TaskSendResult"),
-    ],
-    "hooks": [
-        *("ChildStarted", "ChildStopped", "RunEnded", "RunFailed", "RunStarted"),
-        *("TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"),
-    ],
-    "task": ["TaskSendOptions"],
-    "task.current": ["CurrentTask", "current_task", "progress", "track"],
-    "workflow.context": ["WorkflowContext", "WorkflowMeta"],
-    "workflow.definition": ["WorkflowDefinition"],
-    "workflow.graph": ["slugify"],
-    "workflow.handle": [
-        *("HandleErrorCode", "HandleOperationError", "HandleResult", "WorkflowHandle", "recover_stuck_workflows"),
-        *("pause_workflow", "pause_workflow_sync", "resume_workflow", "resume_workflow_sync"),
-    ],
-    "workflow.nodes": [
-        *("AnyNode", "MapNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
-    ],
-    "workflow.spec": ["WorkflowSpec"],
-    "workflow.starting": [
-        *("WorkflowStartError", "WorkflowStartErrorCode", "WorkflowStartResult"),
-        *("start_workflow", "start_workflow_async"),
-    ],
+_NAMES = """
+app: Horsies
+config.app: AppConfig CustomQueueConfig ExceptionMapper PostgresConfig QueueMode WorkerResilienceConfig
+config.recovery: RecoveryConfig
+config.retry_policy: RetryPolicy
+config.schedule: CronSchedule DailySchedule HourlySchedule IntervalSchedule MonthlySchedule WeeklySchedule
+config.schedule: ScheduleConfig SchedulePattern TaskSchedule WorkflowSchedule
+domain.codes: BuiltInTaskCode ContractCode OperationalErrorCode OutcomeCode RetrievalCode StopCode
+domain.errors: ErrorCode MultipleValidationErrors ValidationReport WorkflowContextMissingIdError
+domain.errors: WorkflowValidationError
+store.reading: ProgressInfo TaskAttemptInfo TaskInfo WorkflowTaskInfo
+domain.result: Err Ok Result is_err is_ok
+domain.schedule_times: Weekday
+domain.states: TASK_TERMINAL_STATES WORKFLOW_TASK_TERMINAL_STATES WORKFLOW_TERMINAL_STATES OnError TaskAttemptOutcome
+domain.states: TaskStatus WorkflowStatus WorkflowTaskStatus
+domain.task_result: SubWorkflowError SubWorkflowSummary TaskError TaskResult
+handle: BrokerErrorCode BrokerOperationError BrokerResult SendFailedError TaskHandle TaskSendError TaskSendErrorCode
+handle: TaskSendPayload TaskSendResult
+hooks: ChildStarted ChildStopped RunEnded RunFailed RunStarted TaskFailed TaskRetried WorkerStarted WorkerStopped
+task: TaskSendOptions
+task.current: CurrentTask current_task progress track
+workflow.context: WorkflowContext WorkflowMeta
+workflow.definition: WorkflowDefinition
+workflow.graph: slugify
+workflow.handle: HandleErrorCode HandleOperationError HandleResult WorkflowHandle recover_stuck_workflows
+workflow.handle: pause_workflow pause_workflow_sync resume_workflow resume_workflow_sync
+workflow.nodes: AnyNode MapNode NodeKey SubWorkflowNode SuccessCase SuccessPolicy TaskNode from_node
+workflow.spec: WorkflowSpec
+workflow.starting: WorkflowStartError WorkflowStartErrorCode WorkflowStartResult start_workflow start_workflow_async
+"""
+"""The public names by their modules, as in the imports above."""
+_HOME_OF = {
+    name: f"{__name__}.{module}"
+    for module, _, names in (line.partition(": ") for line in _NAMES.strip().splitlines())
+    for name in names.split()
 }
-_HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605 - a list, though computed
 

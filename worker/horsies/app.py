@@ -37,7 +37,9 @@ from horsies.workflow.spec import WorkflowSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
-    from typing import ParamSpec, TypeVar, Unpack
+    from typing import ParamSpec, Unpack
+
+    from typing_extensions import TypeVar
 
     from horsies.config.app import AppConfig
     from horsies.domain.task_result import TaskResult
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     T = TypeVar("T")
     E = TypeVar("E")
+    OutputT = TypeVar("OutputT", default=Any)
     FailedT = TypeVar("FailedT", bound=Hook[TaskFailed])
     RetriedT = TypeVar("RetriedT", bound=Hook[TaskRetried])
     StartedT = TypeVar("StartedT", bound=Hook[WorkerStarted])
@@ -144,41 +147,17 @@ class Horsies:
     def hooks(self) -> HookRegistry:
         return self._hooks
 
-    @overload
-    def workflow(
-        self,
-        name: str,
-        tasks: Sequence[AnyNode],
-        on_error: OnError = ...,
-        output: str | None = None,
-        success_policy: SuccessPolicy | None = None,
-        *,
-        definition_key: str | None = None,
-        workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
-    ) -> WorkflowSpec[Any]: ...
-    @overload
-    def workflow(
-        self,
-        name: str,
-        tasks: Sequence[AnyNode],
-        on_error: OnError = ...,
-        output: Node[T] | NodeKey[T] = ...,
-        success_policy: SuccessPolicy | None = None,
-        *,
-        definition_key: str | None = None,
-        workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
-    ) -> WorkflowSpec[T]: ...
     def workflow(
         self,
         name: str,
         tasks: Sequence[AnyNode],
         on_error: OnError = OnError.FAIL,
-        output: Any = None,
+        output: Node[OutputT] | NodeKey[OutputT] | str | None = None,
         success_policy: SuccessPolicy | None = None,
         *,
         definition_key: str | None = None,
         workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
-    ) -> WorkflowSpec[Any]:
+    ) -> WorkflowSpec[OutputT]:
         """Check a graph of nodes and give each its queue; `.start()` runs it. All errors are reported at once.
 
         `definition_key` is the name under which stored workflows of this kind are found; it should never change.
@@ -187,7 +166,7 @@ class Horsies:
             name,
             tasks,
             on_error,
-            output,
+            output,  # type: ignore[arg-type]  # every Node is one of the three
             success_policy,
             definition_key,
             workflow_def_cls,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from horsies.config.app import PostgresConfig
     from horsies.domain.codec.classes import Classes
+    from horsies.handle import InfoParts
     from horsies.store.callers import Ask, CallersConnection, SessionDatabase
     from horsies.store.reading import StoredOutcome, TaskInfo
 
@@ -158,27 +159,13 @@ class PostgresBroker:
         waited = await self.perform_async(_waiting_for(task_id, timeout_ms))
         return self._result(task_id, timeout_ms, classes, waited)
 
-    def get_task_info(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> BrokerResult[TaskInfo | None]:
-        """The task's present row, Ok(None) if there is none."""
-        return self.perform(self._info(task_id, include_result, include_failed_reason, include_attempts))
+    def get_task_info(self, task_id: str, **parts: Unpack[InfoParts]) -> BrokerResult[TaskInfo | None]:
+        """Return the task's present row; Ok(None) if there is none."""
+        return self.perform(self._info(task_id, parts))
 
-    async def get_task_info_async(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> BrokerResult[TaskInfo | None]:
+    async def get_task_info_async(self, task_id: str, **parts: Unpack[InfoParts]) -> BrokerResult[TaskInfo | None]:
         """`get_task_info` for a running event loop."""
-        return await self.perform_async(self._info(task_id, include_result, include_failed_reason, include_attempts))
+        return await self.perform_async(self._info(task_id, parts))
 
     async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
         """Return the RUNNING tasks whose execution has not beaten for that long; HorsiesError if that fails."""
@@ -287,17 +274,8 @@ class PostgresBroker:
         message = f"the task was still {outcome.status} {waited_ms}"
         return _failure(RetrievalCode.WAIT_TIMEOUT, message, {"task_id": task_id, "timeout_ms": timeout_ms})
 
-    def _info(
-        self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
-    ) -> Operation[TaskInfo | None]:
-        read = partial(
-            read_info,
-            task_id=task_id,
-            include_result=include_result,
-            include_failed_reason=include_failed_reason,
-            include_attempts=include_attempts,
-            classes=self.classes,
-        )
+    def _info(self, task_id: str, parts: InfoParts) -> Operation[TaskInfo | None]:
+        read = partial(read_info, task_id=task_id, classes=self.classes, **parts)
         return Operation(BrokerErrorCode.TASK_INFO_QUERY_FAILED, lambda link: link.use(read))
 
     def _recovery(self, **thresholds: int) -> RecoveryConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar
 
 from horsies.domain.codes import ContractCode, OperationalErrorCode, RetrievalCode
 from horsies.domain.masking import mask
@@ -14,6 +14,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
+    from typing import Unpack
 
     from horsies.domain.codec.classes import Classes
     from horsies.store.reading import TaskInfo
@@ -120,6 +121,14 @@ class SendFailedError(Exception):
         return f"{failed:,} of {len(self.results):,} calls failed; the first: {text}" if self.results else text
 
 
+class InfoParts(TypedDict, total=False):
+    """The parts of a TaskInfo that are read only on request, because they may be large."""
+
+    include_result: bool
+    include_failed_reason: bool
+    include_attempts: bool
+
+
 class ResultSource(Protocol):
     """The source of a handle's reads: the broker."""
 
@@ -131,13 +140,9 @@ class ResultSource(Protocol):
         self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
     ) -> TaskResult[Any, TaskError]: ...
 
-    def get_task_info(
-        self, task_id: str, *, include_result: bool, include_failed_reason: bool, include_attempts: bool
-    ) -> BrokerResult[TaskInfo | None]: ...
+    def get_task_info(self, task_id: str, **parts: Unpack[InfoParts]) -> BrokerResult[TaskInfo | None]: ...
 
-    async def get_task_info_async(
-        self, task_id: str, *, include_result: bool, include_failed_reason: bool, include_attempts: bool
-    ) -> BrokerResult[TaskInfo | None]: ...
+    async def get_task_info_async(self, task_id: str, **parts: Unpack[InfoParts]) -> BrokerResult[TaskInfo | None]: ...
 
 
 # Transient: the database was unavailable or slow, the row did not exist yet, its text or its class could not be read. A
@@ -190,31 +195,17 @@ class TaskHandle(Generic[T]):
             return self._nowhere_to_look()
         return self._keep(await self._source.get_result_async(self.task_id, timeout_ms, self._classes))
 
-    def info(
-        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
-    ) -> BrokerResult[TaskInfo | None]:
-        """The task's present row; None if it was deleted."""
+    def info(self, **parts: Unpack[InfoParts]) -> BrokerResult[TaskInfo | None]:
+        """Return the task's present row, with the parts that you ask for; None if it was deleted."""
         if self._source is None:
             return self._no_broker()
-        return self._source.get_task_info(
-            self.task_id,
-            include_result=include_result,
-            include_failed_reason=include_failed_reason,
-            include_attempts=include_attempts,
-        )
+        return self._source.get_task_info(self.task_id, **parts)
 
-    async def info_async(
-        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
-    ) -> BrokerResult[TaskInfo | None]:
+    async def info_async(self, **parts: Unpack[InfoParts]) -> BrokerResult[TaskInfo | None]:
         """`info` for a running event loop."""
         if self._source is None:
             return self._no_broker()
-        return await self._source.get_task_info_async(
-            self.task_id,
-            include_result=include_result,
-            include_failed_reason=include_failed_reason,
-            include_attempts=include_attempts,
-        )
+        return await self._source.get_task_info_async(self.task_id, **parts)
 
     def __repr__(self) -> str:
         told = f", duplicate=True, arguments_differ={self.arguments_differ}" if self.duplicate else ""

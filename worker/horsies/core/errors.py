@@ -1,25 +1,13 @@
 """Documented import path of the errors."""
 
 from horsies.domain.errors import (
-    ConfigurationError,
-    ErrorCode,
-    HorsiesError,
-    MultipleValidationErrors,
-    RegistryError,
-    SourceLocation,
-    TaskDefinitionError,
-    ValidationReport,
-    WorkflowValidationError,
+    ConfigurationError as ConfigurationError,
+    ErrorCode as ErrorCode,
+    HorsiesError as HorsiesError,
+    MultipleValidationErrors as MultipleValidationErrors,
+    RegistryError as RegistryError,
+    SourceLocation as SourceLocation,
+    TaskDefinitionError as TaskDefinitionError,
+    ValidationReport as ValidationReport,
+    WorkflowValidationError as WorkflowValidationError,
 )
-
-__all__ = [
-    "ConfigurationError",
-    "ErrorCode",
-    "HorsiesError",
-    "MultipleValidationErrors",
-    "RegistryError",
-    "SourceLocation",
-    "TaskDefinitionError",
-    "ValidationReport",
-    "WorkflowValidationError",
-]

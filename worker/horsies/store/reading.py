@@ -153,9 +153,9 @@ async def read_info(
     connection: asyncpg.Connection,
     task_id: str,
     *,
-    include_result: bool,
-    include_failed_reason: bool,
-    include_attempts: bool,
+    include_result: bool = False,
+    include_failed_reason: bool = False,
+    include_attempts: bool = False,
     classes: Classes = OURS,
 ) -> TaskInfo | None:
     """Read one task; return None if it does not exist. Raise ValueError for an unknown status."""

@@ -25,7 +25,7 @@ from horsies.run.worker.lifespan import locator_of
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.run.worker.worker import Worker
 from horsies.store.connect import open_database
-from horsies.store.loop_thread import LoopThread
+from horsies.store.loop_thread import LoopThread, drive_awaited, drive_blocking
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement
 from horsies.task.current import CurrentTask, moment
@@ -33,13 +33,14 @@ from horsies.testing.here import Ran, next_try, run_here, run_here_async
 from horsies.workflow.context import meta_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     import asyncpg
 
     from horsies.app import Horsies
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.run.worker.in_flight import InFlightTask
+    from horsies.store.loop_thread import CallSteps
     from horsies.testing.here import EndedRun
 
 
@@ -252,45 +253,42 @@ def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool 
 
     With `raises=True` an exception of a task that is not retried is raised here, after its outcome is stored.
     """
-    _check(processes, raises=raises)
     thread = LoopThread("horsies drain", on_stop=_nothing, after_fork=lambda: None)
+
+    def blocking(work: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        return lambda *arguments: thread.run_sync(work(*arguments))
+
     try:
-        if processes:
-            return thread.run_sync(drain_in_children(app, seconds, processes))
-        claims = thread.run_sync(Claims.open(app, seconds))
-        try:
-            while (claimed := thread.run_sync(claims.next())) is not None:
-                function, current = app.tasks[claimed.task_name], current_of(claimed)
-                ended = run_here(function, claimed.args, claimed.kwargs, claimed.task_options, current)
-                if not thread.run_sync(claims.store(claimed, ended)) and raises:
-                    ended.raise_exception()
-        finally:
-            thread.run_sync(claims.close())
-        return claims.ran
+        return drive_blocking(_draining(app, seconds, processes, raises=raises, blocking=blocking))
     finally:
         thread.close(5.0)
 
 
 async def drain_async(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool = False) -> Ran:
     """`drain` for a running event loop: `async def` tasks run in that loop."""
-    _check(processes, raises=raises)
-    if processes:
-        return await drain_in_children(app, seconds, processes)
-    claims = await Claims.open(app, seconds)
-    try:
-        while (claimed := await claims.next()) is not None:
-            function, current = app.tasks[claimed.task_name], current_of(claimed)
-            ended = await run_here_async(function, claimed.args, claimed.kwargs, claimed.task_options, current)
-            if not await claims.store(claimed, ended) and raises:
-                ended.raise_exception()
-    finally:
-        await claims.close()
-    return claims.ran
+    return await drive_awaited(_draining(app, seconds, processes, raises=raises, blocking=lambda work: work))
 
 
-def _check(processes: int, *, raises: bool) -> None:
+def _draining(
+    app: Horsies, seconds: float, processes: int, *, raises: bool, blocking: Callable[..., Any]
+) -> CallSteps[Ran]:
+    """`blocking` makes a blocking call of one that is awaited."""
     if processes and raises:
         raise ValueError("raises=True needs the tasks in this process: leave out processes, or look at their results")
+    if processes:
+        ran: Ran = yield blocking(drain_in_children), drain_in_children, (app, seconds, processes)
+        return ran
+    claims: Claims = yield blocking(Claims.open), Claims.open, (app, seconds)
+    try:
+        while (claimed := (yield blocking(claims.next), claims.next, ())) is not None:
+            function, current = app.tasks[claimed.task_name], current_of(claimed)
+            call = function, claimed.args, claimed.kwargs, claimed.task_options, current
+            ended: EndedRun = yield run_here, run_here_async, call
+            if not (yield blocking(claims.store), claims.store, (claimed, ended)) and raises:
+                ended.raise_exception()
+    finally:
+        yield blocking(claims.close), claims.close, ()
+    return claims.ran
 
 
 async def _nothing() -> None:

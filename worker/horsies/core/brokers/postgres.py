@@ -1,5 +1,3 @@
 """Documented import path of the broker."""
 
-from horsies.broker import PostgresBroker
-
-__all__ = ["PostgresBroker"]
+from horsies.broker import PostgresBroker as PostgresBroker

@@ -1,5 +1,3 @@
 """Documented import path of the queue settings."""
 
-from horsies.config.app import CustomQueueConfig, QueueMode
-
-__all__ = ["CustomQueueConfig", "QueueMode"]
+from horsies.config.app import CustomQueueConfig as CustomQueueConfig, QueueMode as QueueMode

@@ -1,6 +1,4 @@
 """Documented import path of the recovery settings."""
 
-from horsies.config.app import WorkerResilienceConfig
-from horsies.config.recovery import RecoveryConfig
-
-__all__ = ["RecoveryConfig", "WorkerResilienceConfig"]
+from horsies.config.app import WorkerResilienceConfig as WorkerResilienceConfig
+from horsies.config.recovery import RecoveryConfig as RecoveryConfig

@@ -1,31 +1,15 @@
 """The documented import path of schedules; they are defined in `horsies.config.schedule`."""
 
-from __future__ import annotations
-
 from horsies.config.schedule import (
-    CronSchedule,
-    DailySchedule,
-    HourlySchedule,
-    IntervalSchedule,
-    MonthlySchedule,
-    ScheduleConfig,
-    SchedulePattern,
-    TaskSchedule,
-    WeeklySchedule,
-    WorkflowSchedule,
+    CronSchedule as CronSchedule,
+    DailySchedule as DailySchedule,
+    HourlySchedule as HourlySchedule,
+    IntervalSchedule as IntervalSchedule,
+    MonthlySchedule as MonthlySchedule,
+    ScheduleConfig as ScheduleConfig,
+    SchedulePattern as SchedulePattern,
+    TaskSchedule as TaskSchedule,
+    WeeklySchedule as WeeklySchedule,
+    WorkflowSchedule as WorkflowSchedule,
 )
-from horsies.domain.schedule_times import Weekday
-
-__all__ = [
-    "CronSchedule",
-    "DailySchedule",
-    "HourlySchedule",
-    "IntervalSchedule",
-    "MonthlySchedule",
-    "ScheduleConfig",
-    "SchedulePattern",
-    "TaskSchedule",
-    "Weekday",
-    "WeeklySchedule",
-    "WorkflowSchedule",
-]
+from horsies.domain.schedule_times import Weekday as Weekday
