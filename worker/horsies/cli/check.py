@@ -31,9 +31,7 @@ def check(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help=LOGLEVEL_HELP)] = LogLevel.WARNING,
-    live: Annotated[
-        bool, typer.Option("--live", help="Also check the database and its tables.", show_default=False)
-    ] = False,
+    live: Annotated[bool, typer.Option("--live", help="Also check the database and its tables.")] = False,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,

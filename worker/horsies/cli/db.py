@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli import prune
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    YesOption,
-    confirm_write,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, YesOption, confirm_write, on_database
 from horsies.cli.schema import migrate
 
 if TYPE_CHECKING:
@@ -21,18 +15,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="db", help="Create, inspect, upgrade and prune the database.", no_args_is_help=True)
 
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the SQL, ready for psql, and change nothing.", show_default=False)
-]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the SQL, ready for psql, and change nothing.")]
 
 
 @app.command()
 @on_database
-def init(
-    database: DatabaseOptions,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> None:
+def init(database: DatabaseOptions, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
     """Create the schema in an empty database.
 
     Safe to repeat, and to run on several machines at once: one creates the schema, the others wait. An older schema is
@@ -48,11 +36,7 @@ def init(
 
 @app.command()
 @on_database
-def upgrade(
-    database: DatabaseOptions,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> None:
+def upgrade(database: DatabaseOptions, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
     """Bring an older schema, or one made by upstream horsies, up to date.
 
     No row is lost. Each step is one transaction, recorded in horsies_console_schema. Other sessions wait for the
@@ -68,10 +52,7 @@ def upgrade(
 
 @app.command()
 @on_database
-def status(
-    database: DatabaseOptions,
-    as_json: JsonOption = False,
-) -> None:
+def status(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     """Show which database is used and why, and whether its schema fits this version.
 
     The exit code is 0 if workers can start on it, otherwise 1.

@@ -29,21 +29,17 @@ _APP: Final = "horsies.demo.shop:app"
 
 
 def demo(
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the database, and print how to open it again.", show_default=False)
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the database, and print how to open it again.")] = False,
     headless: Annotated[
         bool,
         typer.Option(
             "--headless",
             help=f"Without the console: run for {_HEADLESS_S:.0f} seconds, or as long as --for says, and print the"
             " outcomes of tasks and workflows. This is the default where there is no terminal.",
-            show_default=False,
         ),
     ] = False,
     for_s: Annotated[
-        float | None,
-        typer.Option("--for", metavar="SECONDS", min=1, help="Without the console, for this long.", show_default=False),
+        float | None, typer.Option("--for", metavar="SECONDS", min=1, help="Without the console, for this long.")
     ] = None,
     as_json: JsonOption = False,
     processes: Annotated[

@@ -82,7 +82,6 @@ DatabaseUrlOption = Annotated[
         metavar="URL",
         help="The database to use, before all other sources: `postgresql://user@host/database`, or "
         "`embedded:///directory` for a separate server in that directory.",
-        show_default=False,
         rich_help_panel="Which database",
     ),
 ]
@@ -92,14 +91,11 @@ ContextOption = Annotated[
         "--context",
         metavar="NAME",
         help="A database named in `~/.config/horsies/config.toml` (below `XDG_CONFIG_HOME` where that is set).",
-        show_default=False,
         autocompletion=_complete_context,
         rich_help_panel="Which database",
     ),
 ]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging, show_default=False)
-]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging)]
 ApplicationOption = Annotated[
     str | None,
     typer.Option(
@@ -108,7 +104,6 @@ ApplicationOption = Annotated[
         metavar="MODULE",
         envvar="HORSIES_MODULE",
         help="The database of this application: `shop.tasks:app`, or `shop/tasks.py`.",
-        show_default=False,
         rich_help_panel="Which database",
     ),
 ]
@@ -118,10 +113,8 @@ ModuleArgument = Annotated[
         metavar="MODULE", envvar="HORSIES_MODULE", help="The application: `shop.tasks:app`, or `shop/tasks.py`."
     ),
 ]
-ModuleOption = Annotated[
-    str | None, typer.Option("--module", "-m", help="The application, in place of the argument.", show_default=False)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
+ModuleOption = Annotated[str | None, typer.Option("--module", "-m", help="The application, in place of the argument.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +234,7 @@ def only_module(argument: str | None, option: str | None) -> str:
     )
 
 
-YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask, not even in a production context.", show_default=False)
-]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, not even in a production context.")]
 
 
 def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    YesOption,
-    confirm_write,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, YesOption, confirm_write, on_database
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -21,7 +15,7 @@ if TYPE_CHECKING:
 _UNITS_S = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _CATEGORIES = ("heartbeats", "worker-states", "terminal-records", "operator-actions")
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.", show_default=False)]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")]
 OlderThanOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -30,7 +24,6 @@ OlderThanOption = Annotated[
         help="How long to keep one category, for example `heartbeats=12h` or `terminal-records=90d`; `never` keeps all "
         "of it. Categories: heartbeats, worker-states, terminal-records (tasks, attempts, workflows), operator-actions "
         "(the audit trail). May be repeated.",
-        show_default=False,
     ),
 ]
 

@@ -30,45 +30,29 @@ _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules"
 _TERMINAL = "The terminal"
 
 _What = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False),
+    list[str] | None, typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.")
 ]
 _ReadOnly = Annotated[
-    bool,
-    typer.Option(
-        "--read-only",
-        envvar="HORSIES_READ_ONLY",
-        help="Refuse every change; the database enforces it.",
-        show_default=False,
-    ),
+    bool, typer.Option("--read-only", envvar="HORSIES_READ_ONLY", help="Refuse every change; the database enforces it.")
 ]
 _Screen = Annotated[
     str | None,
     typer.Option(
-        help=f"The screen to open: {', '.join(_SCREENS)}. Without it the overview, or with --filter the tasks.",
-        show_default=False,
+        help=f"The screen to open: {', '.join(_SCREENS)}. Without it the overview, or with --filter the tasks."
     ),
 ]
-_Filter = Annotated[
-    str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.", show_default=False)
-]
-_Ascii = Annotated[
-    bool, typer.Option("--ascii", help="Use only ASCII characters.", show_default=False, rich_help_panel=_TERMINAL)
-]
+_Filter = Annotated[str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.")]
+_Ascii = Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.", rich_help_panel=_TERMINAL)]
 _NoMouse = Annotated[
     bool,
     typer.Option(
-        "--no-mouse",
-        help="Do not use the mouse, so that the terminal can select text.",
-        show_default=False,
-        rich_help_panel=_TERMINAL,
+        "--no-mouse", help="Do not use the mouse, so that the terminal can select text.", rich_help_panel=_TERMINAL
     ),
 ]
 _Theme = Annotated[
     str | None,
     typer.Option(
         help="`horsies-dark`, `horsies-light`, `ansi` (the terminal's own colours) or one of Textual's, as `nord`.",
-        show_default=False,
         rich_help_panel=_TERMINAL,
     ),
 ]
@@ -85,10 +69,7 @@ _RECORDING = "Recordings"
 _Record = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE",
-        help="Record what is read into this new file, for --replay.",
-        show_default=False,
-        rich_help_panel=_RECORDING,
+        metavar="FILE", help="Record what is read into this new file, for --replay.", rich_help_panel=_RECORDING
     ),
 ]
 _Replay = Annotated[
@@ -96,7 +77,6 @@ _Replay = Annotated[
     typer.Option(
         metavar="FILE",
         help="Show this recording in place of a database; nothing can be changed.",
-        show_default=False,
         rich_help_panel=_RECORDING,
     ),
 ]
@@ -107,7 +87,6 @@ _Serve = Annotated[
     typer.Option(
         "--serve",
         help="Serve the console to browsers that have the address with its token, which is printed.",
-        show_default=False,
         rich_help_panel=_BROWSER,
     ),
 ]
@@ -118,10 +97,7 @@ _ServePort = Annotated[int, typer.Option(min=0, max=65535, help="0 takes any fre
 _ServeName = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME",
-        help="A name by which a proxy with TLS serves it; others are refused.",
-        show_default=False,
-        rich_help_panel=_BROWSER,
+        metavar="NAME", help="A name by which a proxy with TLS serves it; others are refused.", rich_help_panel=_BROWSER
     ),
 ]
 _Fps = Annotated[

@@ -82,7 +82,6 @@ UnknownTasksOption = Annotated[
         envvar="HORSIES_UNKNOWN_TASKS",
         help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
         "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
-        show_default=False,
     ),
 ]
 QueueOption = Annotated[
@@ -93,18 +92,11 @@ QueueOption = Annotated[
         envvar="HORSIES_QUEUE",
         metavar="NAME[,NAME]",
         help="Serve only these queues of the application. May be repeated. Without it: all of them.",
-        show_default=False,
     ),
 ]
 ExceptOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--except",
-        envvar="HORSIES_EXCEPT",
-        metavar="NAME[,NAME]",
-        help="Serve all queues but these.",
-        show_default=False,
-    ),
+    typer.Option("--except", envvar="HORSIES_EXCEPT", metavar="NAME[,NAME]", help="Serve all queues but these."),
 ]
 ProcessesOption = Annotated[
     int, typer.Option(envvar="HORSIES_PROCESSES", min=1, help="Child processes; each runs one sync task at a time.")
@@ -114,8 +106,7 @@ AsyncConcurrencyOption = Annotated[
     typer.Option(envvar="HORSIES_ASYNC_CONCURRENCY", min=1, help="How many `async def` tasks one child runs at once."),
 ]
 ClaimBatchOption = Annotated[
-    int,
-    typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit."),
+    int, typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit.")
 ]
 ClaimPerWorkerOption = Annotated[
     int,
@@ -149,18 +140,11 @@ AppVersionOption = Annotated[
         metavar="VERSION",
         help="The version of the application, as a release or a commit: the console marks where a new one starts. "
         "Without this option, AppConfig.version.",
-        show_default=False,
     ),
 ]
 
 WithSchedulerOption = Annotated[
-    bool,
-    typer.Option(
-        "--with-scheduler",
-        envvar="HORSIES_WITH_SCHEDULER",
-        help="Send the tasks of schedules, too.",
-        show_default=False,
-    ),
+    bool, typer.Option("--with-scheduler", envvar="HORSIES_WITH_SCHEDULER", help="Send the tasks of schedules, too.")
 ]
 ReloadOption = Annotated[
     bool,
@@ -168,7 +152,6 @@ ReloadOption = Annotated[
         "--reload",
         envvar="HORSIES_RELOAD",
         help="For development: replace the children when Python files of the project change.",
-        show_default=False,
     ),
 ]
 MetricsPortOption = Annotated[
@@ -177,7 +160,6 @@ MetricsPortOption = Annotated[
         min=0,
         max=65535,
         help="Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port.",
-        show_default=False,
     ),
 ]
 MetricsHostOption = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")]

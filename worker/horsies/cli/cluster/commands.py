@@ -47,13 +47,11 @@ def status(
 @on_database
 def ls_workers(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter: `status:lost host:web-* has:tasks`."),
+        list[str] | None, typer.Argument(metavar="FILTER", help="A filter: `status:lost host:web-* has:tasks`.")
     ] = None,
     filter_text: WorkerFilterOption = None,
     everyone: Annotated[
-        bool,
-        typer.Option("--all", help="Also list workers that were last seen more than an hour ago.", show_default=False),
+        bool, typer.Option("--all", help="Also list workers that were last seen more than an hour ago.")
     ] = False,
     as_json: JsonOption = False,
     filter_help: WorkerFilterHelpOption = False,
@@ -72,11 +70,7 @@ def ls_workers(
 
 @queues.command("ls")
 @on_database
-def ls_queues(
-    as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
-) -> None:
+def ls_queues(as_json: JsonOption = False, *, database: DatabaseOptions) -> None:
     """List queues: how many tasks are due, scheduled, claimed and running, and the limits.
 
     `--json` prints `now` and `queues`.

@@ -6,11 +6,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, on_database
 from horsies.cli.verbs.options import ScheduleFilterHelpOption, ScheduleFilterOption, complete_schedule, fit_for_text
 
 app = typer.Typer(

@@ -6,18 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, on_database
 from horsies.cli.verbs.options import AfterOption, LimitOption, fit_for_text
 
 app = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
 
 
 def _about(name: str, metavar: str, help_text: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=help_text, callback=fit_for_text, show_default=False)
+    return typer.Option(name, metavar=metavar, help=help_text, callback=fit_for_text)
 
 
 @app.command("ls")

@@ -6,12 +6,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    YesOption,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, YesOption, on_database
 from horsies.cli.verbs.options import Asked, DryRunOption, ReadOnlyOption
 
 app = typer.Typer(
@@ -24,12 +19,9 @@ app = typer.Typer(
 @app.command("ls")
 @on_database
 def ls(
-    why: Annotated[
-        bool, typer.Option("--why", help="Also explain each finding, with the commands that help.", show_default=False)
-    ] = False,
+    why: Annotated[bool, typer.Option("--why", help="Also explain each finding, with the commands that help.")] = False,
     doctor: Annotated[
-        bool,
-        typer.Option("--doctor", help="Also list what `horsies doctor` warns of or fails on.", show_default=False),
+        bool, typer.Option("--doctor", help="Also list what `horsies doctor` warns of or fails on.")
     ] = False,
     as_json: JsonOption = False,
     *,

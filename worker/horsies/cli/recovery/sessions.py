@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, on_database
 
 if TYPE_CHECKING:
     from horsies.cli.read_session import ReadSession
@@ -25,11 +21,7 @@ app = typer.Typer(
 
 @app.command("ls")
 @on_database
-def ls(
-    as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
-) -> None:
+def ls(as_json: JsonOption = False, *, database: DatabaseOptions) -> None:
     """List sessions of the server whose locks the workers, the console or a command wait for.
 
     It reads no table of ours, so it answers while those are locked. The exit code is 0, and 1 if a session is listed.

@@ -7,11 +7,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, on_database
 from horsies.cli.verbs.options import (
     AfterOption,
     ExportFormat,
@@ -50,16 +46,14 @@ class TaskOrder(StrEnum):
 @on_database
 def ls(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter: `status:failed queue:mail since:1h`."),
+        list[str] | None, typer.Argument(metavar="FILTER", help="A filter: `status:failed queue:mail since:1h`.")
     ] = None,
     filter_text: FilterOption = None,
     sort: Annotated[
         TaskOrder | None,
         typer.Option(
             help="`waiting` is the order in which workers take them, `running` the longest first, `finished` the last "
-            "to end first; each shows only the tasks that have what it sorts by. Without it: `newest`.",
-            show_default=False,
+            "to end first; each shows only the tasks that have what it sorts by. Without it: `newest`."
         ),
     ] = None,
     limit: LimitOption = 50,
@@ -100,18 +94,14 @@ class StatisticsOrder(StrEnum):
 @on_database
 def stats(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILTER", help="Which tasks to count: `queue:mail -error:TIMEOUT`."),
+        list[str] | None, typer.Argument(metavar="FILTER", help="Which tasks to count: `queue:mail -error:TIMEOUT`.")
     ] = None,
     filter_text: FilterOption = None,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Tasks that ended so long ago at most, or since a day or time: 6h.")
     ] = "1h",
     name: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Only this name, or names like `shop.*`; may be repeated.", show_default=False
-        ),
+        list[str] | None, typer.Option(metavar="NAME", help="Only this name, or names like `shop.*`; may be repeated.")
     ] = None,
     sort: Annotated[
         StatisticsOrder,
@@ -142,7 +132,7 @@ def export(
     path: ExportPathArgument = None,
     filter_text: FilterOption = None,
     form: ExportFormatOption = ExportFormat.CSV,
-    sort: Annotated[TaskOrder | None, typer.Option(help="As for `ls`.", show_default=False)] = None,
+    sort: Annotated[TaskOrder | None, typer.Option(help="As for `ls`.")] = None,
     filter_help: FilterHelpOption = False,
     *,
     database: DatabaseOptions,

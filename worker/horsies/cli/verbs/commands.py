@@ -87,7 +87,7 @@ def _parameters(verb: Verb) -> Iterator[Parameter]:
 def _option(option: Option) -> tuple[Any, Any]:
     """Return its type for typer, and its default."""
     if option.metavar is None:
-        return Annotated[bool, typer.Option(*option.spelled, help=option.help, show_default=False)], False
+        return Annotated[bool, typer.Option(*option.spelled, help=option.help)], False
     info = typer.Option(
         *option.spelled, metavar=option.metavar, help=option.help, show_default=option.default is not None
     )

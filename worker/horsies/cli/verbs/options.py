@@ -103,8 +103,7 @@ OperationArgument = Annotated[
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
 SessionsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="PID", help="Process ids of sessions, as `horsies sessions ls` lists them."),
+    list[str], typer.Argument(metavar="PID", help="Process ids of sessions, as `horsies sessions ls` lists them.")
 ]
 SchedulesArgument = Annotated[
     list[str],
@@ -117,26 +116,17 @@ FilterOption = Annotated[
         "-f",
         metavar="TEXT",
         help="All tasks that match, for example `status:failed queue:mail name:send_* since:1h`.",
-        show_default=False,
     ),
 ]
 FilterHelpOption = Annotated[
-    bool,
-    typer.Option(
-        "--filter-help",
-        help="Explain the filter language.",
-        callback=_show_filter_help,
-        is_eager=True,
-        show_default=False,
-    ),
+    bool, typer.Option("--filter-help", help="Explain the filter language.", callback=_show_filter_help, is_eager=True)
 ]
 WorkflowIdsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Ids of workflows, or how they begin or end: `1cd6ba9a`.", callback=fit_for_text),
 ]
 WorkflowIdArgument = Annotated[
-    str,
-    typer.Argument(metavar="WORKFLOW", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text),
+    str, typer.Argument(metavar="WORKFLOW", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
 ]
 NodeArgument = Annotated[
     str,
@@ -149,17 +139,12 @@ WorkflowFilterOption = Annotated[
         "-f",
         metavar="TEXT",
         help="All workflows that match, for example `status:failed name:order_* since:1h`.",
-        show_default=False,
     ),
 ]
 WorkflowFilterHelpOption = Annotated[
     bool,
     typer.Option(
-        "--filter-help",
-        help="Explain the filter language.",
-        callback=_show_workflow_filter_help,
-        is_eager=True,
-        show_default=False,
+        "--filter-help", help="Explain the filter language.", callback=_show_workflow_filter_help, is_eager=True
     ),
 ]
 WorkerFilterOption = Annotated[
@@ -169,17 +154,12 @@ WorkerFilterOption = Annotated[
         "-f",
         metavar="TEXT",
         help="All workers that match, for example `status:late,lost host:web-* queue:email`.",
-        show_default=False,
     ),
 ]
 WorkerFilterHelpOption = Annotated[
     bool,
     typer.Option(
-        "--filter-help",
-        help="Explain the filter language.",
-        callback=_show_worker_filter_help,
-        is_eager=True,
-        show_default=False,
+        "--filter-help", help="Explain the filter language.", callback=_show_worker_filter_help, is_eager=True
     ),
 ]
 ScheduleFilterOption = Annotated[
@@ -189,17 +169,12 @@ ScheduleFilterOption = Annotated[
         "-f",
         metavar="TEXT",
         help="All schedules that match, for example `status:overdue,paused sends:shop.* last:failed`.",
-        show_default=False,
     ),
 ]
 ScheduleFilterHelpOption = Annotated[
     bool,
     typer.Option(
-        "--filter-help",
-        help="Explain the filter language.",
-        callback=_show_schedule_filter_help,
-        is_eager=True,
-        show_default=False,
+        "--filter-help", help="Explain the filter language.", callback=_show_schedule_filter_help, is_eager=True
     ),
 ]
 MaskOption = Annotated[
@@ -209,35 +184,24 @@ MaskOption = Annotated[
         metavar="NAME",
         help="Hide what is stored under this name, in arguments and results, besides `mask_arguments` of the "
         "config file; `card_*` works, and `args` hides the arguments without names. May be repeated.",
-        show_default=False,
     ),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.", show_default=False)
-]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")]
 ReasonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", metavar="TEXT", help="The reason, for the audit trail.", callback=fit_for_text, show_default=False
-    ),
+    str | None, typer.Option("--reason", metavar="TEXT", help="The reason, for the audit trail.", callback=fit_for_text)
 ]
 ReadOnlyOption = Annotated[
-    bool,
-    typer.Option("--read-only", help="Refuse to change anything.", envvar="HORSIES_READ_ONLY", show_default=False),
+    bool, typer.Option("--read-only", help="Refuse to change anything.", envvar="HORSIES_READ_ONLY")
 ]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="The most rows to list.")
 ]
 ExportPathArgument = Annotated[
-    Path | None,
-    typer.Argument(metavar="[FILE]", help="A file that does not exist yet; without it, standard output."),
+    Path | None, typer.Argument(metavar="[FILE]", help="A file that does not exist yet; without it, standard output.")
 ]
 ExportFormatOption = Annotated[
     ExportFormat, typer.Option("--format", help="`csv`, or `jsonl`: one JSON object on each line.")
 ]
 AfterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--after", metavar="CURSOR", help="Continue after a page, by the cursor that it printed.", show_default=False
-    ),
+    str | None, typer.Option("--after", metavar="CURSOR", help="Continue after a page, by the cursor that it printed.")
 ]

@@ -6,11 +6,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import (
-    DatabaseOptions,
-    JsonOption,
-    on_database,
-)
+from horsies.cli.options import DatabaseOptions, JsonOption, on_database
 from horsies.cli.verbs.options import (
     AfterOption,
     ExportFormat,
@@ -38,8 +34,7 @@ app = typer.Typer(
 @on_database
 def ls(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter: `status:failed name:order_* since:1h`."),
+        list[str] | None, typer.Argument(metavar="FILTER", help="A filter: `status:failed name:order_* since:1h`.")
     ] = None,
     filter_text: WorkflowFilterOption = None,
     limit: LimitOption = 50,
@@ -91,7 +86,6 @@ def show(
             metavar="NODE",
             help="One node of it, by node id or index, with its inputs and its result.",
             callback=fit_for_text,
-            show_default=False,
         ),
     ] = None,
     mask: MaskOption = None,
@@ -118,9 +112,7 @@ def show(
 @on_database
 def graph(
     workflow_id: WorkflowIdArgument,
-    mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print it as a Mermaid flowchart.", show_default=False)
-    ] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print it as a Mermaid flowchart.")] = False,
     as_json: JsonOption = False,
     *,
     database: DatabaseOptions,
