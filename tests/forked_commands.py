@@ -364,12 +364,12 @@ def _wait_for(*listening: socket.socket) -> None:
 
 def _build_commands() -> None:
     """typer reads the signatures of all commands, and of those of a group that is called, in each process: 20 ms."""
-    program, groups, typer_main = map(import_module, ("horsies.cli.main", "horsies.cli.groups", "typer.main"))
+    program, typer_main = map(import_module, ("horsies.cli.main", "typer.main"))
     build = typer_main.get_command
     built = build(program.app)
     vars(typer_main)["get_command"] = lambda typed: built if typed is program.app else build(typed)
     for group in program._GROUPS.values():
-        groups._whole(group)
+        program._whole(group)
 
 
 def _end_at_once(code: object) -> None:

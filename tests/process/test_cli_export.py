@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 from cli_steps import failed, horsies, insert
 
-from horsies.cli.verbs.options import ExportFormat
+from horsies.cli.options import ExportFormat
 from horsies.display.exporting import PAGE, Format, export_rows, new_file, safe_text, tasks_export
 from horsies.domain.errors import HorsiesError
 from horsies.query import parse

@@ -23,7 +23,7 @@ from setproctitle import getproctitle
 from typer.main import get_command
 
 from horsies.cli import main
-from horsies.cli.groups import _whole
+from horsies.cli.main import _whole
 
 HOSTILE = "a\nFORGED\r\x1b[2J\x9b\u202e\u2028[/tmp/x]"
 """At its beginning what matters, because the shortest columns are cut."""

@@ -12,8 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from horsies.cli.groups import _whole
-from horsies.cli.main import _GROUPS, app
+from horsies.cli.main import _GROUPS, _whole, app
 
 ROOT = Path(__file__).parents[2]
 SECTION = (

@@ -15,7 +15,7 @@ from click.testing import Result
 from database_server import as_written
 from typer.testing import CliRunner
 
-from horsies.cli.prune import prune
+from horsies.cli.db import prune
 from horsies.domain.errors import ConfigurationError
 from horsies.store.schema import SchemaError
 

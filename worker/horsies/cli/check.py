@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horsies.cli.database import choose_for, only_module
 from horsies.cli.options import (
-    LOGLEVEL_HELP,
     ContextOption,
     DatabaseUrlOption,
     DebugOption,
@@ -18,9 +18,9 @@ from horsies.cli.options import (
     LogLevel,
     ModuleArgument,
     ModuleOption,
-    choose_for,
-    only_module,
+    OwnLogLevelOption,
 )
+from horsies.display.terminal import say
 from horsies.domain.errors import HorsiesError, flatten
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def check(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help=LOGLEVEL_HELP)] = LogLevel.WARNING,
+    loglevel: OwnLogLevelOption = LogLevel.WARNING,
     live: Annotated[bool, typer.Option("--live", help="Also check the database and its tables.")] = False,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
@@ -45,7 +45,6 @@ def check(
     not, and 2 for a wrong command line.
     """
     from horsies.display.json_output import print_json
-    from horsies.display.terminal import say
     from horsies.locate import checked_app
     from horsies.run.log_format import configure_logging
 

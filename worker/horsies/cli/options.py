@@ -1,27 +1,18 @@
-"""Options that several commands share, with the same spelling and help."""
+"""Options and arguments that several commands share, with the same spelling and help."""
 
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from horsies.display.terminal import ask, say
-from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.display.terminal import say
 from horsies.domain.plain_text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from horsies.app import Horsies
-    from horsies.config.contexts import Context, DatabaseChoice
 
 
 class LogLevel(StrEnum):
@@ -32,8 +23,16 @@ class LogLevel(StrEnum):
     CRITICAL = "CRITICAL"
 
 
-LOGLEVEL_HELP = "The lowest level of log lines that are shown; the errors that end the command are always shown."
-LogLevelOption = Annotated[LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False, help=LOGLEVEL_HELP)]
+class LogFormat(StrEnum):
+    HUMAN = "human"
+    JSON = "json"
+
+
+class ExportFormat(StrEnum):
+    """The values of horsies.display.exporting, which this module cannot import: `--help` must be quick."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
 
 
 @dataclass(slots=True)
@@ -46,26 +45,20 @@ class Debugging:
 debugging = Debugging()
 
 
-@dataclass(slots=True)
-class Advice:
-    """The options by which a command that is advised works on the database of this one."""
-
-    options: str = ""
-
-
-advice = Advice()
-
-
-def advised(text: str) -> str:
-    """`text` with its commands made to work on the database of this one."""
-    from horsies.config.contexts import advise
-
-    return advise(text, advice.options)
-
-
 def _set_debugging(value: bool) -> bool:
     debugging.on = debugging.on or value
     return value
+
+
+def option_parameter(name: str, kind: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def fit_for_text(value: str | list[str] | None) -> str | list[str] | None:
+    """Replace bytes that are not UTF-8 by question marks: they arrive as surrogates, which PostgreSQL refuses."""
+    if isinstance(value, list):
+        return [text.encode(errors="replace").decode() for text in value]
+    return None if value is None else value.encode(errors="replace").decode()
 
 
 def _complete_context(incomplete: str) -> list[str]:
@@ -75,6 +68,49 @@ def _complete_context(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete) and name == clean(name)]
 
 
+def _complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
+    from horsies.cli.cluster.schedule_lists import names_of_schedules
+    from horsies.cli.database import DatabaseOptions
+
+    named = DatabaseOptions(*(context.params.get(name) for name in ("database_url", "context", "module")))
+    return [name for name in names_of_schedules(named.choose()) if name.startswith(incomplete)]
+
+
+def text_argument(metavar: str, help_text: str, **more: Any) -> Any:
+    """An argument whose value is sent to the database."""
+    return typer.Argument(metavar=metavar, help=help_text, callback=fit_for_text, **more)
+
+
+def text_option(name: str, metavar: str, help_text: str) -> Any:
+    """An option whose value is sent to the database."""
+    return typer.Option(name, metavar=metavar, help=help_text, callback=fit_for_text)
+
+
+def _filter(things: str, example: str) -> Any:
+    return typer.Option("--filter", "-f", metavar="TEXT", help=f"All {things} that match, for example `{example}`.")
+
+
+def filter_words(example: str) -> Any:
+    return typer.Argument(metavar="FILTER", help=f"A filter: `{example}`.")
+
+
+def _filter_help(language: str) -> Any:
+    def show(value: bool) -> None:
+        if value:
+            from horsies import query
+
+            say(*getattr(query, language).describe().splitlines())
+            raise typer.Exit
+
+    return typer.Option("--filter-help", help="Explain the filter language.", callback=show, is_eager=True)
+
+
+def joined_filter(option: str | None, words: list[str] | None) -> str:
+    """Return the filter of a list, which may be given as `--filter`, as arguments, or as both."""
+    return " ".join([*([option] if option else []), *(words or ())])
+
+
+_DATABASE = "Which database"
 DatabaseUrlOption = Annotated[
     str | None,
     typer.Option(
@@ -82,7 +118,7 @@ DatabaseUrlOption = Annotated[
         metavar="URL",
         help="The database to use, before all other sources: `postgresql://user@host/database`, or "
         "`embedded:///directory` for a separate server in that directory.",
-        rich_help_panel="Which database",
+        rich_help_panel=_DATABASE,
     ),
 ]
 ContextOption = Annotated[
@@ -92,10 +128,9 @@ ContextOption = Annotated[
         metavar="NAME",
         help="A database named in `~/.config/horsies/config.toml` (below `XDG_CONFIG_HOME` where that is set).",
         autocompletion=_complete_context,
-        rich_help_panel="Which database",
+        rich_help_panel=_DATABASE,
     ),
 ]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging)]
 ApplicationOption = Annotated[
     str | None,
     typer.Option(
@@ -104,9 +139,10 @@ ApplicationOption = Annotated[
         metavar="MODULE",
         envvar="HORSIES_MODULE",
         help="The database of this application: `shop.tasks:app`, or `shop/tasks.py`.",
-        rich_help_panel="Which database",
+        rich_help_panel=_DATABASE,
     ),
 ]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging)]
 ModuleArgument = Annotated[
     str | None,
     typer.Argument(
@@ -115,164 +151,54 @@ ModuleArgument = Annotated[
 ]
 ModuleOption = Annotated[str | None, typer.Option("--module", "-m", help="The application, in place of the argument.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseOptions:
-    """The options by which a command finds its database; the `database` of a command that `on_database` completes."""
-
-    url: str | None
-    context: str | None
-    module: str | None
-
-    def choose(self) -> DatabaseChoice:
-        """Return the database that these options and the environment select; see horsies.config.contexts.
-
-        Prints a note if an application was named whose database is another one.
-        """
-        from horsies.config.contexts import NamedApplication, choose_database
-
-        module = self.module
-        application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
-        choice = choose_database(self.url, _one(self.url, self.context), os.environ, application)
-        advice.options = choice.options
-        for other in choice.passed_over:
-            if other.by_application:
-                about = f"note: this is about {choice.url}, {choice.reason};"
-                say(about, f"      not about {other.url}: {other.reason}", stream=sys.stderr)
-        return choice
-
-    def choose_existing(self) -> DatabaseChoice:
-        """Choose for a command that needs an existing database: none is created without a question."""
-        choice = self.choose()
-        if choice.url is None:
-            from horsies.cli.schema import make_if_wished
-
-            make_if_wished(choice)
-        return choice
-
-
-def database_parameters() -> list[Parameter]:
-    """Return the parameters that become DatabaseOptions."""
-    kinds = {"database_url": DatabaseUrlOption, "context": ContextOption, "module": ApplicationOption}
-    return [option_parameter(name, kind, None) for name, kind in kinds.items()]
-
-
-def option_parameter(name: str, kind: Any, default: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
-def on_database(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a database, in the place of its parameter `database`, and `--debug`."""
-
-    @wraps(command)
-    def complete(*, database_url: str | None, context: str | None, module: str | None, debug: bool, **own: Any) -> None:
-        command(database=DatabaseOptions(database_url, context, module), **own)
-
-    parameters = []
-    for own in signature(command, eval_str=True).parameters.values():
-        parameters += database_parameters() if own.name == "database" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
-    parameters.append(option_parameter("debug", DebugOption, False))
-    complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    vars(complete)["__signature__"] = Signature(parameters)
-    return complete
-
-
-def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
-    """Have an application use the database that the options and the environment select."""
-    from horsies.config.contexts import NamedApplication, choose_database
-
-    application = NamedApplication(locator, app.config.broker.url)
-    is_named = database_url is not None or context is not None
-    choice = choose_database(database_url, _one(database_url, context), os.environ, application, guarded=is_named)
-    advice.options = choice.options
-    app.use_database(choice)
-    return choice
-
-
-def app_at_work(locator: str, database_url: str | None, context: str | None) -> Horsies:
-    """The application of a worker or a scheduler, checked, on the database that was chosen for it.
-
-    Guards of contexts hold for a database that the command line names; its own is what it was deployed for.
-    """
-    from horsies.cli.options import confirm_service
-    from horsies.locate import checked_app
-
-    def located(app: Horsies) -> None:
-        choice = choose_for(app, locator, database_url, context)
-        if database_url is not None or context is not None:
-            confirm_service(choice)
-
-    return checked_app(locator, located=located)[0]
-
-
-def _one(database_url: str | None, context: str | None) -> str | None:
-    if database_url is not None and context is not None:
-        raise typer.BadParameter("--database-url and --context name two databases; give one of them")
-    return context
-
-
-def _imported(module: str) -> Horsies:
-    from horsies.domain.masking import mask_word
-    from horsies.locate import locate_app
-
-    if "://" in module:
-        raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
-    with redirect_stdout(sys.stderr):  # what it prints when it is imported is no part of --json
-        return locate_app(module)
-
-
-def only_module(argument: str | None, option: str | None) -> str:
-    """The one module that was given, as an argument or as an option."""
-    named = {name for name in (argument, option) if name is not None}
-    if len(named) == 1:
-        return named.pop()
-    raise ConfigurationError(
-        f"two modules are named: {argument} and {option}" if named else "no module is named",
-        code=ErrorCode.CLI_INVALID_ARGS,
-        help_text="name the application, for example shop.tasks:app",
-    )
-
-
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, not even in a production context.")]
 
+_LOG_LEVEL_HELP = "The lowest level of log lines that are shown; the errors that end the command are always shown."
+_LOG_FORMAT_HELP = "`json` prints one object per line."
+LogLevelOption = Annotated[
+    LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False, help=_LOG_LEVEL_HELP)
+]
+LogFormatOption = Annotated[LogFormat, typer.Option(envvar="HORSIES_LOG_FORMAT", help=_LOG_FORMAT_HELP)]
+# Commands that are no services do not read the environment of one.
+OwnLogLevelOption = Annotated[LogLevel, typer.Option(case_sensitive=False, help=_LOG_LEVEL_HELP)]
+OwnLogFormatOption = Annotated[LogFormat, typer.Option(help=_LOG_FORMAT_HELP)]
+ListenHostOption = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")]
 
-def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
-    """A read-only context is never written; a production one only after its name was typed."""
-    context = choice.context
-    if context is None:
-        return
-    if context.read_only:
-        raise ConfigurationError(
-            f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
-            code=ErrorCode.CLI_INVALID_ARGS,
-            help_text="use --dry-run to see what it would do, or another context that may write",
-        )
-    if context.production and not yes:
-        _ask_for_the_name(context, f"type {context.shown_name} when asked, or add --yes where there is no terminal")
+FilterOption = Annotated[str | None, _filter("tasks", "status:failed queue:mail name:send_* since:1h")]
+FilterHelpOption = Annotated[bool, _filter_help("TASKS")]
+WorkflowFilterOption = Annotated[str | None, _filter("workflows", "status:failed name:order_* since:1h")]
+WorkflowFilterHelpOption = Annotated[bool, _filter_help("WORKFLOWS")]
+WorkerFilterOption = Annotated[str | None, _filter("workers", "status:late,lost host:web-* queue:email")]
+WorkerFilterHelpOption = Annotated[bool, _filter_help("WORKERS")]
+ScheduleFilterOption = Annotated[str | None, _filter("schedules", "status:overdue,paused sends:shop.* last:failed")]
+ScheduleFilterHelpOption = Annotated[bool, _filter_help("SCHEDULES")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="The most rows to list.")
+]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", metavar="CURSOR", help="Continue after a page, by the cursor that it printed.")
+]
+ExportPathArgument = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="A file that does not exist yet; without it, standard output.")
+]
+ExportFormatOption = Annotated[
+    ExportFormat, typer.Option("--format", help="`csv`, or `jsonl`: one JSON object on each line.")
+]
+MaskOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mask",
+        metavar="NAME",
+        help="Hide what is stored under this name, in arguments and results, besides `mask_arguments` of the "
+        "config file; `card_*` works, and `args` hides the arguments without names. May be repeated.",
+    ),
+]
 
-
-def confirm_service(choice: DatabaseChoice) -> None:
-    """A worker or a scheduler on a database that a person named: never on a read-only context.
-
-    On a production one after its name was typed; a service manager, which has no terminal to type in, is not asked.
-    """
-    context = choice.context
-    if context is None:
-        return
-    if context.read_only:
-        raise ConfigurationError(
-            f"context {context.shown_name!r} is read-only, and a worker or a scheduler writes",
-            code=ErrorCode.CLI_INVALID_ARGS,
-            help_text="name another context, or the database that the application is configured for by naming none",
-        )
-    if context.production and sys.stdin.isatty():
-        _ask_for_the_name(context, f"type {context.shown_name} when asked")
-
-
-def _ask_for_the_name(context: Context, help_text: str) -> None:
-    name, label = context.shown_name, context.url.label
-    typed = ask(f"{name} is a production database ({label}). Type its name to continue:")
-    if typed.strip() != context.name:
-        why = "that is not the name" if typed else "there is no terminal to type the name in"
-        raise ConfigurationError(f"nothing was changed: {why}", code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)
+TaskIdArgument = Annotated[str, text_argument("ID", "The id, or how it begins or ends: `1cd6ba9a`.")]
+WorkflowIdArgument = Annotated[str, text_argument("WORKFLOW", "The id, or how it begins or ends: `1cd6ba9a`.")]
+ScheduleArgument = Annotated[
+    str, text_argument("SCHEDULE", "The name of the schedule.", autocompletion=_complete_schedule)
+]
+SchedulesArgument = Annotated[
+    list[str], text_argument("NAME", "Names of schedules.", autocompletion=_complete_schedule)
+]

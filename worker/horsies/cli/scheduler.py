@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 from setproctitle import setproctitle
 
+from horsies.cli.database import app_at_work, only_module
 from horsies.cli.options import (
     ContextOption,
     DatabaseUrlOption,
     DebugOption,
+    LogFormat,
+    LogFormatOption,
     LogLevel,
     LogLevelOption,
     ModuleArgument,
     ModuleOption,
-    app_at_work,
-    only_module,
 )
-from horsies.cli.worker import LogFormat, LogFormatOption, chosen_lines
+from horsies.cli.worker import chosen_lines
 from horsies.display.terminal import say
 from horsies.domain.masking import mask_word
+from horsies.domain.quantities import counted
 
 if TYPE_CHECKING:
     from horsies.run.scheduler import Scheduler
@@ -65,8 +67,6 @@ def scheduler(
 
 
 def _banner(running: Scheduler, locator: str) -> None:
-    from horsies.domain.quantities import counted
-
     schedules = [
         f"{schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})"
         for schedule in (one.schedule for one in running.schedules)

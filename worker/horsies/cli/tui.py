@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseOptions,
-    DatabaseUrlOption,
-    DebugOption,
-    debugging,
-)
+from horsies.cli.database import DatabaseOptions, existing
+from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, debugging
 from horsies.display.terminal import say
 
 if TYPE_CHECKING:
@@ -146,11 +140,11 @@ def tui(
     _refuse_misfits(given)
     choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
     if serve:
-        choice = _existing(choice, replay)
+        choice = choice if replay is not None else existing(choice)
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
     launch = _launcher()
     options = import_module("horsies_tui.settings").ConsoleOptions(
-        choice=_existing(choice, replay),
+        choice=choice if replay is not None else existing(choice),
         config=file,
         settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),
         read_only=read_only,
@@ -211,19 +205,9 @@ def _config_file() -> ConfigFile:
 def _choice(replay: Path | None, database_url: str | None, context: str | None, module: str | None) -> DatabaseChoice:
     from horsies.config.contexts import DatabaseChoice
 
-    return (
-        DatabaseChoice(None, "a recording")
-        if replay is not None
-        else DatabaseOptions(database_url, context, module).choose()
-    )
-
-
-def _existing(choice: DatabaseChoice, replay: Path | None) -> DatabaseChoice:
-    if choice.url is None and replay is None:
-        from horsies.cli.schema import make_if_wished
-
-        make_if_wished(choice)
-    return choice
+    if replay is not None:
+        return DatabaseChoice(None, "a recording")
+    return DatabaseOptions(database_url, context, module).choose()
 
 
 def _launcher() -> Any:

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import shutil
 import sys
+import time
+from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 from setproctitle import setproctitle
 
+from horsies.cli.database import app_at_work, only_module
 from horsies.cli.options import (
     ContextOption,
     DatabaseUrlOption,
     DebugOption,
+    ListenHostOption,
+    LogFormat,
+    LogFormatOption,
     LogLevel,
     LogLevelOption,
     ModuleArgument,
     ModuleOption,
-    app_at_work,
-    only_module,
 )
+from horsies.display.terminal import say
 from horsies.domain.masking import mask_word
+from horsies.domain.plain_text import clean
+from horsies.domain.quantities import counted
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from horsies.cli.status_line import StatusLine
     from horsies.config.contexts import DatabaseChoice
-    from horsies.run.settings import WorkerSettings
     from horsies.run.worker.worker import Worker
 
-
-class LogFormat(StrEnum):
-    HUMAN = "human"
-    JSON = "json"
+_REDRAW_S: Final = 1.0
+_CLEAR: Final = "\r\x1b[2K"
 
 
 class UnknownTasksChoice(StrEnum):
@@ -53,11 +56,6 @@ def _grace(text: str) -> float | None:
     if not 0 <= seconds < math.inf:
         raise typer.BadParameter(f"{text!r} is not auto, or a number of seconds")
     return seconds
-
-
-LogFormatOption = Annotated[
-    LogFormat, typer.Option(envvar="HORSIES_LOG_FORMAT", help="`json` prints one object per line.")
-]
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:
@@ -162,7 +160,6 @@ MetricsPortOption = Annotated[
         help="Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port.",
     ),
 ]
-MetricsHostOption = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")]
 
 
 def worker(
@@ -181,7 +178,7 @@ def worker(
     with_scheduler: WithSchedulerOption = False,
     reload: ReloadOption = False,
     metrics_port: MetricsPortOption = None,
-    metrics_host: MetricsHostOption = "127.0.0.1",
+    metrics_host: ListenHostOption = "127.0.0.1",
     loglevel: LogLevelOption = LogLevel.INFO,
     log_format: LogFormatOption = LogFormat.HUMAN,
     database_url: DatabaseUrlOption = None,
@@ -195,7 +192,12 @@ def worker(
     tasks, releases those that have not started, and lets running tasks finish; on the second it stops them at once. The
     exit code is 0 after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these.
     """
+    import asyncio
+
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
     from horsies.run.settings import WorkerSettings
+    from horsies.run.worker.worker import Worker
 
     settings = WorkerSettings(
         locator=only_module(module, module_option),
@@ -214,45 +216,30 @@ def worker(
         metrics_port=metrics_port,
         metrics_host=metrics_host,
     )
-    if _lost_outcomes(settings, database_url, context, loglevel, log_format):
-        raise typer.Exit(1)
-
-
-def _lost_outcomes(
-    settings: WorkerSettings, database_url: str | None, context: str | None, loglevel: LogLevel, log_format: LogFormat
-) -> list[str]:
-    """Work until stopped; returns the ids of tasks whose outcomes could not be stored."""
-    import asyncio
-
-    from horsies.cli.status_line import StatusLine
-    from horsies.run.events import Events
-    from horsies.run.log_format import configure_logging
-    from horsies.run.worker.worker import Worker
-
-    line = StatusLine(sys.stderr)
+    line = _StatusLine(sys.stderr)
     configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
     setproctitle(f"horsies: worker {mask_word(settings.locator)}")
     app = app_at_work(settings.locator, database_url, context)
     running = Worker(app, settings, Events())
     running.events.other_databases(app.database)
     asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
-    return running.lost
+    if running.lost:
+        raise typer.Exit(1)
 
 
-async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
+async def _run(running: Worker, line: _StatusLine, *, human: bool) -> None:
     """Serve; people get a banner and, in a terminal, a live line, machines get neither."""
     import asyncio
 
-    from horsies.cli.status_line import keep_up_to_date
     from horsies.run.serve import serve
 
     live: list[asyncio.Task[None]] = []
 
     def on_ready() -> None:
         if human:
-            _banner(running)
+            say("horsies worker", *(f"  {name:<9} {value}" for name, value in _banner(running).items()))
         if human and sys.stderr.isatty():
-            live.append(asyncio.create_task(keep_up_to_date(line, running)))
+            live.append(asyncio.create_task(_keep_up_to_date(line, running)))
 
     await serve(running, on_ready=on_ready)
     for task in live:
@@ -265,11 +252,7 @@ def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
     return {"chosen": choice.reason, "not used": others} if others else {}
 
 
-def _banner(running: Worker) -> None:
-    """Print the worker's settings once, on stdout."""
-    from horsies.display.terminal import say
-    from horsies.domain.quantities import counted
-
+def _banner(running: Worker) -> dict[str, str]:
     config, settings = running.app.config, running.settings
     queues = ", ".join(
         f"{name} (at most {cap} at once)" if cap is not None else name
@@ -294,5 +277,56 @@ def _banner(running: Worker) -> None:
         lines["schedules"] = ", ".join(one.schedule.name for one in running.schedules)
     elif names := config.enabled_schedules:
         lines["schedules"] = f"{len(names)} not sent by this worker: run horsies scheduler, or add --with-scheduler"
-    lines |= {"warning": "; ".join(running.warnings)} if running.warnings else {}
-    say("horsies worker", *(f"  {name:<9} {value}" for name, value in lines.items()))
+    return lines | ({"warning": "; ".join(running.warnings)} if running.warnings else {})
+
+
+class _StatusLine(logging.StreamHandler[TextIO]):
+    """A log handler that keeps its last line: log records appear above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text:
+            self._write(_CLEAR)
+        super().emit(record)
+        self._write(self._text)
+
+    def show(self, text: str) -> None:
+        self._text = clean(text)[: shutil.get_terminal_size().columns - 1]
+        self._write(_CLEAR + self._text)
+
+    def clear(self) -> None:
+        self._text = ""
+        self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal was closed: that must not keep the worker from its stop
+            self.stream.write(text)
+            self.stream.flush()
+
+
+async def _keep_up_to_date(line: _StatusLine, worker: Worker) -> None:
+    """Redraw once a second until cancelled."""
+    import asyncio
+
+    from horsies.run.worker.in_flight import Stage
+
+    finished, failed, then = worker.events.finished, worker.events.failed, time.monotonic()
+    try:
+        while True:
+            await asyncio.sleep(_REDRAW_S)
+            now, events = time.monotonic(), worker.events
+            rate, bad = (events.finished - finished) / (now - then), (events.failed - failed) / (now - then)
+            finished, failed, then = events.finished, events.failed, now
+            state = "draining  " if worker.claimer.draining else ""
+            state += "".join(f"stuck: {name} {since:.0f}s  " for name, since in worker.stuck.items())
+            line.show(
+                f"{state}running {worker.flow.tasks.count(Stage.RUNNING)}  "
+                f"claimed {worker.flow.tasks.count(Stage.CLAIMED)}  "
+                f"done {rate:.0f}/s ({events.finished})  failed {bad:.0f}/s ({events.failed})  "
+                f"memory {worker.snapshots.memory_mb:.0f} MB"
+            )
+    finally:
+        line.clear()

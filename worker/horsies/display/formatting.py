@@ -1,9 +1,9 @@
-"""The format of states, ids, times and numbers in lists, and of a node's details."""
+"""The format of states, ids, times and numbers in lists, and of the parts of a task or a workflow that is shown."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.display.terminal import TableCell
 from horsies.domain.damage import Damaged, damaged_fields, plain_stored
@@ -11,11 +11,11 @@ from horsies.domain.plain_text import clean
 from horsies.domain.quantities import span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import timedelta
 
     from horsies.display.terminal import Screen
-    from horsies.views import Count, NodeView
+    from horsies.views import AuditRow, Count, NodeView
 
 
 _STATES: Final = {
@@ -108,6 +108,38 @@ def count_text(count: Count) -> str:
 def at_least(count: Count) -> str:
     """Format a count for sentences, which have room for the words."""
     return f"at least {number(count.number)}" if count.at_least else number(count.number)
+
+
+def headline(status: str, error_code: str | None, name: str, more: str, screen: Screen) -> str:
+    """Format the first line of a task, a workflow or a node that is shown."""
+    shown = state(status, screen)
+    painted = screen.paint(f"{shown.text} {clean(error_code)}" if error_code else shown.text, shown.style)
+    return f"{painted}  {screen.paint(clean(name), 'bold')}  {clean(more)}"
+
+
+def titled(title: str, lines: Iterable[str], screen: Screen) -> Iterator[str]:
+    """Yield a heading and indented lines; nothing for none."""
+    indented = [f"  {line}" for line in lines]
+    if indented:
+        yield from ("", screen.paint(title, "bold"), *indented)
+
+
+def times(moments: Mapping[str, datetime | None], now: datetime) -> list[str]:
+    return [f"{name:<11}{at(moment, now)}" for name, moment in moments.items() if moment is not None]
+
+
+def links(texts: Mapping[str, Any]) -> list[str]:
+    return [f"{name:<11}{clean(text)}" for name, text in texts.items() if text]
+
+
+def actions(rows: Iterable[AuditRow], now: datetime) -> Iterator[str]:
+    """Yield a line for each operator action."""
+    for row in rows:
+        why = f' "{clean(row.reason)}"' if row.reason else ""
+        what = "" if row.outcome == "applied" else f" {row.outcome}: {clean(row.detail or '')}"
+        undone = ", undone since" if row.undone_by else ""
+        who = clean(f"{row.os_user}@{row.os_host} as {row.db_role}")
+        yield f"{at(row.acted_at, now)}  {row.verb} by {who}{why}{what}{undone}  operation {row.operation_id}"
 
 
 _NAMED: Final = 5

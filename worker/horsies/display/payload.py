@@ -92,10 +92,10 @@ def _shown(path: tuple[str, ...], value: str | None, masks: Masks) -> str:
     return text if len(text) <= _ON_ONE_LINE else f"{text[: _ON_ONE_LINE - 1]}…"
 
 
-def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[str]:
-    """`hide`: hides everything."""
-    if hide:
-        return [HIDDEN]
+def stored_lines(stored: Stored | None, masks: Masks, *, hide: bool = False) -> list[str]:
+    """Return the lines of a stored value, as `***` if it is hidden; none if there is no value."""
+    if stored is None or hide:
+        return [] if stored is None else [HIDDEN]
     try:
         lines = list(_lines(masks.on(load_for_display(stored.text))))
     except (CodecError, RecursionError):

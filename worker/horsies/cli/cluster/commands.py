@@ -1,4 +1,4 @@
-"""The commands about the cluster: `horsies status`, `workers`, `queues` and `metrics`."""
+"""The commands about the cluster: `horsies status`, `metrics`, `workers`, `queues` and `schedules`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import LOGLEVEL_HELP, DatabaseOptions, JsonOption, LogLevel, on_database
-from horsies.cli.verbs.options import WorkerFilterHelpOption, WorkerFilterOption
-from horsies.cli.worker import LogFormat
+from horsies.cli.database import DatabaseOptions, on_database
+from horsies.cli.options import (
+    JsonOption,
+    ListenHostOption,
+    LogFormat,
+    LogLevel,
+    OwnLogFormatOption,
+    OwnLogLevelOption,
+    ScheduleArgument,
+    ScheduleFilterHelpOption,
+    ScheduleFilterOption,
+    WorkerFilterHelpOption,
+    WorkerFilterOption,
+    filter_words,
+    joined_filter,
+)
 
 _PORT = 9464
 
@@ -21,6 +34,12 @@ workers = typer.Typer(
 )
 
 queues = typer.Typer(name="queues", help="List queues, pause and resume them.", no_args_is_help=True)
+
+schedules = typer.Typer(
+    name="schedules",
+    help="List schedules and their next runs, run them now, pause them, skip a run.",
+    no_args_is_help=True,
+)
 
 
 @on_database
@@ -46,9 +65,7 @@ def status(
 @workers.command("ls")
 @on_database
 def ls_workers(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="FILTER", help="A filter: `status:lost host:web-* has:tasks`.")
-    ] = None,
+    words: Annotated[list[str] | None, filter_words("status:lost host:web-* has:tasks")] = None,
     filter_text: WorkerFilterOption = None,
     everyone: Annotated[
         bool, typer.Option("--all", help="Also list workers that were last seen more than an hour ago.")
@@ -64,8 +81,7 @@ def ls_workers(
     """
     from horsies.cli.cluster.lists import list_workers
 
-    text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workers(database.choose_existing(), text, everyone=everyone, as_json=as_json)
+    list_workers(database.choose_existing(), joined_filter(filter_text, words), everyone=everyone, as_json=as_json)
 
 
 @queues.command("ls")
@@ -85,11 +101,11 @@ def metrics(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Answer GET /metrics, /healthz and /readyz there; 0: any free port.")
     ] = _PORT,
-    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
+    host: ListenHostOption = "127.0.0.1",
     *,
     database: DatabaseOptions,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help=LOGLEVEL_HELP)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    loglevel: OwnLogLevelOption = LogLevel.INFO,
+    log_format: OwnLogFormatOption = LogFormat.HUMAN,
 ) -> None:
     """Show the cluster to Prometheus until SIGTERM or ctrl+c: queues, workers, workflows, schedules, sweeps.
 
@@ -108,3 +124,42 @@ def metrics(
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
     exporter = Exporter(choice, Address(host, port, f"--port {port}"), Events())
     asyncio.run(serve(exporter, on_ready=lambda: None))
+
+
+@schedules.command("ls")
+@on_database
+def ls_schedules(
+    words: Annotated[list[str] | None, filter_words("status:overdue name:nightly_* last:failed")] = None,
+    filter_text: ScheduleFilterOption = None,
+    as_json: JsonOption = False,
+    filter_help: ScheduleFilterHelpOption = False,
+    *,
+    database: DatabaseOptions,
+) -> None:
+    """List schedules: what each sends and when, its next and its last run, and the outcomes of its newest runs.
+
+    The newest run is at the right. A schedule is overdue if its run has been due for over a minute, and unserved if no
+    scheduler that runs has it. `--json` prints `now`, `filter`, `schedules` and `schedulers`.
+    """
+    from horsies.cli.cluster.schedule_lists import list_schedules
+
+    list_schedules(database.choose_existing(), joined_filter(filter_text, words), as_json=as_json)
+
+
+@schedules.command("next")
+@on_database
+def next_runs(
+    name: ScheduleArgument,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000, metavar="N", help="How many runs.")] = 10,
+    as_json: JsonOption = False,
+    *,
+    database: DatabaseOptions,
+) -> None:
+    """Show when a schedule runs next, by this machine's clock and by that of the schedule's time zone.
+
+    A run before which the clocks of that zone change is marked: a daily run then comes an hour earlier or later by the
+    clocks of other zones. `--json` prints `now`, `schedule`, `timezone`, `note` and `runs`.
+    """
+    from horsies.cli.cluster.schedule_lists import show_next_runs
+
+    show_next_runs(database.choose_existing(), name, count, as_json=as_json)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.cluster.status_chart import chart_lines, last_hour
-from horsies.cli.filters import understood_workers
-from horsies.cli.read_session import read
+from horsies.cli.reading import read, understood
 from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
@@ -18,6 +17,7 @@ from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
+from horsies.query import parse_workers
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
 from horsies.views.reader_session import tables
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.diagnose import Report
     from horsies.views import ClusterStatus, QueueRow, TaskPoint, WorkerRow
@@ -69,7 +69,7 @@ _QUEUES: Final = (
 
 
 def list_workers(choice: DatabaseChoice, text: str, *, everyone: bool, as_json: bool) -> None:
-    wanted = understood_workers(text)
+    wanted = understood(text, parse_workers)
 
     async def work(session: ReadSession) -> tuple[tuple[WorkerRow, ...], datetime]:
         workers = await worker_rows(session.connection, gone_within=None if everyone else _LATELY)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from horsies.cli.filters import understood_schedules
-from horsies.cli.read_session import read
+from horsies.cli.reading import read, understood
 from horsies.cli.verbs.report import NOTHING_MATCHED
 from horsies.display.formatting import ago, damage_lines, lasting, number, state
 from horsies.display.json_output import print_json
@@ -22,6 +21,7 @@ from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.domain.schedule_times import zone_named
 from horsies.operations.schedule_targets import known_names
+from horsies.query import parse_schedules
 from horsies.store.embedded import default_place
 from horsies.views import Standing, next_runs, schedule_rows, schedule_story
 from horsies.views.row_filter import matching_schedules
@@ -39,7 +39,7 @@ from horsies.views.schedules import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.views import NextRun, ScheduleRow, Schedules, ScheduleStory
 
@@ -74,18 +74,14 @@ _COMPLETED_WITHIN_S: Final = 2.0
 
 
 def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
-    wanted = understood_schedules(text)
-
-    async def work(session: ReadSession) -> Schedules:
-        return await schedule_rows(session.connection)
-
-    known = read(choice, "schedules ls", work)
+    wanted = understood(text, parse_schedules)
+    known = read(choice, "schedules ls", lambda session: schedule_rows(session.connection))
     found = matching_schedules(wanted, known.rows, known.now)
     if as_json:
         report = [schedule_report(row, known.now) for row in found]
         print_json({"now": known.now, "filter": wanted.text, "schedules": report, "schedulers": known.schedulers})
-        return
-    say(*_list_lines(found, known, wanted.text, Screen.of(sys.stdout)))
+    else:
+        say(*_list_lines(found, known, wanted.text, Screen.of(sys.stdout)))
 
 
 def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bool) -> None:
@@ -103,8 +99,8 @@ def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bo
     runs = next_runs(story.row, story.now, count)
     if as_json:
         print_json(_next_report(story, runs))
-        return
-    say(*_next_lines(story, runs, Screen.of(sys.stdout)))
+    else:
+        say(*_next_lines(story, runs, Screen.of(sys.stdout)))
 
 
 def schedule_report(row: ScheduleRow, now: datetime) -> dict[str, Any]:

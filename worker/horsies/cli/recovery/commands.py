@@ -1,24 +1,36 @@
-"""`horsies recovery`: what is stuck, and one sweep now."""
+"""`horsies recovery`, `horsies audit` and `horsies sessions`: what is stuck, what operators did, who holds locks."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from horsies.cli.options import DatabaseOptions, JsonOption, YesOption, on_database
+from horsies.cli.database import DatabaseOptions, on_database
+from horsies.cli.options import AfterOption, JsonOption, LimitOption, YesOption, text_option
 from horsies.cli.verbs.options import Asked, DryRunOption, ReadOnlyOption
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from horsies.cli.reading import ReadSession
+    from horsies.findings.blockers import Blocker
+
+_NUMBERS = frozenset({"PID", "OPEN", "BLOCKS", "FOR"})
+
+recovery = typer.Typer(
     name="recovery",
     help="List what is stuck and what will happen to it; run the recovery sweep now.",
     no_args_is_help=True,
 )
+sessions = typer.Typer(
+    name="sessions", help="List database sessions that hold up ours, cancel or terminate them.", no_args_is_help=True
+)
+audit = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
 
 
-@app.command("ls")
+@recovery.command("ls")
 @on_database
-def ls(
+def ls_findings(
     why: Annotated[bool, typer.Option("--why", help="Also explain each finding, with the commands that help.")] = False,
     doctor: Annotated[
         bool, typer.Option("--doctor", help="Also list what `horsies doctor` warns of or fails on.")
@@ -38,7 +50,7 @@ def ls(
     list_findings(database.choose_existing(), why=why, doctor=doctor, as_json=as_json)
 
 
-@app.command("run")
+@recovery.command("run")
 @on_database
 def run(
     dry_run: DryRunOption = False,
@@ -60,3 +72,80 @@ def run(
 
     choice = database.choose_existing()
     sweep(Asked(choice, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))
+
+
+@audit.command("ls")
+@on_database
+def ls_actions(
+    operation: Annotated[str | None, text_option("--operation", "ID", "Each row of one operation, by its id.")] = None,
+    task: Annotated[str | None, text_option("--task", "ID", "What was done to one task.")] = None,
+    worker: Annotated[str | None, text_option("--worker", "ID", "What was done to one worker.")] = None,
+    queue: Annotated[str | None, text_option("--queue", "NAME", "What was done to one queue.")] = None,
+    schedule: Annotated[str | None, text_option("--schedule", "NAME", "What was done to one schedule.")] = None,
+    workflow: Annotated[str | None, text_option("--workflow", "ID", "What was done to one workflow.")] = None,
+    node: Annotated[str | None, text_option("--node", "WORKFLOW:INDEX", "What was done to one node.")] = None,
+    since: Annotated[str | None, text_option("--since", "TIME", "Since a day or time, or for so long: 12h.")] = None,
+    by: Annotated[str | None, text_option("--by", "WHO", "By this user, user@host, host or database role.")] = None,
+    verb: Annotated[str | None, text_option("--verb", "VERB", "Operations with this verb: requeue.")] = None,
+    limit: LimitOption = 50,
+    after: AfterOption = None,
+    as_json: JsonOption = False,
+    *,
+    database: DatabaseOptions,
+) -> None:
+    """List operator actions, newest first: one line for each operation with its totals, or each row of what is named.
+
+    `--json` prints `now`, `operations` (or for what is named `actions`, each row with its state before and after) and
+    `next`, the cursor of the next page or null.
+    """
+    from horsies.cli.recovery.audit import list_actions, list_operations
+
+    targets = {"task": task, "worker": worker, "queue": queue, "schedule": schedule, "workflow": workflow, "node": node}
+    given = [(kind, name) for kind, name in targets.items() if name is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("give one of --task, --worker, --queue, --schedule, --workflow and --node")
+    target = given[0] if given else None
+    narrowed = {key: text for key, text in {"since": since, "by": by, "verb": verb}.items() if text is not None}
+    choice = database.choose_existing()
+    if operation is None and target is None:
+        list_operations(choice, narrowed, limit=limit, after=after, as_json=as_json)
+    elif narrowed:
+        raise typer.BadParameter(f"--{next(iter(narrowed))} chooses operations; leave it out where one thing is named")
+    else:
+        list_actions(choice, operation, target, limit=limit, after=after, as_json=as_json)
+
+
+@sessions.command("ls")
+@on_database
+def ls_sessions(as_json: JsonOption = False, *, database: DatabaseOptions) -> None:
+    """List sessions of the server whose locks the workers, the console or a command wait for.
+
+    It reads no table of ours, so it answers while those are locked. The exit code is 0, and 1 if a session is listed.
+    `--json` prints `sessions`.
+    """
+    from horsies.cli.reading import read
+    from horsies.display.formatting import ago
+    from horsies.display.json_output import print_json
+    from horsies.display.terminal import Screen, TableColumn, say, table
+    from horsies.findings.blockers import blockers
+
+    async def work(session: ReadSession) -> tuple[Blocker, ...]:
+        return await blockers(session.connection, readers_only=False)
+
+    found = read(database.choose_existing(), "sessions ls", work, needs_tables=False)
+    if as_json:
+        print_json({"sessions": found})
+    elif not found:
+        say("no session of ours waits for a lock")
+    else:
+        titles = ("PID", "SESSION", "STATE", "OPEN", "BLOCKS", "FOR", "STATEMENT")
+        columns = [TableColumn(title, right=title in _NUMBERS, rank=title == "STATEMENT") for title in titles]
+        rows = []
+        for one in found:
+            times = ago(one.open_since, one.now), str(one.blocked), ago(one.blocks_since, one.now)
+            who = one.who.removeprefix(one.name).strip()
+            rows.append((str(one.pid), who, one.state or "hidden", *times, one.statement))
+        say(*table(columns, rows, Screen.of(sys.stdout)))
+        say(*(f"{one.remedy} ends what pid {one.pid} holds up" for one in found))
+    if found:
+        raise typer.Exit(1)

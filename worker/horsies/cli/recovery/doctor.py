@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from horsies.cli.options import (
-    ApplicationOption,
-    ContextOption,
-    DatabaseOptions,
-    DatabaseUrlOption,
-    DebugOption,
-    JsonOption,
-)
+from horsies.cli.database import DatabaseOptions
+from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, JsonOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.options import advised
-from horsies.cli.read_session import read
+from horsies.cli.database import advised
+from horsies.cli.reading import read
 from horsies.display.formatting import ago, number, short
 from horsies.display.json_output import plain, print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table, width_of
@@ -24,7 +24,7 @@ from horsies.views.workers import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings import Finding, Remedy
     from horsies.findings.diagnose import Report

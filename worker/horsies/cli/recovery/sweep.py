@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from horsies.cli.read_session import READ_ONLY_SETTINGS
+from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.verbs.acting import confirm, refuse_writes, require_upgraded
 from horsies.cli.verbs.report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.display.json_output import print_json

@@ -7,20 +7,22 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import DatabaseOptions, JsonOption, on_database
-from horsies.cli.verbs.options import (
+from horsies.cli.database import DatabaseOptions, on_database
+from horsies.cli.options import (
     AfterOption,
     ExportFormat,
     ExportFormatOption,
     ExportPathArgument,
     FilterHelpOption,
     FilterOption,
+    JsonOption,
     LimitOption,
     MaskOption,
-    ReadOnlyOption,
-    ReasonOption,
-    fit_for_text,
+    TaskIdArgument,
+    filter_words,
+    joined_filter,
 )
+from horsies.cli.verbs.options import ReadOnlyOption, ReasonOption
 
 app = typer.Typer(
     name="tasks",
@@ -45,9 +47,7 @@ class TaskOrder(StrEnum):
 @app.command("ls")
 @on_database
 def ls(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="FILTER", help="A filter: `status:failed queue:mail since:1h`.")
-    ] = None,
+    words: Annotated[list[str] | None, filter_words("status:failed queue:mail since:1h")] = None,
     filter_text: FilterOption = None,
     sort: Annotated[
         TaskOrder | None,
@@ -69,9 +69,9 @@ def ls(
     PROGRESS is what its code reports. `--json` prints `now`, `filter`, `sort`, `tasks` and `next`, the cursor of the
     next page or null.
     """
-    from horsies.cli.tasks.listing import list_tasks
+    from horsies.cli.tasks.lists import list_tasks
 
-    text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
+    text = joined_filter(filter_text, words)
     order = None if sort is None else sort.value
     list_tasks(database.choose_existing(), text, order, limit=limit, after=after, as_json=as_json)
 
@@ -119,11 +119,11 @@ def stats(
     figures of its line count from SINCE on. `--json` prints `now`, `since`, `filter`, `sort`, `names`, each with the
     `filter` of its tasks, and `more_names`.
     """
-    from horsies.cli.tasks.statistics import show_statistics
+    from horsies.cli.tasks.lists import show_statistics
 
-    text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    choice = database.choose_existing()
-    show_statistics(choice, text, name or [], since, sort.value, as_json=as_json)
+    show_statistics(
+        database.choose_existing(), joined_filter(filter_text, words), name or [], since, sort.value, as_json=as_json
+    )
 
 
 @app.command("export")
@@ -142,22 +142,20 @@ def export(
     Rows are read page by page, so that a million take little memory here and no long transaction there. Arguments and
     results are not exported. A text that a spreadsheet would take as a formula gets a `'` before it.
     """
-    from horsies.cli.export_command import export_tasks
+    from horsies.cli.reading import understood, write_export
+    from horsies.display.exporting import tasks_export
+    from horsies.query import parse
+    from horsies.views import Sort
 
-    order = None if sort is None else sort.value
-    export_tasks(database.choose_existing(), filter_text or "", order, form.value, path)
+    choice = database.choose_existing()
+    rows = tasks_export(understood(filter_text or "", parse), Sort.NEWEST if sort is None else Sort(sort.value))
+    write_export(choice, rows, form.value, path)
 
 
 @app.command("show")
 @on_database
 def show(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
-    ],
-    mask: MaskOption = None,
-    as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
+    task_id: TaskIdArgument, mask: MaskOption = None, as_json: JsonOption = False, *, database: DatabaseOptions
 ) -> None:
     """Show everything that is stored about one task.
 
@@ -173,9 +171,7 @@ def show(
 @app.command("stack")
 @on_database
 def stack(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
-    ],
+    task_id: TaskIdArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Ask again every second, and mark what has changed.")
     ] = False,
@@ -217,9 +213,7 @@ def stack(
 @app.command("logs")
 @on_database
 def logs(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
-    ],
+    task_id: TaskIdArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task ends.")] = False,
     reason: ReasonOption = None,
     read_only: ReadOnlyOption = False,
@@ -237,5 +231,4 @@ def logs(
     """
     from horsies.cli.tasks.looking import show_logs
 
-    choice = database.choose_existing()
-    show_logs(choice, task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)
+    show_logs(database.choose_existing(), task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)

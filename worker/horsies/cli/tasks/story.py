@@ -1,4 +1,4 @@
-"""`horsies tasks show`: the whole story of one task."""
+"""`horsies tasks show`: everything that is stored about one task."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import typer
-
-from horsies.cli.read_session import read
-from horsies.cli.verbs.report import NOTHING_MATCHED
-from horsies.display.formatting import ago, at, damage_lines, lasting, state
+from horsies.cli.reading import read, require_found
+from horsies.display.formatting import actions, ago, damage_lines, headline, lasting, links, state, times, titled
 from horsies.display.json_output import print_json
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_lines
 from horsies.display.task_report import detail_report, usual_words
@@ -22,13 +19,13 @@ from horsies.views import Ambiguous, task_detail
 from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import datetime
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.findings.why import Why
-    from horsies.views import Attempt, AuditRow, Progress, Stored, TaskDetail
+    from horsies.views import Attempt, Progress, TaskDetail
 
 _BEATS: Final = 40
 _AT_ONCE: Final = timedelta(seconds=1)
@@ -56,14 +53,11 @@ def show_task(choice: DatabaseChoice, text: str, names: list[str], *, as_json: b
         return found, await why_pending(session.connection, found.row.id) if found and waits else None
 
     found, why = read(choice, "tasks show", work)
-    if found is None:
-        say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
-        raise typer.Exit(NOTHING_MATCHED)
+    detail = require_found(found, "task", text)
     if as_json:
-        print_json(detail_report(found, why, masks), is_stored=True)
-        return
-    screen = Screen.of(sys.stdout)
-    say(*_story(found, why, masks, screen))
+        print_json(detail_report(detail, why, masks), is_stored=True)
+    else:
+        say(*_story(detail, why, masks, Screen.of(sys.stdout)))
 
 
 def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) -> Iterator[str]:
@@ -78,28 +72,17 @@ def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) ->
         yield from titled(f"last output of try {attempt.attempt}", lines, screen)
     yield from titled("heartbeats", _beats(detail, screen), screen)
     hidden = masks.hides(POSITIONAL)
-    yield from titled("args", _stored(detail.args, masks, hide=hidden), screen)
-    yield from titled("kwargs", _stored(detail.kwargs, masks), screen)
-    yield from titled("result", _stored(detail.result, masks), screen)
-    yield from titled("options", _stored(detail.options, masks), screen)
-    yield from titled("operator actions", [action(row, detail.now) for row in detail.audit], screen)
+    yield from titled("args", stored_lines(detail.args, masks, hide=hidden), screen)
+    yield from titled("kwargs", stored_lines(detail.kwargs, masks), screen)
+    yield from titled("result", stored_lines(detail.result, masks), screen)
+    yield from titled("options", stored_lines(detail.options, masks), screen)
+    yield from titled("operator actions", actions(detail.audit, detail.now), screen)
     yield from titled("links", _links(detail), screen)
-
-
-def titled(title: str, lines: Sequence[str], screen: Screen) -> Iterator[str]:
-    """A section without lines is left out."""
-    if lines:
-        yield ""
-        yield screen.paint(title, "bold")
-        yield from (f"  {line}" for line in lines)
 
 
 def _head(detail: TaskDetail, screen: Screen) -> Iterator[str]:
     row = detail.row
-    shown = state(row.state, screen)
-    error = f" {clean(row.error_code)}" if row.error_code else ""
-    painted = screen.paint(f"{shown.text}{error}", shown.style)
-    yield f"{painted}  {screen.paint(clean(row.name), 'bold')}  {clean(row.id)}"
+    yield headline(row.state, row.error_code, row.name, row.id, screen)
     tries = f"try {row.attempt} of {row.attempts_allowed}"
     place = place_of(row.worker_id, row.worker_hostname, row.worker_pid)
     where = f"   on {clean(place)}" if place else ""
@@ -107,19 +90,21 @@ def _head(detail: TaskDetail, screen: Screen) -> Iterator[str]:
 
 
 def _times(detail: TaskDetail) -> list[str]:
-    row, now = detail.row, detail.now
+    row = detail.row
     sent_at = row.sent_at or row.created_at
-    moments = {
-        "sent": sent_at,
-        "due": row.due_at if row.due_at - sent_at > _AT_ONCE else None,
-        "claimed": row.claimed_at,
-        "lease ends": row.claim_expires_at,
-        "started": row.started_at,
-        "code ended": row.finalizing_at,
-        "ended": row.finished_at,
-        "deadline": row.good_until,
-    }
-    return [f"{name:<11}{at(moment, now)}" for name, moment in moments.items() if moment is not None]
+    return times(
+        {
+            "sent": sent_at,
+            "due": row.due_at if row.due_at - sent_at > _AT_ONCE else None,
+            "claimed": row.claimed_at,
+            "lease ends": row.claim_expires_at,
+            "started": row.started_at,
+            "code ended": row.finalizing_at,
+            "ended": row.finished_at,
+            "deadline": row.good_until,
+        },
+        detail.now,
+    )
 
 
 def _progress(detail: TaskDetail) -> list[str]:
@@ -145,18 +130,8 @@ def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
         before = attempt.finished_at
     if row.status in ("CLAIMED", "RUNNING"):
         waited, ran = lasting((row.started_at or now) - before), lasting(row.run(now))
-        cells.append(
-            [
-                str(row.attempt),
-                waited,
-                ran,
-                state(row.state, screen),
-                _came_to(row.progress),
-                "",
-                place_of(row.worker_id, row.worker_hostname, row.worker_pid),
-                "",
-            ]
-        )
+        where = place_of(row.worker_id, row.worker_hostname, row.worker_pid)
+        cells.append([str(row.attempt), waited, ran, state(row.state, screen), _came_to(row.progress), "", where, ""])
     left_out = [f"{detail.earlier_attempts} earlier ones are left out"] if detail.earlier_attempts else []
     reasons = [
         f"{attempt.attempt}: {clean(attempt.error_message)}" for attempt in detail.attempts if attempt.error_message
@@ -199,28 +174,17 @@ def _beats(detail: TaskDetail, screen: Screen) -> list[str]:
     return [f"attempt {newest.attempt}", *lines, *who] if lines else []
 
 
-def _stored(stored: Stored | None, masks: Masks, *, hide: bool = False) -> list[str]:
-    return [] if stored is None else stored_lines(stored, masks, hide=hide)
-
-
-def action(row: AuditRow, now: datetime) -> str:
-    why = f' "{clean(row.reason)}"' if row.reason else ""
-    what = "" if row.outcome == "applied" else f" {row.outcome}: {clean(row.detail or '')}"
-    undone = ", undone since" if row.undone_by else ""
-    who = clean(f"{row.os_user}@{row.os_host} as {row.db_role}")
-    return f"{at(row.acted_at, now)}  {row.verb} by {who}{why}{what}{undone}  operation {row.operation_id}"
-
-
 def _links(detail: TaskDetail) -> list[str]:
     row, node = detail.row, detail.node
-    links = {
-        "worker": row.worker_id,
-        "unique key": row.unique_key,
-        "swallowed": row.duplicates
-        and f"{row.duplicates.words}, the last {ago(row.duplicates.last_at, detail.now)} ago",
-        "rerun of": row.rerun_of,
-        "rerun as": ", ".join(detail.reruns),
-        "workflow": node and f"{node.workflow_name} {node.workflow_status} {node.workflow_id}",
-        "its node": node and f"{node.node_id or node.task_index} {node.node_status}",
-    }
-    return [f"{name:<11}{clean(text)}" for name, text in links.items() if text]
+    return links(
+        {
+            "worker": row.worker_id,
+            "unique key": row.unique_key,
+            "swallowed": row.duplicates
+            and f"{row.duplicates.words}, the last {ago(row.duplicates.last_at, detail.now)} ago",
+            "rerun of": row.rerun_of,
+            "rerun as": ", ".join(detail.reruns),
+            "workflow": node and f"{node.workflow_name} {node.workflow_status} {node.workflow_id}",
+            "its node": node and f"{node.node_id or node.task_index} {node.node_status}",
+        }
+    )

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
-from horsies.cli.filters import check_targets
-from horsies.cli.options import DatabaseOptions, advised
-from horsies.cli.read_session import READ_ONLY_SETTINGS, unless_blocked
+from horsies.cli.database import DatabaseOptions, advised
+from horsies.cli.reading import READ_ONLY_SETTINGS, check_targets, unless_blocked
 from horsies.cli.verbs.options import Asked
 from horsies.cli.verbs.report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.cli.verbs.typed_values import ApplicationTypes

@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import DebugOption, JsonOption, YesOption, database_parameters, option_parameter
-from horsies.cli.verbs.options import (
-    DryRunOption,
+from horsies.cli.database import database_parameters
+from horsies.cli.options import (
+    DebugOption,
     FilterHelpOption,
     FilterOption,
+    JsonOption,
+    SchedulesArgument,
+    WorkflowFilterHelpOption,
+    WorkflowFilterOption,
+    WorkflowIdArgument,
+    YesOption,
+    option_parameter,
+)
+from horsies.cli.verbs.options import (
+    DryRunOption,
     NodeArgument,
     OperationArgument,
     QueuesArgument,
     ReadOnlyOption,
     ReasonOption,
-    SchedulesArgument,
     SessionsArgument,
     TaskIdsArgument,
     WorkerIdsArgument,
-    WorkflowFilterHelpOption,
-    WorkflowFilterOption,
-    WorkflowIdArgument,
     WorkflowIdsArgument,
 )
 from horsies.operations.verb import COMMAND_GROUPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.cli.options import advised
+from horsies.cli.database import advised
 from horsies.display.formatting import number, short
 from horsies.display.payload import Masks, change_texts
 from horsies.display.terminal import TableCell, TableColumn, table

@@ -6,18 +6,21 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import DatabaseOptions, JsonOption, on_database
-from horsies.cli.verbs.options import (
+from horsies.cli.database import DatabaseOptions, on_database
+from horsies.cli.options import (
     AfterOption,
     ExportFormat,
     ExportFormatOption,
     ExportPathArgument,
+    JsonOption,
     LimitOption,
     MaskOption,
     WorkflowFilterHelpOption,
     WorkflowFilterOption,
     WorkflowIdArgument,
-    fit_for_text,
+    filter_words,
+    joined_filter,
+    text_option,
 )
 
 app = typer.Typer(
@@ -33,9 +36,7 @@ app = typer.Typer(
 @app.command("ls")
 @on_database
 def ls(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="FILTER", help="A filter: `status:failed name:order_* since:1h`.")
-    ] = None,
+    words: Annotated[list[str] | None, filter_words("status:failed name:order_* since:1h")] = None,
     filter_text: WorkflowFilterOption = None,
     limit: LimitOption = 50,
     after: AfterOption = None,
@@ -50,9 +51,9 @@ def ls(
     to now. `parent:no` leaves out sub-workflows. `--json` prints `now`, `filter`, `workflows` and `next`, the cursor of
     the next page or null.
     """
-    from horsies.cli.workflows.listing import list_workflows
+    from horsies.cli.workflows.story import list_workflows
 
-    text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
+    text = joined_filter(filter_text, words)
     list_workflows(database.choose_existing(), text, limit=limit, after=after, as_json=as_json)
 
 
@@ -70,9 +71,12 @@ def export(
 
     As `tasks export` does; `parent:no` leaves out sub-workflows.
     """
-    from horsies.cli.export_command import export_workflows
+    from horsies.cli.reading import understood, write_export
+    from horsies.display.exporting import workflows_export
+    from horsies.query import parse_workflows
 
-    export_workflows(database.choose_existing(), filter_text or "", form.value, path)
+    choice = database.choose_existing()
+    write_export(choice, workflows_export(understood(filter_text or "", parse_workflows)), form.value, path)
 
 
 @app.command("show")
@@ -81,12 +85,7 @@ def show(
     workflow_id: WorkflowIdArgument,
     node: Annotated[
         str | None,
-        typer.Option(
-            "--node",
-            metavar="NODE",
-            help="One node of it, by node id or index, with its inputs and its result.",
-            callback=fit_for_text,
-        ),
+        text_option("--node", "NODE", "One node of it, by node id or index, with its inputs and its result."),
     ] = None,
     mask: MaskOption = None,
     as_json: JsonOption = False,

@@ -4,62 +4,109 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from horsies.cli.read_session import read
-from horsies.cli.verbs.report import NOTHING_MATCHED
-from horsies.cli.workflows.listing import workflow_report
-from horsies.cli.workflows.node_lines import head, inconsistent_lines, node_lines
-from horsies.display.formatting import details, inconsistency
+from horsies.cli.reading import read, require_found
+from horsies.cli.workflows.dag_lines import railed
+from horsies.display.formatting import details, headline, inconsistency, lasting, number, short, state, way_out
 from horsies.display.json_output import plain, print_json
 from horsies.display.payload import SHOWN
-from horsies.display.terminal import Screen, say
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
+from horsies.domain.plain_text import clean
 from horsies.operations.named_targets import story_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
+    from datetime import datetime
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.workflows.dag_lines import Railed
     from horsies.config.contexts import DatabaseChoice
-    from horsies.views import NodeView, WorkflowStory
+    from horsies.views import NodeView, WorkflowRow, WorkflowStory
+
+_NAMED: Final = 3
+_COLUMNS: Final = (
+    TableColumn(""),
+    TableColumn("NODE", least=12),
+    TableColumn("STATE"),
+    TableColumn("RAN", right=True, rank=3),
+    TableColumn("TRY", right=True, rank=5),
+    TableColumn("ERROR", least=9, rank=1),
+    TableColumn("", least=10, rank=2),
+    TableColumn("TASK OR CHILD", rank=4),
+)
 
 
 def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: bool) -> None:
     story = read_workflow(choice, "workflows graph", text)
+    screen = Screen.of(sys.stdout)
     if as_json:
         edges = [[need, node.index] for node in story.nodes for need in node.dependencies]
         nodes = [node_report(node) for node in story.nodes]
         workflow = workflow_report(story.row, story.now)
         print_json({"now": story.now, "workflow": workflow, "nodes": nodes, "edges": edges})
-        return
-    screen = Screen.of(sys.stdout)
-    say(*mermaid_lines(story.nodes) if mermaid else _drawn(story, screen))
+    elif mermaid:
+        say(*_mermaid_lines(story.nodes))
+    else:
+        say(*head(story, screen), "", *node_lines(story, screen))
 
 
-def _drawn(story: WorkflowStory, screen: Screen) -> list[str]:
-    return [*head(story, screen), "", *node_lines(story, screen), *inconsistent_lines(story)]
+def workflow_report(row: WorkflowRow, now: datetime) -> dict[str, Any]:
+    """Return a workflow for `--json`: the stored fields, and those derived from them at `now`."""
+    stored: dict[str, Any] = plain(row)
+    return stored | {"done": row.done, "share": row.share, "age_s": now - row.sent_at, "run_s": row.run(now)}
 
 
 def node_report(node: NodeView) -> dict[str, Any]:
-    """A node for `--json`: the stored fields, and those derived from them."""
+    """Return a node for `--json`: the stored fields, and those derived from them."""
     stored: dict[str, Any] = plain(node)
     return stored | {"state": node.state, "is_map": node.is_map, "out_of_step": inconsistency(node)}
 
 
 def read_workflow(choice: DatabaseChoice, role: str, text: str, *, most_characters: int = SHOWN) -> WorkflowStory:
     """Read a workflow with all its nodes; the command ends if there is none."""
+    found = read(choice, role, lambda session: story_of(session.connection, text, most_characters=most_characters))
+    return require_found(found, "workflow", text)
 
-    async def work(session: ReadSession) -> WorkflowStory | None:
-        return await story_of(session.connection, text, most_characters=most_characters)
 
-    found = read(choice, role, work)
-    if found is None:
-        say(f"no workflow has the id {text}, or one that begins or ends so", stream=sys.stderr)
-        raise typer.Exit(NOTHING_MATCHED)
-    return found
+def head(story: WorkflowStory, screen: Screen) -> Iterator[str]:
+    row = story.row
+    yield headline(row.status, row.error_code, row.name, row.id, screen)
+    parts = [f"{number(row.done)} of {number(row.total)} done"]
+    parts += [f"{number(count)} {name}" for name, count in row.by_state().items()]
+    yield f"{', '.join(parts)}   ran {lasting(row.run(story.now))}   on error {clean(row.on_error)}"
+
+
+def node_lines(story: WorkflowStory, screen: Screen) -> list[str]:
+    """Return a line for each node, below all that it waits for, and what is inconsistent about some."""
+    nodes = {node.index: node for node in story.nodes}
+    rails = railed({node.index: node.dependencies for node in story.nodes}, unicode=screen.unicode)
+    cells = [_cells(nodes[line.index], line, nodes, story.now, screen) for line in rails]
+    lines = table(_COLUMNS, cells, screen) if cells else ["it has no nodes"]
+    return lines + [clean(line) for line in way_out(story.nodes, story.row.id, story.row.status)]
+
+
+def _cells(
+    node: NodeView, line: Railed, nodes: dict[int, NodeView], now: datetime, screen: Screen
+) -> list[TableCell | str]:
+    left = f" {lasting(node.next_retry_at - now)}" if node.state == "RETRY" and node.next_retry_at else ""
+    return [
+        line.rails,
+        node.label,
+        state(node.state, screen, left),
+        lasting(None if node.started_at is None else (node.completed_at or now) - node.started_at),
+        f"{node.retry_count + 1}/{node.max_retries + 1}" if node.retry_count else "",
+        TableCell(node.error_code or "", "red" if node.status == "FAILED" else ""),
+        ", ".join([*details(node), *_after(line, nodes)]),
+        short(node.sub_workflow_id or node.task_id or "", screen),
+    ]
+
+
+def _after(line: Railed, nodes: dict[int, NodeView]) -> Iterator[str]:
+    """Yield its dependencies, if no line shows them."""
+    names = [nodes[need].label if need in nodes else f"#{need}, which is not there" for need in line.unseen]
+    if names:
+        more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+        yield f"after {', '.join(names[:_NAMED])}{more}"
 
 
 _CLASSES: Final = {
@@ -72,7 +119,7 @@ _CLASSES: Final = {
 """States that are not here have no class: they wait."""
 
 
-def mermaid_lines(nodes: Sequence[NodeView]) -> Iterator[str]:
+def _mermaid_lines(nodes: Sequence[NodeView]) -> Iterator[str]:
     """Line by line. A child workflow has a double frame; colours add no information."""
     yield "flowchart LR"
     known = {node.index for node in nodes}

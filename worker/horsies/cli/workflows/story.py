@@ -1,42 +1,118 @@
-"""`horsies workflows show`: all data of one workflow, or of one of its nodes."""
+"""`horsies workflows ls` and `horsies workflows show`: a page of workflows; all data of one, or of one of its nodes."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from horsies.cli.read_session import read
-from horsies.cli.tasks.story import action, titled
-from horsies.cli.verbs.report import NOTHING_MATCHED
-from horsies.cli.workflows.graph import node_report, read_workflow
-from horsies.cli.workflows.listing import workflow_report
-from horsies.cli.workflows.node_lines import head, inconsistent_lines, node_lines
-from horsies.display.formatting import at, damage_lines, details, number, state, way_out
-from horsies.display.json_output import plain, print_json
+from horsies.cli.reading import cursor_of, next_page, read, read_page, require_found, say_aside, understood
+from horsies.cli.workflows.graph import head, node_lines, node_report, read_workflow, workflow_report
+from horsies.display.formatting import (
+    actions,
+    damage_lines,
+    details,
+    headline,
+    lasting,
+    links,
+    number,
+    short,
+    state,
+    times,
+    titled,
+    way_out,
+)
+from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_json, stored_lines
-from horsies.display.terminal import Screen, say
+from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.operations.named_targets import node_named, story_of
-from horsies.views import node_story
+from horsies.query import parse_workflows, workflow_conditions
+from horsies.views import Cursor, node_story, workflow_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.reading import Connection, ReadSession
     from horsies.config.contexts import DatabaseChoice
-    from horsies.views import NodeStory, NodeView, Stored, WorkflowStory
+    from horsies.views import NodeStory, NodeView, Page, WorkflowRow, WorkflowStory
+
+_COLUMNS: Final = (
+    TableColumn("STATE"),
+    TableColumn("ID"),
+    TableColumn("NAME", least=12),
+    TableColumn("NODES", right=True),
+    TableColumn("RUNNING", right=True, rank=5),
+    TableColumn("WAITING", right=True, rank=6),
+    TableColumn("FAILED", right=True, rank=4),
+    TableColumn("AGE", right=True),
+    TableColumn("RUN", right=True, rank=2),
+    TableColumn("FAILED AT", least=8, rank=3),
+    TableColumn("ERROR", least=9, rank=1),
+)
+
+
+def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str | None, as_json: bool) -> None:
+    wanted = understood(text, parse_workflows)
+    cursor = None if after is None else cursor_of(after, _read_cursor)
+    conditions = workflow_conditions(wanted)
+
+    async def page(connection: Connection, limit: int, after: Cursor | None) -> Page[WorkflowRow]:
+        return await workflow_page(connection, conditions, limit=limit, after=after)
+
+    rows, now, further = read_page(choice, "workflows ls", page, limit, cursor)
+    next_cursor = None if further is None else f"{cursor_time(further.time)}/{further.id}"
+    if as_json:
+        listed = [workflow_report(row, now) for row in rows]
+        print_json({"now": now, "filter": wanted.text, "workflows": listed, "next": next_cursor})
+        return
+    screen = Screen.of(sys.stdout)
+    say(*table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else [])
+    say(*damage_lines(rows, screen))
+    if next_cursor is not None:
+        options = ["--filter", wanted.text] if wanted.text else []
+        say_aside([next_page("workflows ls", options, next_cursor)], screen)
+    elif not rows:
+        say_aside(_none_listed(wanted.text, first=after is None), screen)
+
+
+def _read_cursor(text: str) -> Cursor:
+    time, workflow_id = text.split("/", 1)
+    return Cursor(read_cursor_time(time), workflow_id)
+
+
+def _cells(row: WorkflowRow, now: datetime, screen: Screen) -> list[TableCell | str]:
+    return [
+        state(row.status, screen),
+        short(row.id, screen),
+        row.name,
+        f"{number(row.done)}/{number(row.total)}",
+        number(row.running) if row.running else "",
+        number(row.waiting) if row.waiting else "",
+        TableCell(number(row.failed) if row.failed else "", "red"),
+        lasting(now - row.sent_at),
+        lasting(row.run(now)),
+        row.failed_node or "",
+        TableCell(row.error_code or "", "red" if row.status == "FAILED" else ""),
+    ]
+
+
+def _none_listed(text: str, *, first: bool) -> list[str]:
+    if not first:
+        return ["there are no more"]
+    if text:
+        hint = "`horsies workflows ls` shows the newest of all, --filter-help explains filters"
+        return [f"no workflow matches {text}", hint]
+    return ["no workflow has been started in this database yet", "an application starts one with `spec.start()`"]
 
 
 def show_workflow_story(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
     masks = Masks.of(names)
     story = read_workflow(choice, "workflows show", text, most_characters=ALL if as_json else SHOWN)
     if as_json:
-        print_json(workflow_story_report(story, masks), is_stored=True)
-        return
-    screen = Screen.of(sys.stdout)
-    say(*_workflow(story, masks, screen))
+        print_json(_workflow_report(story, masks), is_stored=True)
+    else:
+        say(*_workflow(story, masks, Screen.of(sys.stdout)))
 
 
 def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *, as_json: bool) -> None:
@@ -50,20 +126,14 @@ def show_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *,
         node = await node_story(session.connection, story.row.id, index, most_characters=most)
         return None if node is None else (node, {each.index: each for each in story.nodes})
 
-    found = read(choice, "workflows show", work)
-    if found is None:
-        say(f"no workflow has the id {text}, or one that begins or ends so", stream=sys.stderr)
-        raise typer.Exit(NOTHING_MATCHED)
-    story, nodes = found
+    story, nodes = require_found(read(choice, "workflows show", work), "workflow", text)
     if as_json:
-        print_json(node_story_report(story, masks), is_stored=True)
-        return
-    screen = Screen.of(sys.stdout)
-    say(*_node(story, nodes, masks, screen))
+        print_json(_node_report(story, masks), is_stored=True)
+    else:
+        say(*_node(story, nodes, masks, Screen.of(sys.stdout)))
 
 
-def workflow_story_report(story: WorkflowStory, masks: Masks) -> dict[str, Any]:
-    """All data of a workflow."""
+def _workflow_report(story: WorkflowStory, masks: Masks) -> dict[str, Any]:
     return {
         "now": story.now,
         "workflow": workflow_report(story.row, story.now),
@@ -77,8 +147,7 @@ def workflow_story_report(story: WorkflowStory, masks: Masks) -> dict[str, Any]:
     }
 
 
-def node_story_report(story: NodeStory, masks: Masks) -> dict[str, Any]:
-    """All data of a node."""
+def _node_report(story: NodeStory, masks: Masks) -> dict[str, Any]:
     return {
         "now": story.now,
         "workflow_id": story.workflow_id,
@@ -99,49 +168,45 @@ def _workflow(story: WorkflowStory, masks: Masks, screen: Screen) -> Iterator[st
     yield from head(story, screen)
     yield from damage_lines([row, *story.nodes, *story.audit], screen)
     moments = {"sent": row.sent_at, "started": row.started_at, "ended": row.completed_at}
-    times = [f"{name:<11}{at(moment, story.now)}" for name, moment in moments.items() if moment is not None]
-    yield from titled("times", times, screen)
-    yield from titled("nodes", [*node_lines(story, screen.inside), *inconsistent_lines(story)], screen)
-    yield from titled("result", _lines(story.result, masks), screen)
-    yield from titled("error", _lines(story.error, masks), screen)
-    yield from titled("success policy", _lines(story.success_policy, Masks()), screen)
-    yield from titled("operator actions", [action(each, story.now) for each in story.audit], screen)
-    links = {
+    yield from titled("times", times(moments, story.now), screen)
+    yield from titled("nodes", node_lines(story, screen.inside), screen)
+    yield from titled("result", stored_lines(story.result, masks), screen)
+    yield from titled("error", stored_lines(story.error, masks), screen)
+    yield from titled("success policy", stored_lines(story.success_policy, Masks()), screen)
+    yield from titled("operator actions", actions(story.audit, story.now), screen)
+    linked = {
         "definition": row.definition_key,
         "parent": parent and f"{parent.name} {parent.status} {parent.workflow_id}",
         "its node": parent and f"{parent.node_id or parent.task_index} {parent.node_status or 'is not there'}",
     }
-    yield from titled("links", [f"{name:<11}{clean(text)}" for name, text in links.items() if text], screen)
+    yield from titled("links", links(linked), screen)
 
 
 def _node(story: NodeStory, nodes: dict[int, NodeView], masks: Masks, screen: Screen) -> Iterator[str]:
-    node, shown = story.node, state(story.node.state, screen)
-    error = f" {clean(node.error_code)}" if node.error_code else ""
-    painted = screen.paint(f"{shown.text}{error}", shown.style)
-    yield f"{painted}  {screen.paint(clean(node.label), 'bold')}  {clean(node.name)}"
+    node = story.node
+    yield headline(node.state, node.error_code, node.label, node.name, screen)
     tries = f"   try {node.retry_count + 1} of {node.max_retries + 1}" if node.task_id else ""
     yield from damage_lines([node, *story.audit], screen)
     yield f"queue {clean(node.queue)}   priority {number(node.priority)}{tries}"
     yield from map(clean, way_out([node], story.workflow_id, story.workflow_status))
     moments = {"started": node.started_at, "next try": node.next_retry_at, "ended": node.completed_at}
-    times = [f"{name:<11}{at(moment, story.now)}" for name, moment in moments.items() if moment is not None]
-    yield from titled("times", times, screen)
+    yield from titled("times", times(moments, story.now), screen)
     yield from titled("inputs", [clean(line) for line in _inputs(node, nodes)], screen)
     hidden = masks.hides(POSITIONAL)
     args = story.args if story.args is not None and story.args.text != "[]" else None
-    yield from titled("args", _lines(args, masks, hide=hidden), screen)
-    yield from titled("kwargs", _lines(story.kwargs, masks), screen)
-    yield from titled("result", _lines(story.result, masks), screen)
-    yield from titled("child workflow", _lines(story.summary, masks), screen)
-    yield from titled("options", _lines(story.options, masks), screen)
-    yield from titled("operator actions", [action(each, story.now) for each in story.audit], screen)
-    links = {
+    yield from titled("args", stored_lines(args, masks, hide=hidden), screen)
+    yield from titled("kwargs", stored_lines(story.kwargs, masks), screen)
+    yield from titled("result", stored_lines(story.result, masks), screen)
+    yield from titled("child workflow", stored_lines(story.summary, masks), screen)
+    yield from titled("options", stored_lines(story.options, masks), screen)
+    yield from titled("operator actions", actions(story.audit, story.now), screen)
+    linked = {
         "workflow": f"{story.workflow_name} {story.workflow_status} {story.workflow_id}",
         "task": node.task_id and f"{node.task_status or 'is not there any more'} {node.task_id}",
         "child": node.sub_workflow_id and f"{node.sub_status or 'is not there any more'} {node.sub_workflow_id}",
         "definition": node.sub_definition_key,
     }
-    yield from titled("links", [f"{name:<11}{clean(text)}" for name, text in links.items() if text], screen)
+    yield from titled("links", links(linked), screen)
 
 
 def _inputs(node: NodeView, nodes: dict[int, NodeView]) -> Iterator[str]:
@@ -157,7 +222,3 @@ def _inputs(node: NodeView, nodes: dict[int, NodeView]) -> Iterator[str]:
     yield from (f"{parameter} from {name(index)}" for parameter, index in node.args_from.items())
     if node.ctx_from:
         yield f"workflow_ctx from {', '.join(node.ctx_from)}"
-
-
-def _lines(stored: Stored | None, masks: Masks, *, hide: bool = False) -> list[str]:
-    return [] if stored is None else stored_lines(stored, masks, hide=hide)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from horsies.cli.read_session import read
+from horsies.cli.reading import cursor_of, next_page, read, say_aside
 from horsies.display.formatting import ago, damage_lines, number, short
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.payload import Masks
@@ -24,7 +23,7 @@ from horsies.views import AuditCursor, audit_page, find_task, find_workflow, ope
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from horsies.cli.read_session import ReadSession
+    from horsies.cli.reading import ReadSession
     from horsies.config.contexts import DatabaseChoice
     from horsies.store.connect import Connection
     from horsies.views import AuditPage, AuditRow, OperationPage, OperationRow
@@ -40,8 +39,6 @@ _COLUMNS: Final = (
     TableColumn("ROLE", least=6, rank=4),
     TableColumn("OPERATION"),
 )
-CursorT = TypeVar("CursorT", datetime, AuditCursor)
-_NO_AUDIT: Final = "this database keeps no audit yet: `horsies db upgrade` adds it"
 
 
 def list_operations(
@@ -49,26 +46,18 @@ def list_operations(
 ) -> None:
     """`narrowed`: the values of --since, --by and --verb that were given."""
     wanted = ActivityFilter(tuple(_term(key, text) for key, text in narrowed.items()))
-    before = None if after is None else _cursor(after, read_cursor_time)
+    before = None if after is None else cursor_of(after, read_cursor_time)
 
-    async def work(session: ReadSession) -> OperationPage:
-        return await operation_page(session.connection, wanted, limit=limit, before=before)
-
-    page = read(choice, "audit ls", work)
+    page = read(
+        choice, "audit ls", lambda session: operation_page(session.connection, wanted, limit=limit, before=before)
+    )
     next_cursor = None if page.next is None else cursor_time(page.next)
     if as_json:
         print_json({"now": page.now, "operations": page.rows, "next": next_cursor})
         return
-    screen = Screen.of(sys.stdout)
-    if not page.recorded:
-        say(_NO_AUDIT)
-    elif page.rows:
-        say(*table(_COLUMNS, [_cells_of_operation(row, page.now, screen) for row in page.rows], screen))
-    elif next_cursor is None:
-        say("no operator action is on record" if not narrowed else "no operation like that is on record")
-    for line in damage_lines(page.rows, screen):
-        say(line)
-    _say_more([f"--{key}={text}" for key, text in narrowed.items()], next_cursor, screen)
+    none = "no operation like that is on record" if narrowed else "no operator action is on record"
+    options = [f"--{key}={text}" for key, text in narrowed.items()]
+    _print(page, _cells_of_operation, none, options, next_cursor)
 
 
 def list_actions(
@@ -80,7 +69,7 @@ def list_actions(
     after: str | None,
     as_json: bool,
 ) -> None:
-    cursor = None if after is None else _cursor(after, _place)
+    cursor = None if after is None else cursor_of(after, _place)
 
     async def work(session: ReadSession) -> tuple[AuditPage, list[str]]:
         """The page, and the options for the next one."""
@@ -98,22 +87,26 @@ def list_actions(
         actions = Masks.of().on(plain(page.rows))  # the state before may contain a result
         print_json({"now": page.now, "actions": actions, "next": next_cursor}, is_stored=True)
         return
+    _print(page, _cells_of_row, "no operator action of that kind is on record", options, next_cursor)
+
+
+def _print(
+    page: AuditPage | OperationPage,
+    cells: Callable[[Any, datetime, Screen], list[TableCell | str]],
+    none: str,
+    options: list[str],
+    next_cursor: str | None,
+) -> None:
     screen = Screen.of(sys.stdout)
     if not page.recorded:
-        say(_NO_AUDIT)
+        say("this database keeps no audit yet: `horsies db upgrade` adds it")
     elif page.rows:
-        say(*table(_COLUMNS, [_cells_of_row(row, page.now, screen) for row in page.rows], screen))
-    else:
-        say("no operator action of that kind is on record")
-    for line in damage_lines(page.rows, screen):
-        say(line)
-    _say_more(options, next_cursor, screen)
-
-
-def _say_more(options: list[str], next_cursor: str | None, screen: Screen) -> None:
+        say(*table(_COLUMNS, [cells(row, page.now, screen) for row in page.rows], screen))
+    elif next_cursor is None:
+        say(none)
+    say(*damage_lines(page.rows, screen))
     if next_cursor is not None:
-        line = f"more: {shlex.join(['horsies', 'audit', 'ls', *options, '--after', next_cursor])}"
-        say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
+        say_aside([next_page("audit ls", options, next_cursor)], screen)
 
 
 def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> list[TableCell | str]:
@@ -122,8 +115,7 @@ def _cells_of_operation(row: OperationRow, now: datetime, screen: Screen) -> lis
     parts += [f"{number(row.refused)} refused"] if row.refused else []
     parts += [f"{number(row.undone)} undone"] if row.undone else []
     return [
-        f"{row.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
-        ago(row.acted_at, now),
+        *_when(row.acted_at, now),
         row.who,
         row.verb,
         what if row.targets > 1 else _target(row.kinds[0], row.target_id, screen),
@@ -138,8 +130,7 @@ def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[TableCel
     applied = row.outcome == "applied"
     words = row.outcome if applied else f"{row.outcome}: {row.detail or ''}"
     return [
-        f"{row.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
-        ago(row.acted_at, now),
+        *_when(row.acted_at, now),
         f"{row.os_user}@{row.os_host}",
         row.verb,
         _target(row.target_kind, row.target_id, screen),
@@ -148,6 +139,10 @@ def _cells_of_row(row: AuditRow, now: datetime, screen: Screen) -> list[TableCel
         row.db_role,
         short(str(row.operation_id), screen),
     ]
+
+
+def _when(moment: datetime, now: datetime) -> tuple[str, str]:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z", ago(moment, now)
 
 
 def _target(kind: str, target_id: str, screen: Screen) -> str:
@@ -173,10 +168,3 @@ async def _whole(connection: Connection, kind: str, name: str) -> tuple[str, str
 def _place(text: str) -> AuditCursor:
     time, number_of_row = text.split("/")
     return AuditCursor(read_cursor_time(time), int(number_of_row))
-
-
-def _cursor(text: str, read_as: Callable[[str], CursorT]) -> CursorT:
-    try:
-        return read_as(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None

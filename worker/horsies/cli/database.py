@@ -1,0 +1,197 @@
+"""Which database a command uses, and whether it may write there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, option_parameter
+from horsies.display.terminal import ask, say
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.app import Horsies
+    from horsies.config.contexts import Context, DatabaseChoice
+    from horsies.store.embedded import EmbeddedPlace
+
+
+@dataclass(slots=True)
+class Advice:
+    """The options by which a command that is advised works on the database of this one."""
+
+    options: str = ""
+
+
+advice = Advice()
+
+
+def advised(text: str) -> str:
+    """Return `text` with its commands made to work on the database of this one."""
+    from horsies.config.contexts import advise
+
+    return advise(text, advice.options)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """The options by which a command finds its database; the `database` of a command that `on_database` completes."""
+
+    url: str | None
+    context: str | None
+    module: str | None
+
+    def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
+    """Have an application use the database that the options and the environment select."""
+    from horsies.config.contexts import NamedApplication, choose_database
+
+    application = NamedApplication(locator, app.config.broker.url)
+    is_named = database_url is not None or context is not None
+    named_context = _only_context(database_url, context)
+    choice = choose_database(database_url, named_context, os.environ, application, guarded=is_named)
+    advice.options = choice.options
+    app.use_database(choice)
+    return choice
+
+
+def app_at_work(locator: str, database_url: str | None, context: str | None) -> Horsies:
+    """Return the checked application of a worker or a scheduler, on the database that was chosen for it.
+
+    Guards of contexts hold for a database that the command line names; its own is what it was deployed for.
+    """
+    from horsies.locate import checked_app
+
+    def located(app: Horsies) -> None:
+        choice = choose_for(app, locator, database_url, context)
+        if database_url is not None or context is not None:
+            _confirm_service(choice)
+
+    return checked_app(locator, located=located)[0]
+
+
+def only_module(argument: str | None, option: str | None) -> str:
+    """Return the one module that was given, as an argument or as an option."""
+    named = {name for name in (argument, option) if name is not None}
+    if len(named) == 1:
+        return named.pop()
+    raise _invalid(
+        f"two modules are named: {argument} and {option}" if named else "no module is named",
+        "name the application, for example shop.tasks:app",
+    )
+
+
+def _only_context(database_url: str | None, context: str | None) -> str | None:
+    if database_url is not None and context is not None:
+        raise typer.BadParameter("--database-url and --context name two databases; give one of them")
+    return context
+
+
+def _imported(module: str) -> Horsies:
+    from horsies.domain.masking import mask_word
+    from horsies.locate import locate_app
+
+    if "://" in module:
+        raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
+    with redirect_stdout(sys.stderr):  # what it prints when it is imported is no part of --json
+        return locate_app(module)
+
+
+def existing(choice: DatabaseChoice) -> DatabaseChoice:
+    """Return once the chosen database exists: created earlier, or now that the user agreed.
+
+    Otherwise a list would create the embedded server of the default place, and answer "no task" to an operator whose
+    URL was not set in that shell.
+    """
+    import asyncio
+
+    from horsies.cli.db import migrate
+    from horsies.store.embedded import default_place
+
+    if choice.url is not None:
+        return choice
+    place = default_place()
+    if os.path.isdir(place.data):  # noqa: PTH112 - Path.is_dir raises where a directory above may not be entered
+        return choice
+    error = _nothing_configured(place)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    say(error.message, error.notes[0], stream=sys.stderr)
+    typed = ask(f"Make an embedded PostgreSQL in {place.root}, for development? [y/N]:")
+    if typed.strip().lower() not in ("y", "yes"):
+        raise error
+    asyncio.run(migrate(choice, "init", dry_run=False))
+    return choice
+
+
+def _nothing_configured(place: EmbeddedPlace) -> ConfigurationError:
+    from horsies.config.contexts import config_path
+
+    file = config_path(os.environ)
+    looked_at = [
+        "--database-url",
+        "--context",
+        "HORSIES_DATABASE_URL",
+        "--module",
+        "DATABASE_URL",
+        *([f"default_context in {file}"] if file is not None else []),
+        f"an embedded PostgreSQL in {place.root}",
+    ]
+    return ConfigurationError(
+        "no database is configured",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        notes=(f"looked for: {', '.join(looked_at)}",),
+        help_text="name the application, whose database it then is: --module shop.tasks:app;\n"
+        "or the database: --database-url postgresql://user@host/database, or HORSIES_DATABASE_URL.\n"
+        "Where there is neither yet, `horsies db init` makes the embedded one, and `horsies demo` one to look at",
+    )
+
+
+def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
+    """Refuse to write in a read-only context, and ask for the name of a production one."""
+    context = choice.context
+    if context is None:
+        return
+    if context.read_only:
+        raise _invalid(
+            f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
+            "use --dry-run to see what it would do, or another context that may write",
+        )
+    if context.production and not yes:
+        _ask_for_the_name(context, f"type {context.shown_name} when asked, or add --yes where there is no terminal")
+
+
+def _confirm_service(choice: DatabaseChoice) -> None:
+    """Refuse a read-only context to a worker or a scheduler, and ask for the name of a production one.
+
+    A service manager, which has no terminal to type in, is not asked.
+    """
+    context = choice.context
+    if context is None:
+        return
+    if context.read_only:
+        raise _invalid(
+            f"context {context.shown_name!r} is read-only, and a worker or a scheduler writes",
+            "name another context, or the database that the application is configured for by naming none",
+        )
+    if context.production and sys.stdin.isatty():
+        _ask_for_the_name(context, f"type {context.shown_name} when asked")
+
+
+def _ask_for_the_name(context: Context, help_text: str) -> None:
+    name, label = context.shown_name, context.url.label
+    typed = ask(f"{name} is a production database ({label}). Type its name to continue:")
+    if typed.strip() != context.name:
+        why = "that is not the name" if typed else "there is no terminal to type the name in"
+        raise _invalid(f"nothing was changed: {why}", help_text)
+
+
+def _invalid(message: str, help_text: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)
