@@ -23,7 +23,6 @@ from setproctitle import getproctitle
 from typer.main import get_command
 
 from horsies.cli import main
-from horsies.cli.main import _whole
 
 HOSTILE = "a\nFORGED\r\x1b[2J\x9b\u202e\u2028[/tmp/x]"
 """At its beginning what matters, because the shortest columns are cut."""
@@ -134,9 +133,9 @@ async def fill(conn: asyncpg.Connection, *, json_texts: bool) -> set[tuple[str, 
 @cache
 def commands() -> dict[str, Any]:
     root: Any = get_command(main.app)
-    found = {name: command for name, command in root.commands.items() if name not in root.groups}
-    for name, group in root.groups.items():
-        found |= {f"{name} {each}": command for each, command in _whole(group).commands.items()}
+    found = {name: command for name, command in root.commands.items() if name not in main._GROUPS}
+    for name, group in main._GROUPS.items():
+        found |= {f"{name} {each}": command for each, command in main._whole(group).commands.items()}
     return found
 
 

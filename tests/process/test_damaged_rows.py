@@ -15,7 +15,7 @@ from scraping import parsed, scrape
 from test_worker import Table, Worker
 from typer.main import get_command
 
-from horsies.cli.main import _GROUPS, GroupsOnDemand, _whole, app
+from horsies.cli.main import _GROUPS, _whole, app
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.url import DatabaseUrl
 from horsies.domain.damage import plain_stored
@@ -65,7 +65,7 @@ def reading_commands() -> Iterator[str]:
     verbs = {f"{group} {verb.name}" for kind, group in COMMAND_GROUPS.items() for verb in verbs_for(kind)}
     whole: Any = get_command(app)
     for name in whole.commands:
-        group = _GROUPS.get(name) if isinstance(whole, GroupsOnDemand) else None
+        group = _GROUPS.get(name)
         own = [name] if group is None else [f"{name} {one}" for one in _whole(group).commands]
         yield from (one for one in own if not {one, name} & (verbs | NOT_READING))
 
