@@ -49,7 +49,51 @@ class DatabaseOptions:
     context: str | None
     module: str | None
 
-    def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
+    def choose(self) -> DatabaseChoice:
+        """Return the database that these options and the environment select; see horsies.config.contexts.
+
+        Prints a note if an application was named whose database is another one.
+        """
+        from horsies.config.contexts import NamedApplication, choose_database
+
+        module = self.module
+        application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
+        choice = choose_database(self.url, _only_context(self.url, self.context), os.environ, application)
+        advice.options = choice.options
+        for other in choice.passed_over:
+            if other.by_application:
+                about = f"note: this is about {choice.url}, {choice.reason};"
+                say(about, f"      not about {other.url}: {other.reason}", stream=sys.stderr)
+        return choice
+
+    def choose_existing(self) -> DatabaseChoice:
+        """`choose`, for a command that needs an existing database: none is created without a question."""
+        return existing(self.choose())
+
+
+def database_parameters() -> list[Parameter]:
+    """Return the parameters that become DatabaseOptions."""
+    kinds = {"database_url": DatabaseUrlOption, "context": ContextOption, "module": ApplicationOption}
+    return [option_parameter(name, kind, None) for name, kind in kinds.items()]
+
+
+def on_database(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a database, in the place of its parameter `database`, and `--debug`."""
+
+    @wraps(command)
+    def complete(*, database_url: str | None, context: str | None, module: str | None, debug: bool, **own: Any) -> None:
+        command(database=DatabaseOptions(database_url, context, module), **own)
+
+    parameters = []
+    for own in signature(command, eval_str=True).parameters.values():
+        parameters += database_parameters() if own.name == "database" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
+    parameters.append(option_parameter("debug", DebugOption, False))
+    complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    vars(complete)["__signature__"] = Signature(parameters)
+    return complete
+
+
+def choose_for(app: Horsies, locator: str, database_url: str | None, context: str | None) -> DatabaseChoice:
     """Have an application use the database that the options and the environment select."""
     from horsies.config.contexts import NamedApplication, choose_database
 
