@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from horsies.views import QueueRate
-from horsies.views.cluster import busy_share, waiting
+from horsies.views.cluster import waiting
 from horsies.views.workers import FIRST_WORKER_WITHIN_S, name_of
 from horsies_tui.health.rates import outlook
 
@@ -36,6 +36,8 @@ class Glance:
     """Start of the growth of each growing queue."""
     had_workers: bool = True
     """True if the database has ever had a worker."""
+    busy: float | None = None
+    """Share of busy processes in the last whole ten seconds; None if no worker reported then."""
 
     @property
     def awaits_first_worker(self) -> bool:
@@ -48,11 +50,6 @@ class Glance:
     def alive(self) -> tuple[WorkerRow, ...]:
         """Return the workers that are alive, including late ones."""
         return tuple(row for row in self.workers if row.lives)
-
-    @property
-    def busy(self) -> float | None:
-        """Return the share of busy processes of the workers that are alive; None if no worker reports it."""
-        return busy_share(self.workers)
 
     @property
     def waiting(self) -> Count:

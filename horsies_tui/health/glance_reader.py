@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from horsies.views import failures, growing_since, queue_rates, queue_rows, worker_clocks, worker_rows
+from horsies.views import busy_share, failures, growing_since, queue_rates, queue_rows, worker_clocks, worker_rows
 from horsies.views.workers import had_workers
 from horsies_tui.health.glance import Glance
 from horsies_tui.health.rates import Course
@@ -38,6 +38,7 @@ class GlanceReader:
             failures=await failures(conn),
             clocks=self._clocks,
             had_workers=bool(workers) or await had_workers(conn),
+            busy=await busy_share(conn, now),
         )
         growing = [row.name for row in glance.queues if glance.outlook(row).course is Course.GROWS]
         return replace(glance, growing_since=await growing_since(conn, growing))

@@ -47,12 +47,12 @@ async def ended(
 
 
 async def alive(conn: asyncpg.Connection, *workers: str, queues: str = "{mail}") -> None:
-    """New snapshots of these workers: four of eight processes are busy."""
+    """Snapshots of these workers, a new one and one of ten seconds ago: four of eight processes are busy."""
     await conn.execute(
-        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
-        " queues, tasks_running, worker_started_at, queue_max_concurrency)"
-        " SELECT id, 'web', 7, 8, 8, 8, $2::text::text[], 4, now(), '{\"mail\": 20}'"
-        "   FROM unnest($1::text[]) AS worker (id)",
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, tasks_running, worker_started_at, queue_max_concurrency)"
+        " SELECT id, at, 'web', 7, 8, 8, 8, $2::text::text[], 4, now() - interval '10 s', '{\"mail\": 20}'"
+        "   FROM unnest($1::text[]) AS worker (id), unnest(ARRAY[now(), now() - interval '10 s']) AS at",
         list(workers),
         queues,
     )
@@ -68,9 +68,9 @@ async def test_it_opens_first_and_says_that_all_is_well_until_it_is_not(
     assert {field.default for field in fields(ConsoleOptions) if field.name == "screen"} == {"overview"}
     await alive(connection, "web-1", "web-2")
     async with console(database, **OVERVIEW) as screen:
-        text = await screen.sees("Healthy: 2 workers, 0% busy, no tasks waiting.", "no alerts", "Nothing needs action")
+        text = await screen.sees("Healthy: 2 workers, 50% busy, no tasks waiting.", "no alerts", "Nothing needs action")
         assert "1 Overview" in text.splitlines()[1]
-        await screen.sees("busy 0%", "window 5m [ ]")  # the workers have just started
+        await screen.sees("busy 50%", "window 5m [ ]")  # the workers have just started
         await send(connection, *(f"t-{n}" for n in range(30)), queue_name="'pay'", age_s=1)
         await screen.press("ctrl+r")
         await screen.sees("queue pay has no worker, 30 due", "Critical: queue pay has no worker, 30 due")
@@ -354,7 +354,7 @@ async def test_at_80x24_there_are_verdict_counts_queues_and_sparks(
     await send(connection, "due-1", queue_name="'mail'", age_s=400)
     async with console(database, (80, 24), ascii=plain, **OVERVIEW) as screen:
         text = await screen.sees(
-            "Degraded: mail is over its 5m target", "finished/s 0.", "waiting 1", "busy 0%", "TREND"
+            "Degraded: mail is over its 5m target", "finished/s 0.", "waiting 1", "busy 50%", "TREND"
         )
         lines = text.splitlines()
         assert max(map(len, lines)) <= 80

@@ -89,5 +89,5 @@ def a_report(*findings: Finding, **fields: Any) -> Report:
 
 def a_glance(*findings: Finding, **fields: Any) -> Glance:
     """Two living workers and an empty queue, unless given otherwise."""
-    usual: dict[str, Any] = {"workers": (a_worker("web-1"), a_worker("web-2")), "queues": (a_queue(),)}
+    usual: dict[str, Any] = {"workers": (a_worker("web-1"), a_worker("web-2")), "queues": (a_queue(),), "busy": 0.5}
     return Glance(NOON, report=fields.pop("report", a_report(*findings)), **{**usual, **fields})

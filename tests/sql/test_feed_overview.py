@@ -9,8 +9,10 @@ import asyncpg
 import pytest
 from feed_steps import Published, linked, send
 
-from horsies.views import task_series
+from horsies.views import cluster_series, task_series
+from horsies.views.reader_session import READER_SETTINGS
 from horsies_tui.feed.pace import Rhythm
+from horsies_tui.health.glance_reader import GlanceReader
 from horsies_tui.health.windows import Window
 from horsies_tui.overview import feed as overview
 from horsies_tui.overview.feed import OverviewFeed, OverviewSnapshot
@@ -121,3 +123,37 @@ async def test_what_cannot_be_read_is_said_and_what_was_known_stays(
         await connection.execute("ALTER TABLE elsewhere RENAME TO horsies_worker_states")
         await published.until(lambda snapshot: snapshot.error is None)
         feed.stop()
+
+
+BOUNDARY = "SELECT date_bin('10 s', statement_timestamp(), '2000-01-01Z')"
+WORKERS = """
+INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
+                                   max_claim_per_worker, queues, worker_started_at, tasks_running)
+SELECT name, $1::timestamptz - $2 * ago * interval '1 s', 'web', 1, 8, 8, 8, '{mail}', now(), $2 * running
+  FROM (VALUES ('web-1', 7, 2), ('web-1', 2, 4), ('web-2', 9, 8), ('web-2', 4, 6)) AS told (name, ago, running)
+"""
+
+
+async def test_two_consoles_that_read_a_second_apart_say_the_same_share_of_busy_processes(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """Three consoles showed three shares, each of the rows at its read."""
+    second = await asyncpg.connect(database, server_settings=dict(READER_SETTINGS))
+    shares: list[float | None] = []
+    while len(shares) < 6:
+        began = await connection.fetchval(BOUNDARY)
+        await connection.execute("TRUNCATE horsies_worker_states")
+        await connection.execute(WORKERS, began, 1)
+        shares.clear()
+        for reader in (connection, second):
+            now = await reader.fetchval("SELECT statement_timestamp()")
+            buckets = LONG.buckets(now)
+            points = [point.busy for point in await cluster_series(reader, buckets)]
+            shares += [(await GlanceReader().read(reader, now)).busy, *points[-2:]]
+            # What a worker says, and starts, after the first has read.
+            await connection.execute(WORKERS, now, 0)
+            await send(connection, f"r{now}", status="'RUNNING'", claimed_by_worker_id="'web-1'", claimed_at="now()")
+        if await connection.fetchval(BOUNDARY) != began:
+            shares.clear()  # ten seconds ended between the two reads
+    await second.close()
+    assert shares == [20 / 32] * 6

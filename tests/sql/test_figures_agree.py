@@ -24,6 +24,8 @@ from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.views import (
     Liveness,
+    busy_share,
+    cluster_series,
     cluster_status,
     count_parts,
     queue_rates,
@@ -193,6 +195,7 @@ class Read:
     moved: dict[str, tuple[int, int]]
     rates_over_s: float
     """Five minutes, or the age of the oldest task if it is younger."""
+    busy: float | None
 
 
 async def read(conn: asyncpg.Connection) -> Read:
@@ -202,9 +205,10 @@ async def read(conn: asyncpg.Connection) -> Read:
         now = await conn.fetchval("SELECT statement_timestamp()")
         glance = Glance(
             now, await worker_rows(conn), await queue_rows(conn), await queue_rates(conn), report=report,
+            busy=await busy_share(conn, now),
         )  # fmt: skip
         history, buckets = History(), USUAL.buckets(now)
-        history.put(buckets, await task_series(conn, buckets), ())
+        history.put(buckets, await task_series(conn, buckets), await cluster_series(conn, buckets))
         tally = Tally(RHYTHM, count_parts(wanted("")))
         while not tally.is_complete or tally.dirty:
             tally.begin(0.0)
@@ -232,6 +236,10 @@ async def read(conn: asyncpg.Connection) -> Read:
             await conn.fetchval(
                 "SELECT LEAST(300, GREATEST(extract(epoch FROM statement_timestamp() - min(created_at)), 1))::float"
                 "  FROM horsies_tasks"),
+            await conn.fetchval(
+                "SELECT sum(tasks_running)::float8 / sum(processes) FROM horsies_worker_states"
+                " WHERE snapshot_at >= to_timestamp(floor(extract(epoch FROM statement_timestamp()) / 10) * 10 - 10)"
+                "   AND snapshot_at < to_timestamp(floor(extract(epoch FROM statement_timestamp()) / 10) * 10)"),
         )  # fmt: skip
 
 
@@ -297,15 +305,15 @@ def the_verdict_the_charts_and_the_table_say_the_same(seen: Read) -> None:
     glance, waits = seen.glance, total(seen, "due", "claimed")
     charts = {chart.title.lstrip("~"): chart for chart in charts_of(seen.series, USUAL, SIGNS.dash, glance)}
     assert charts["waiting"].curves[0].now == count(waits)
-    places = 8 * sum(worker.lives for worker in glance.workers)
-    busy = sum(min(seen.held.get(worker.id, 0), 8) for worker in glance.workers if worker.lives)
-    assert charts["busy"].curves[0].now == (f"{busy / places:.0%}" if places else SIGNS.dash)
+    busy = charts["busy"].curves[0]
+    assert busy.now == (SIGNS.dash if seen.busy is None else f"{seen.busy:.0%}")
+    assert busy.values[-1] == seen.busy
     calm = verdict(glance, ())
     assert ("no tasks waiting" in calm.words) is (waits == 0)
     if waits:
         assert re.search(r"(\d[\d, ]*) waiting", calm.words)[1].replace(" ", "").replace(",", "") == str(waits)  # type: ignore[index]
-    if places:
-        assert f"{busy / places:.0%} busy" in calm.words
+    if seen.busy is not None:
+        assert f"{seen.busy:.0%} busy" in calm.words
 
 
 def a_queue_without_a_worker_is_not_said_to_be_empty_soon(seen: Read) -> None:

@@ -44,7 +44,7 @@ _MODULES = {
     "schedules": "Definition NextRun ScheduleRow SchedulerRow ScheduleRun Schedules ScheduleStory Standing next_runs"
     " schedule_rows schedule_story",
     "searching": "Cursor Page",
-    "series": "Buckets ClusterPoint WorkerPoint cluster_series worker_series",
+    "series": "Buckets ClusterPoint WorkerPoint busy_share cluster_series worker_series",
     "statistics": "NameStatistics StatisticsSort TaskStatistics Usual task_statistics usual_durations",
     "tasks": "Sort TaskPage TaskRow cursor_of matching task_page",
     "workers": "GONE_AFTER_S LATE_AFTER_S Clock Liveness Snapshot WorkerRow worker_clocks worker_rows",

@@ -83,13 +83,6 @@ def waiting(queues: Iterable[QueueRow]) -> Count:
     return total(Count(row.due.number + row.claimed, row.due.at_least) for row in queues)
 
 
-def busy_share(workers: Iterable[WorkerRow]) -> float | None:
-    """Return the share of busy processes; None if no live worker reports its processes."""
-    living = [row for row in workers if row.lives]
-    places = sum(row.snapshot.processes for row in living if row.snapshot is not None)
-    return sum(row.busy or 0 for row in living) / places if places else None
-
-
 @dataclass(frozen=True, slots=True)
 class ScheduleTotals:
     """Totals of the schedules, in the column order of the statement. A schedule without a scheduler is not overdue."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MOST_SNAPSHOTS: Final = 100
 """Maximum number of snapshots read per bucket: the average of 100 of 500 workers differs by a few per cent, and takes
 a fifth of the time."""
-_ROUND_S: Final = 6.0
-"""Time in which each live worker reports once: snapshots come every 5 s, slightly delayed."""
+_BUSY_OVER: Final = timedelta(seconds=10)
+"""Time in which each live worker reports at least once, and at most twice: snapshots come every 5 s, slightly delayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class WorkerPoint:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPoint:
-    """The reports of all workers at the end of one bucket; None if there is none: a gap.
+    """The reports of all workers in the last ten seconds of one bucket; None if there is none: a gap.
 
     `workers` have reported, at least this many. `busy` is the share of their processes that ran a task.
     """
@@ -60,18 +60,27 @@ async def worker_series(conn: asyncpg.Connection, worker_id: str, buckets: Bucke
 
 
 async def cluster_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[ClusterPoint, ...]:
-    """Read one point for each bucket, oldest first; the last one up to now."""
+    """Read one point for each bucket, oldest first; the last one up to the last whole ten seconds."""
     told = by_bucket(
         await conn.fetch(
             statement(__name__, "view_cluster_series"),
             buckets.first,
             buckets.step,
             buckets.count,
-            _ROUND_S,
+            _BUSY_OVER.total_seconds(),
             MOST_SNAPSHOTS,
         )
     )
     return tuple(ClusterPoint(start, *told.get(number, ())) for number, start in enumerate(buckets.starts))
+
+
+async def busy_share(conn: asyncpg.Connection, now: datetime) -> float | None:
+    """Read the share of busy processes in the last whole ten seconds, the newest point of every `cluster_series`.
+
+    All readers get the same until the next ten seconds have passed. None: no worker reported.
+    """
+    (point,) = await cluster_series(conn, Buckets(now, _BUSY_OVER, 1))
+    return point.busy
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

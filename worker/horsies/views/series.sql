@@ -21,19 +21,19 @@ SELECT number, own.*
 -- ($1 first bucket, $2 length of a bucket, $3 how many, $4 how long before the end of each to look, in s; $5 snapshots
 -- read of each at most)
 -- A process that runs many async tasks at once counts as one busy process. By ix_horsies_worker_states_snapshot_at: of
--- a bucket of 15 minutes only its last seconds, in which each worker reports once.
+-- a bucket of 15 minutes only its last seconds, in which each worker reports. Those end at a whole ten seconds, also where
+-- the bucket has not ended, so that readers at different moments find the same.
 SELECT number, told.*
   FROM generate_series(0, $3::integer - 1) AS number
  CROSS JOIN LATERAL (
-        SELECT LEAST($1::timestamptz + (number + 1) * $2::interval, statement_timestamp()) AS until) AS bucket
+        SELECT LEAST($1::timestamptz + (number + 1) * $2::interval,
+                     date_bin('10 s', statement_timestamp(), '2000-01-01Z')) AS until) AS bucket
  CROSS JOIN LATERAL (
         SELECT count(DISTINCT worker_id)::integer AS workers,
                sum(LEAST(tasks_running, processes))::float8 / NULLIF(sum(processes), 0) AS busy
           FROM (SELECT worker_id, tasks_running, processes
                   FROM horsies_worker_states
-                 WHERE snapshot_at >= GREATEST($1::timestamptz + number * $2::interval,
-                                               bucket.until - $4::float8 * interval '1 s')
-                   AND snapshot_at < bucket.until
+                 WHERE snapshot_at >= bucket.until - $4::float8 * interval '1 s' AND snapshot_at < bucket.until
                  ORDER BY snapshot_at DESC
                  LIMIT $5::integer) AS lately
        ) told
