@@ -16,9 +16,9 @@ from horsies.domain.quantities import span
 from horsies.findings import FindingKind, Severity
 from horsies.findings.cluster import SweepState
 from horsies.findings.diagnose import searches
-from horsies.findings.searches.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.findings.searches.unusual import BEHIND_BUSY, RUNS_LONG
 from horsies.findings.searches.waiting_tasks import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
+from horsies.findings.searches.workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.query import parse, parse_workers, task_conditions
 from horsies.views import Clock, Count, Failures, Liveness, QueueRate
 from horsies_tui.health.alerts import NO_WORKER, Alert, Level, alerts

@@ -25,7 +25,6 @@ from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
 from horsies.findings.searches.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
 from horsies.findings.searches.interrupted import INTERRUPTED
-from horsies.findings.searches.sweep_rules import RULE_NOT_APPLIED
 from horsies.findings.searches.waiting_tasks import (
     DEADLINE_PASSED,
     PAUSED_QUEUE,
@@ -33,6 +32,7 @@ from horsies.findings.searches.waiting_tasks import (
     RETRY_OVERDUE,
     UNKNOWN_NAME,
 )
+from horsies.findings.searches.workers import RULE_NOT_APPLIED
 from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS

@@ -10,7 +10,7 @@ from diagnose_steps import the_only
 
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
-from horsies.findings.searches.memory import NEAR_ITS_LIMIT
+from horsies.findings.searches.workers import NEAR_ITS_LIMIT
 
 
 async def report(conn: asyncpg.Connection, *, ago_s: float = 0, **columns: Any) -> None:

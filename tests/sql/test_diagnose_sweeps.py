@@ -11,7 +11,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.domain.quantities import clock
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.in_flight import STALE_RUN
-from horsies.findings.searches.sweep_rules import RULE_NOT_APPLIED
+from horsies.findings.searches.workers import RULE_NOT_APPLIED
 from horsies.store.pulse import write_pulse
 from horsies.store.worker_states import RUNS, sweep_name
 

@@ -14,8 +14,7 @@ from workflow_plans import node, plan
 from horsies.config.recovery import RecoveryConfig
 from horsies.findings import Severity
 from horsies.findings.diagnose import diagnose
-from horsies.findings.searches.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
-from horsies.findings.searches.inconsistent_workflows import KINDS
+from horsies.findings.searches.workflows import DAMAGED_WORKFLOW, KINDS, PAUSED_BY_ERROR
 from horsies.lifecycle.controlling import pause, resume
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.operations.pipeline import apply, preview

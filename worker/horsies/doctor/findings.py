@@ -44,12 +44,9 @@ def _finding(check: str, lines: Sequence[Examined], now: datetime) -> Finding:
         kind=DATABASE,
         target_kind="database",
         name=check,
-        ids=(),
         count=len(lines),
-        since=None,
         evidence=f"{first.evidence}{more}",
         prediction=PredictedAction(f"nothing: `horsies doctor` {'fails' if fails else 'warns'}", severity),
-        remedies=(),
         why=tuple(_why(lines, now)),
     )
 

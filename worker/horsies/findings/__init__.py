@@ -100,13 +100,13 @@ class Finding:
     kind: FindingKind
     target_kind: TargetKind | Literal["database"]
     name: str  # of the task or workflow, the worker's id, the queue, or the doctor's check
-    ids: tuple[str, ...]  # the ids that were read
-    count: int
-    since: datetime | None  # time of the oldest row
     evidence: str
     prediction: PredictedAction
-    remedies: tuple[Remedy, ...]
-    why: tuple[str, ...]  # sentences with further reasons
+    ids: tuple[str, ...] = ()  # the ids that were read
+    count: int = 1
+    since: datetime | None = None  # time of the oldest row
+    remedies: tuple[Remedy, ...] = ()
+    why: tuple[str, ...] = ()  # sentences with further reasons
     at_least: bool = False  # there are more than `count`
     queue_name: str | None = None
     worker_id: str | None = None
@@ -117,30 +117,33 @@ class Finding:
         return f"{self.kind.name} {self.name}"
 
 
-def about_tasks(
+def about_rows(
     kind: FindingKind,
     row: Mapping[str, Any],
     prediction: PredictedAction,
-    *,
     evidence: str,
+    *,
     verbs: Iterable[str],
     why: Iterable[str],
-    at_least: bool,
+    at_least: bool = False,
+    worker_id: str | None = None,
 ) -> Finding:
-    """Return a finding about the tasks of one name and queue, from a row that counts them."""
+    """Return a finding about tasks of one name and queue, or workflows of one name, from a row that counts them."""
+    target_kind: TargetKind = "task" if "task_name" in row else "workflow"
     return Finding(
         kind=kind,
-        target_kind="task",
-        name=row["task_name"],
+        target_kind=target_kind,
+        name=row["task_name"] if target_kind == "task" else row["name"],
         ids=tuple(row["ids"]),
         count=row["count"],
         since=row["since"],
         evidence=evidence,
         prediction=prediction,
-        remedies=remedies("task", row["ids"], *verbs),
+        remedies=remedies(target_kind, row["ids"], *verbs),
         why=tuple(why),
         at_least=at_least,
-        queue_name=row["queue_name"],
+        queue_name=row.get("queue_name"),
+        worker_id=worker_id,
     )
 
 

@@ -20,7 +20,7 @@ from horsies.findings import (
     Remedy,
     Search,
     Severity,
-    about_tasks,
+    about_rows,
     remedies,
 )
 from horsies.findings.cluster import ALIVE_WITHIN_S
@@ -131,11 +131,11 @@ def _died(loss: Loss) -> Finding:
 
 def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
     workers = tuple(row["workers"] or ())
-    finding = about_tasks(
+    finding = about_rows(
         CRASHED,
         row,
         NEEDS_DECISION,
-        evidence=f"failed as WORKER_CRASHED{_where(row, workers)}",
+        f"failed as WORKER_CRASHED{_where(row, workers)}",
         verbs=("requeue", "rerun"),
         why=(
             "Its worker, or the process that ran it, died; its policy has no (further) retry for WORKER_CRASHED.",

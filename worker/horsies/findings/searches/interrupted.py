@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.findings import MOST_IDS, NEEDS_DECISION, RUNS_AGAIN, FindingKind, Search, about_tasks
+from horsies.findings import MOST_IDS, NEEDS_DECISION, RUNS_AGAIN, FindingKind, Search, about_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
     rows = await conn.fetch(statement(__name__, "diagnose_interrupted"), _MAX_COUNTED, MOST_IDS)
     capped = sum(row["count"] for row in rows) >= _MAX_COUNTED
     return [
-        about_tasks(
+        about_rows(
             INTERRUPTED,
             row,
             NEEDS_DECISION,
-            evidence=f"stopped past its grace{_on(row['hosts'])}",
+            f"stopped past its grace{_on(row['hosts'])}",
             verbs=("requeue", "fail", "rerun"),
             why=("A worker was shut down while it ran, and its requeue_on_interrupt is off.", RUNS_AGAIN),
             at_least=capped,

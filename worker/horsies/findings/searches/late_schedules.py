@@ -80,7 +80,6 @@ def _lost(row: Mapping[str, Any], now: datetime) -> Finding:
         prediction=PredictedAction("nothing: no run is sent until a scheduler has them", Severity.NEEDS_ACTION)
         if unserved
         else PredictedAction("nothing more: the others send its runs", Severity.NOTE),
-        remedies=(),
         why=(
             "It fell silent without a clean stop: it was killed, crashed, hangs, or lost the database.",
             *((_START,) if unserved else ()),
@@ -102,12 +101,10 @@ def _no_scheduler(known: Mapping[str, Any], late: Sequence[Mapping[str, Any]], n
         kind=NO_SCHEDULER,
         target_kind="schedule",
         name="for any schedule",
-        ids=(),
         count=known["planned"],
         since=late[0]["next_run_at"] if late else seen_at,
         evidence=f"{counted(known['planned'], 'schedule')} planned, {overdue}; {seen}",
         prediction=waits,
-        remedies=(),
         why=(_START, "It sends the oldest missed run, or all of them with `catch_up_missed`."),
         at_least=len(late) >= MOST_IDS,
     )
@@ -122,7 +119,6 @@ def _overdue(row: Mapping[str, Any], now: datetime) -> Finding:
         target_kind="schedule",
         name=name,
         ids=(name,),
-        count=1,
         since=row["next_run_at"],
         evidence=f"its run was due {_ago(row['next_run_at'], now)}, {last}; served by {served}",
         prediction=PredictedAction("nothing, unless a scheduler sends it", Severity.NEEDS_ACTION),

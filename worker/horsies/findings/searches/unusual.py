@@ -17,8 +17,7 @@ from horsies.findings import (
     PredictedAction,
     Search,
     Severity,
-    about_tasks,
-    remedies,
+    about_rows,
 )
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
@@ -156,14 +155,13 @@ def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Find
             f"Fewer than {LEAST_RUNS} runs of it completed in the last day, so it counts as long after {span(WANTED_S)}"
             f" if others wait for its place, and after {span(LONG_S)} otherwise."
         )
-    return about_tasks(
+    return about_rows(
         RUNS_LONG,
         row,
         PredictedAction("nothing: it still beats", Severity.NOTE),
-        evidence=evidence,
+        evidence,
         verbs=("fail", "requeue"),
         why=(because, "`horsies tasks stack`, or S on its screen, shows what it does now.", RUNS_AGAIN),
-        at_least=False,
     )
 
 
@@ -176,11 +174,11 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
     more = (
         f"; the same in {counted(row['children'] - 1, 'other child', 'other children')}" if row["children"] > 1 else ""
     )
-    finding = about_tasks(
+    finding = about_rows(
         BEHIND_RUN,
         row,
         PredictedAction("start when the other run has ended", Severity.NOTE),
-        evidence=f"RUNNING for {span((cluster.now - row['since']).total_seconds())} in {place},"
+        f"RUNNING for {span((cluster.now - row['since']).total_seconds())} in {place},"
         f" where {_occupant(row, cluster)}{more}",
         verbs=("requeue",),
         why=(
@@ -189,7 +187,6 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
             f"`horsies tasks stack {row['first_id']}`, or S on its screen, shows what the other run does now.",
             RUNS_AGAIN,
         ),
-        at_least=False,
     )
     return finding if row["first_id"] in blamed else replace(finding, alert_severity=Severity.HANDLED)
 
@@ -231,24 +228,19 @@ def _is_capped(row: Mapping[str, Any], cluster: Cluster) -> bool:
 def _claims(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     busy, idle = name_of(row["worker_id"]), name_of(row["idle_id"])
     waits = span((cluster.now - row["since"]).total_seconds())
-    return Finding(
-        kind=BEHIND_BUSY,
-        target_kind="task",
-        name=row["task_name"],
-        ids=tuple(row["ids"]),
-        count=row["count"],
-        since=row["since"],
-        evidence=f"claimed {waits} ago by {busy}, all {row['processes']} of whose processes run:"
+    return about_rows(
+        BEHIND_BUSY,
+        row,
+        PredictedAction(f"start when a process of {busy} is free", Severity.NOTE),
+        f"claimed {waits} ago by {busy}, all {row['processes']} of whose processes run:"
         f" {_occupant(row, cluster)}; {idle} has {row['free']} free",
-        prediction=PredictedAction(f"start when a process of {busy} is free", Severity.NOTE),
-        remedies=remedies("task", row["ids"], "release", "cancel"),
+        verbs=("release", "cancel"),
         why=(
             f"`horsies tasks stack {row['ids'][0]}` shows what has its place there, as does S in its story.",
             f"{idle} serves {row['queue_name']} and has had room for {WAITS_S:.0f}s. A claim stays with its worker.",
             "Released, it is claimed by a worker that has room. User code has not begun, so nothing can happen twice.",
             "If it happens often, a smaller prefetch_buffer leaves tasks in the queue until a process is free.",
         ),
-        queue_name=row["queue_name"],
         worker_id=row["worker_id"],
     )
 

@@ -14,7 +14,7 @@ from horsies.findings import (
     PredictedAction,
     Search,
     Severity,
-    about_tasks,
+    about_rows,
     remedies,
 )
 from horsies.store.statements import statement
@@ -160,11 +160,11 @@ def _about_queue(
 
 def _unknown_name(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     workers = sum(group.claiming for group in cluster.serving(row["queue_name"]))
-    return about_tasks(
+    return about_rows(
         UNKNOWN_NAME,
         row,
         PredictedAction("nothing: waits for code", Severity.NEEDS_ACTION),
-        evidence="no running worker registers it",
+        "no running worker registers it",
         verbs=("cancel", "fail"),
         why=(
             f"{counted(workers, 'worker')} of queue {row['queue_name']} registered their names, but not this one:"
@@ -175,11 +175,11 @@ def _unknown_name(row: Mapping[str, Any], cluster: Cluster) -> Finding:
 
 
 def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
-    return about_tasks(
+    return about_rows(
         RETRY_OVERDUE,
         row,
         PredictedAction("claim it when a worker has room", Severity.NOTE),
-        evidence=f"its retry was due {span((cluster.now - row['since']).total_seconds())} ago",
+        f"its retry was due {span((cluster.now - row['since']).total_seconds())} ago",
         verbs=("cancel", "fail"),
         why=(f"Queue {row['queue_name']} is served: its workers are busy, or a cap is reached.",),
         at_least=row["more"],
@@ -187,11 +187,11 @@ def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
 
 
 def _deadline_passed(row: Mapping[str, Any], cluster: Cluster, *, capped: bool) -> Finding:
-    return about_tasks(
+    return about_rows(
         DEADLINE_PASSED,
         row,
         PredictedAction("expire", Severity.HANDLED, cluster.sweep_in()) if cluster.alive else NO_WORKER_SWEEPS,
-        evidence=f"its deadline passed {span((cluster.now - row['since']).total_seconds())} ago and it has not started",
+        f"its deadline passed {span((cluster.now - row['since']).total_seconds())} ago and it has not started",
         verbs=("expire", "cancel"),
         why=("No worker starts a task after its good_until.",),
         at_least=capped,

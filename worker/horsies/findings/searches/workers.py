@@ -1,21 +1,24 @@
-"""Workers whose container, or one of whose children, is near its memory limit."""
+"""Live workers: memory near its limit, and rules of the sweep that they have enabled but none runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.quantities import size
+from horsies.domain.quantities import clock, counted, size, span
 from horsies.findings import MOST_IDS, Finding, FindingKind, PredictedAction, Search, Severity
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
+from horsies.store.worker_states import CLAIMS, RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     import asyncpg
 
-    from horsies.findings.cluster import Cluster
+    from horsies.findings.cluster import Cluster, Rule
 
+RULE_NOT_APPLIED = FindingKind("rule not applied", 220, tasks="status:claimed,running", alert="no worker sweeps {name}")
 NEAR_ITS_LIMIT = FindingKind(
     "memory near its limit",
     85,
@@ -27,11 +30,15 @@ NEAR: Final = 0.9
 """The share of a limit from which usage is reported."""
 _KILLED = PredictedAction("at the limit of a container the kernel kills one of its processes", Severity.HANDLED)
 _REFUSED = PredictedAction("at its limit the child gets no more memory", Severity.HANDLED)
+_DOES = {
+    RUNS: "runs of dead workers stay RUNNING",
+    CLAIMS: "claims of dead workers wait for their lease",
+}
 
 
-async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
+async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     rows = await conn.fetch(statement(__name__, "diagnose_memory"), ALIVE_WITHIN_S, NEAR, MOST_IDS)
-    return [_near(row) for row in rows]
+    return [*map(_near, rows), *(_not_applied(rule, cluster.now) for rule in cluster.unswept)]
 
 
 def _near(row: Mapping[str, Any]) -> Finding:
@@ -40,11 +47,9 @@ def _near(row: Mapping[str, Any]) -> Finding:
         target_kind="worker",
         name=row["worker_id"],
         ids=(row["worker_id"],),
-        count=1,
         since=row["since"],
         evidence=f"pid {row['pid']} on {row['hostname']}: {'; '.join(_uses(row))}",
         prediction=_KILLED if row["container_is_near"] else _REFUSED,
-        remedies=(),
         why=tuple(_why(row)),
     )
 
@@ -73,4 +78,30 @@ def _megabytes(amount: float) -> str:
     return size(round(amount * 1_048_576))
 
 
-SEARCH = Search((NEAR_ITS_LIMIT,), _find)
+def _not_applied(rule: Rule, now: datetime) -> Finding:
+    last = "never" if rule.last is None else f"last {span((now - rule.last).total_seconds())} ago"
+    wanted = f"{counted(rule.workers, 'living worker')} every {span(rule.interval_ms / 1000)}"
+    stays = _DOES.get(rule.rule, "late tasks and broken workflows are not repaired")
+    return Finding(
+        kind=RULE_NOT_APPLIED,
+        target_kind="worker",
+        name=_name_of(rule),
+        since=rule.last or rule.since,
+        evidence=f"enabled by {wanted}, swept {last}",
+        prediction=PredictedAction(f"nothing: {stays}", Severity.NEEDS_ACTION),
+        why=tuple(_why_not_applied(rule)),
+    )
+
+
+def _name_of(rule: Rule) -> str:
+    """`runs silent for 6s`, or the name of a rule without a threshold."""
+    return rule.rule if rule.threshold_ms is None else f"{rule.rule} silent for {span(rule.threshold_ms / 1000)}"
+
+
+def _why_not_applied(rule: Rule) -> Iterator[str]:
+    if rule.since is not None:
+        yield f"A worker has had this rule enabled since {clock(rule.since)}."
+    yield "Its log gives the reason in a line `loop failed` with loop=recovery."
+
+
+SEARCH = Search((NEAR_ITS_LIMIT, RULE_NOT_APPLIED), _find)

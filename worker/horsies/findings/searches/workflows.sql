@@ -1,5 +1,5 @@
 -- name: damaged_workflows
--- searches/blocked_workflows.py; reads only: RUNNING or PAUSED, with a contradictory row ($1 how many)
+-- searches/workflows.py; reads only: RUNNING or PAUSED, with a contradictory row ($1 how many)
 WITH live AS MATERIALIZED (
     SELECT id, name, updated_at,
            CASE WHEN NOT success_policy @? '$.cases[*].required_indices[*] ? (@.type() == "number")'
@@ -8,7 +8,7 @@ WITH live AS MATERIALIZED (
      WHERE status IN ('RUNNING', 'PAUSED')
      ORDER BY id
 )
-SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.what, circle.what) AS what
+SELECT ARRAY[live.id] AS ids, 1 AS count, live.name, live.updated_at AS since, COALESCE(live.what, broken.what, circle.what) AS what
   FROM live
  CROSS JOIN LATERAL (
        SELECT array_agg(task_index) AS indexes,
@@ -50,7 +50,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
  LIMIT $1
 
 -- name: diagnose_paused_flows
--- searches/blocked_workflows.py; reads only: paused since a node failed, and waiting for a decision
+-- searches/workflows.py; reads only: paused since a node failed, and waiting for a decision
 -- ($1 how many ids of each name)
 SELECT name, count(*)::integer AS count, min(updated_at) AS since, (array_agg(id ORDER BY updated_at, id))[1:$1] AS ids,
        (array_agg(error ORDER BY updated_at, id))[1] AS error
@@ -60,7 +60,7 @@ SELECT name, count(*)::integer AS count, min(updated_at) AS since, (array_agg(id
  ORDER BY name
 
 -- name: diagnose_decided_flows
--- searches/blocked_workflows.py; reads only: PAUSED since a node failed, and an operator completed a node since
+-- searches/workflows.py; reads only: PAUSED since a node failed, and an operator completed a node since
 -- then: its own task, or child, has not completed
 -- ($1 how many ids of each name)
 SELECT name, failed, count(*)::integer AS count, min(completed_at) AS since,

@@ -1,5 +1,5 @@
 -- name: diagnose_memory
--- searches/memory.py; reads only: live workers near a limit, by their newest snapshots
+-- searches/workers.py; reads only: live workers near a limit, by their newest snapshots
 -- ($1 how old the snapshot of a live worker may be, in s; $2 the share of a limit that is near; $3 workers at most)
 -- Since the first snapshot after the last one that was not near, if that is less than an hour old. BETWEEN excludes
 -- NaN.
