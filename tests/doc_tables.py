@@ -25,10 +25,7 @@ from horsies.domain.states import TASK_TRANSITIONS
 from horsies.operations.verb import COMMAND_GROUPS, Verb
 from horsies.operations.verbs import verbs_for
 from horsies.query import TASKS
-from horsies.query.activity_keys import ACTIVITY
-from horsies.query.schedule_keys import SCHEDULES
-from horsies.query.worker_keys import WORKERS
-from horsies.query.workflow_keys import WORKFLOWS
+from horsies.query.other_keys import ACTIVITY, SCHEDULES, WORKERS, WORKFLOWS
 from horsies.run.settings import WorkerSettings
 from horsies.task.definition import TaskOptions
 from horsies.task.options import TaskSendOptions

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies.query import ACTIVITY, ActivityFilter, Term, WorkerFilter, parse_activity
-from horsies.query.activity_keys import CHANGE, OPERATION
+from horsies.query.other_keys import CHANGE, OPERATION
 from horsies.query.values import Choice, Glob
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.activity.entries import ENTRY_COLUMNS, TARGET_COLUMNS, Entry, TargetRow, entries

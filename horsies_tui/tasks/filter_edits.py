@@ -9,7 +9,7 @@ from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.operations.selection import Selection
 from horsies.query import TaskFilter, Term
 from horsies.query.keys import EVERY_STATE, INTERRUPTED, SCHEDULED, STATES
-from horsies.query.sense import states
+from horsies.query.language import states
 from horsies.query.values import Choice, Glob
 from horsies.views import Sort
 from horsies_tui.look.units import number

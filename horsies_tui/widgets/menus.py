@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from horsies.domain.plain_text import clean
-from horsies.query.sense import states
+from horsies.query.language import states
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.glyphs import cut
 from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css

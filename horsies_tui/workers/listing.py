@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.display.exporting import workers_export
 from horsies.query import WorkerFilter, parse_workers
-from horsies.query.worker_keys import WORKERS
+from horsies.query.other_keys import WORKERS
 from horsies.views.row_filter import matching
 from horsies_tui.actions import key_for
 from horsies_tui.feed.status import not_connected

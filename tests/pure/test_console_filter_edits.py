@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from horsies.query import parse
 from horsies.query.keys import EVERY_STATE, SCHEDULED
-from horsies.query.sense import states
+from horsies.query.language import states
 from horsies.views import GROUPINGS, Sort
 from horsies_tui.tasks.filter_edits import GROUP_KEYS, NoSuchFilter, all_shown, of_groups, of_states
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from worker_scene import NOON, a_worker, ago, gone
 
 from horsies.query import FilterError, completions, parse_workers
-from horsies.query.worker_keys import WORKERS
+from horsies.query.other_keys import WORKERS
 from horsies.views import Liveness
 from horsies.views.row_filter import matching
 
@@ -78,7 +78,7 @@ def test_each_key_means_what_its_help_says(text: str, names: set[str]) -> None:
         ("memory:>5", "there is no key 'memory'", "mem"),
         ("hots:web", "there is no key 'hots'", "host"),
         ("load:much", "'much' is not a number", None),
-        ("up:5m", "5m alone says little", ">5m"),
+        ("up:5m", "5m alone is not a range", ">5m"),
         ("status:alive -status:alive", "no state is left", None),
         ("has:tasks -has:tasks", "no worker both has and lacks tasks", None),
     ],

@@ -20,8 +20,8 @@ from horsies.query import (
     task_conditions,
     workflow_conditions,
 )
-from horsies.query.filters import TaskFilter, WorkflowFilter
 from horsies.query.keys import STATES
+from horsies.query.parser import TaskFilter, WorkflowFilter
 from horsies.views import Cursor, tasks as search, workflows as workflow_search
 from horsies.views.searching import Source, Stretch, edge_of, over
 

@@ -136,7 +136,7 @@ def test_a_mistake_is_pointed_at_with_what_was_probably_meant(
         ("-parent:yes parent:019a", "no workflow is left"),
         ("parent:yes -parent:yes", "no workflow is left"),
         ("since:1h until:2h", "swap them"),
-        ("\0", "no workflow can hold this character"),
+        ("\0", "no workflow can contain this character"),
     ],
 )
 def test_what_no_workflow_can_match_is_refused(text: str, why: str) -> None:

@@ -1,10 +1,12 @@
-"""The filter language of the console and of `--filter`: text in; conditions out, which pass that text as parameters."""
+"""The filter language of the console and of `--filter`: it parses text to conditions that pass values as parameters."""
 
 from __future__ import annotations
 
-from horsies.query.activity_keys import ACTIVITY
 from horsies.query.completions import Completion, completions
-from horsies.query.filters import (
+from horsies.query.keys import KEYS, TASKS
+from horsies.query.language import Condition, Key, Language, Term
+from horsies.query.other_keys import ACTIVITY, SCHEDULES, WORKERS, WORKFLOWS
+from horsies.query.parser import (
     ActivityFilter,
     ScheduleFilter,
     TaskConditions,
@@ -12,16 +14,15 @@ from horsies.query.filters import (
     WorkerFilter,
     WorkflowConditions,
     WorkflowFilter,
+    parse,
+    parse_activity,
+    parse_schedules,
+    parse_workers,
+    parse_workflows,
     task_conditions,
     workflow_conditions,
 )
-from horsies.query.keys import KEYS, TASKS
-from horsies.query.language import Condition, Key, Language, Term
-from horsies.query.parser import parse, parse_activity, parse_schedules, parse_workers, parse_workflows
 from horsies.query.problems import FilterError, Problem
-from horsies.query.schedule_keys import SCHEDULES
-from horsies.query.worker_keys import WORKERS
-from horsies.query.workflow_keys import WORKFLOWS
 
 __all__ = [
     "ACTIVITY",

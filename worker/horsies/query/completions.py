@@ -21,7 +21,7 @@ MOST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`text` could replace the characters from `start` up to `end`; `help` explains the key."""
+    """A `text` that can replace the characters from `start` up to `end`; `help` explains the key."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class Completion:
 def completions(
     text: str, cursor: int, values: Mapping[str, Sequence[str]], language: Language = TASKS
 ) -> list[Completion]:
-    """Completions of the text before the cursor, best first. `values` are existing ones, by key: queues, names, …"""
+    """Return completions of the text before the cursor, best first. `values` are existing ones by key: queues, …"""
     cursor = min(max(cursor, 0), len(text))
     begun = next((word for word in words(text[:cursor]) if word.end == cursor), None)
     if begun is None:
@@ -45,7 +45,7 @@ def completions(
 
 
 def _bare(begun: Word, whole: Word, language: Language, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
-    """A key, or a value with its key: for `fail`, `status:failed` is offered too."""
+    """Yield keys, and values with their key: for `fail`, `status:failed` too."""
     prefix = begun.items[-1].glob.plain
     if len(begun.items) > 1:
         return
@@ -66,7 +66,7 @@ def _keys(prefix: str, start: int, end: int, language: Language) -> Iterator[Com
 
 
 def _of_key(begun: Word, whole: Word, language: Language, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
-    """A value that the word does not have yet."""
+    """Yield values that the word does not have yet."""
     key = language.keys.get((begun.key or "").lower())
     if key is None:
         return
@@ -79,9 +79,9 @@ def _of_key(begun: Word, whole: Word, language: Language, values: Mapping[str, S
 
 
 def _written(prefix: str, key: Key, values: Mapping[str, Sequence[str]]) -> Iterable[str]:
-    """The key's own words and the caller's values, as they are written; those with this prefix come first."""
+    """Return the key's own words and the caller's values in their written form, those with this prefix first."""
     prefix = prefix.lower()
-    known = [*((value, value) for value in key.values)]
+    known = [(value, value) for value in key.values]
     known += [(value, str(Glob.literal(value))) for value in values.get(key.name, ()) if value]
     fitting = [(not value.lower().startswith(prefix), text) for value, text in known if prefix in value.lower()]
     return dict.fromkeys(text for _, text in sorted(fitting, key=lambda each: each[0]))

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
-from horsies.query.language import BARE, Condition
-from horsies.query.sense import bounds, states, times, yes_and_no
-from horsies.query.value_parsing import LONGEST_ID, looks_like_id
-from horsies.query.values import Choice, Glob, Moment
+from horsies.query.language import BARE, Condition, bounds, states, times, yes_and_no
+from horsies.query.values import LONGEST_ID, Choice, Glob, Moment, looks_like_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +26,7 @@ def as_written(glob: Glob) -> tuple[str, ...]:
 
 
 def id_patterns(glob: Glob) -> tuple[str, ...]:
-    """A part of an id without wildcards is its beginning or its end: screens show either."""
+    """Match an id without wildcards as a beginning or an end: screens show either."""
     whole = glob.exact is None or len(glob.exact) == LONGEST_ID
     return (glob.like,) if whole else (f"{glob.like}%", f"%{glob.like}")
 
@@ -37,7 +35,7 @@ _HOST_AND_PID: Final = re.compile("(.+):([0-9]+)", re.DOTALL)
 
 
 def worker_patterns(glob: Glob) -> tuple[str, ...]:
-    """Lists show a worker as `host:pid`; its id is `host-pid-` and a suffix that distinguishes its starts."""
+    """Match the id and the name `host:pid` of lists; the id is `host-pid-` and a suffix that distinguishes starts."""
     named = _HOST_AND_PID.fullmatch(glob.like)
     return (glob.like,) if named is None else (glob.like, f"{named[1]}-{named[2]}-%")
 
@@ -55,7 +53,7 @@ def _id_part(glob: Glob) -> tuple[str, ...]:
 
 
 def _every(globs: tuple[Glob, ...], patterns: Patterns) -> tuple[str, ...]:
-    """The patterns of all of them, each once; a backslash is their escape."""
+    """Return the LIKE patterns of all of them, each once."""
     return tuple(dict.fromkeys(pattern for glob in globs for pattern in patterns(glob)))
 
 
@@ -63,7 +61,7 @@ def _every(globs: tuple[Glob, ...], patterns: Patterns) -> tuple[str, ...]:
 class TextColumn:
     """A column that is equal to, or LIKE, any of the values. Rows where it is NULL match no value, and each exclusion.
 
-    With `exists` the column is one of another table, found by that beginning of a query.
+    With `exists`, the beginning of a query, the column is one of another table.
     """
 
     column: str
@@ -94,7 +92,7 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`yes` or `no`, or the id of the whole that the row belongs to."""
+    """`yes` or `no`, or the id of the workflow that the row belongs to."""
 
     fact: str
     ids: TextColumn
@@ -108,7 +106,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class BareWords:
-    """Any of the words is a part of the name, or the beginning or end of the id."""
+    """Words of which any is a part of the name, or the beginning or end of the id."""
 
     name: str
     id: str
@@ -130,7 +128,7 @@ class BareWords:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Any of the columns, which may be large, contains any of the values."""
+    """Columns, possibly large, of which any contains any of the values."""
 
     columns: tuple[str, ...]
 
@@ -143,7 +141,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """The meaning of each word of the key for a row."""
+    """The condition of each word of the key."""
 
     of: Mapping[str, str]
 
@@ -156,7 +154,7 @@ class KeyFacts:
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """The time is before or after a moment, which is included; a length of time counts from the database's now."""
+    """A time before or after a moment, which is included; a duration counts from the database's now."""
 
     compared: str
 
@@ -168,7 +166,7 @@ class TimeBound:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number that lies within all ranges."""
+    """A whole number within all ranges."""
 
     sql: str
 
@@ -182,7 +180,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A length of time that lies within all ranges; a clock that was set back makes none that is negative match."""
+    """A duration within all ranges. Negative ones, of a clock that was set back, never match."""
 
     sql: str
 
@@ -196,14 +194,14 @@ class Length:
 
 
 def finite_length(since: str, until: str) -> str:
-    """The length of the time between two stored ones; NULL if one of them is infinity, which cannot be subtracted."""
+    """Return SQL for the time between two stored ones; NULL if one is infinity, which cannot be subtracted."""
     first, last = (f"NULLIF(NULLIF({time}, 'infinity'), '-infinity')" for time in (since, until))
     return f"({last} - {first})"
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A moment that lies so long ago, or between these times."""
+    """A moment so long ago, or between these times."""
 
     sql: str
 
@@ -246,12 +244,12 @@ class Conditions:
         return Condition(STATUS, "status = ANY ({0}::text[])", (self.statuses,), indexed=True), *self.others
 
     def exact(self, key: str) -> tuple[str, ...] | None:
-        """The texts of which the key's column must equal one; None if it is not asked for like this."""
+        """Return the texts of which the key's column must equal one; None without such a condition."""
         found = (other.values[0] for other in self.others if other.key == key and other.indexed)
         return next((texts for texts in found if isinstance(texts, tuple)), None)
 
     def among(self, key: str, texts: tuple[str, ...]) -> Self:
-        """The same, but of this text key only the equality with any of these."""
+        """Return the same conditions, but for this key only that its column equals one of these texts."""
         column = self.language.keys[key].sql
         assert isinstance(column, TextColumn)
         others = (other for other in self.others if other.key != key)
@@ -259,14 +257,14 @@ class Conditions:
 
 
 def statuses_of(understood: Filter) -> tuple[str, ...] | None:
-    """The statuses of which at least one state is wanted; None for all."""
+    """Return the statuses of which at least one state is wanted; None for all."""
     left, every = states(understood), understood.language.statuses
     found = tuple(status for status, parts in every.items() if left.intersection(parts))
     return None if len(found) == len(every) else found
 
 
 def conditions_of(understood: Filter) -> tuple[Condition, ...]:
-    """The conditions of all keys and of the bare words, those on large columns last."""
+    """Return the conditions of all keys and of the bare words, those on large columns last."""
     makers = {BARE: understood.language.bare} | {name: key.sql for name, key in understood.language.keys.items()}
     found = [one for key, sql in makers.items() if sql is not None for one in sql.conditions(key, understood)]
     return tuple(sorted(found, key=lambda condition: isinstance(makers[condition.key], Parts)))

@@ -41,9 +41,9 @@ STATES: Final = _EXACT | {
     "live": _LIVE,
     "done": _DONE,
 }
-"""What each word after `status:` includes: PENDING is split in three, FAILED in two, the other states are whole.
+"""The states that each word after `status:` includes: PENDING is split in three, FAILED in two.
 
-A cancel of `status:pending` once included four tasks that waited for a retry, so these have a state of their own.
+A cancel of `status:pending` once included four tasks that waited for a retry, so these have a separate state.
 """
 
 _STATUSES: Final = {status.value: (status.value,) for status in TaskStatus} | {

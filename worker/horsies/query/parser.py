@@ -1,18 +1,31 @@
-"""Parses text to a filter, or reports every problem in it with its place."""
+"""Parses text to a filter, or reports every problem in it with its place; and turns filters into conditions."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from horsies.query.filters import ActivityFilter, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
-from horsies.query.language import BARE, Filter, Kind, Term
+from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
+from horsies.query.conditions import Conditions, conditions_of, statuses_of
+from horsies.query.keys import TASKS
+from horsies.query.language import BARE, Filter, Kind, Term, contradictions
+from horsies.query.other_keys import ACTIVITY, SCHEDULES, WORKERS, WORKFLOWS
 from horsies.query.problems import FilterError, Problem, UnreadableValue, nearest
 from horsies.query.scanner import words
-from horsies.query.sense import contradictions
-from horsies.query.value_parsing import read
-from horsies.query.values import Glob, Moment, Present
+from horsies.query.values import (
+    LONGEST_ID,
+    Choice,
+    Glob,
+    Moment,
+    Present,
+    looks_like_id,
+    read_count,
+    read_moment,
+    read_past,
+    read_span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,35 +35,89 @@ if TYPE_CHECKING:
     from horsies.query.values import Value
 
 LONGEST_TEXT: Final = 10_000
+_CUT: Final = ("…", "...")
+"""How screens shorten an id, and so how it is copied from them."""
 
 FilterT = TypeVar("FilterT", bound=Filter)
 
 
-def parse(text: str, present: Present | None = None) -> TaskFilter:
-    """The filter of `text`; empty text matches everything. FilterError names each problem and its place.
+@dataclass(frozen=True, slots=True)
+class TaskFilter(Filter):
+    language: ClassVar[Language] = TASKS
 
-    `present` says what times mean that name no zone; without it, they are in UTC.
+
+@dataclass(frozen=True, slots=True)
+class WorkflowFilter(Filter):
+    language: ClassVar[Language] = WORKFLOWS
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFilter(Filter):
+    language: ClassVar[Language] = WORKERS
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFilter(Filter):
+    language: ClassVar[Language] = SCHEDULES
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityFilter(Filter):
+    language: ClassVar[Language] = ACTIVITY
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConditions(Conditions):
+    language: ClassVar[Language] = TASKS
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowConditions(Conditions):
+    language: ClassVar[Language] = WORKFLOWS
+
+
+_HAVE_ERRORS: Final = tuple(
+    status.value for status in TaskStatus if status in TASK_TERMINAL_STATES and status is not TaskStatus.COMPLETED
+)
+
+
+def task_conditions(understood: TaskFilter) -> TaskConditions:
+    statuses = statuses_of(understood)
+    wants_error = understood.pick("error", Glob) or Choice("error") in understood.pick("has", Choice)
+    if statuses is None and wants_error:  # only these have a code, and an index of their own
+        statuses = _HAVE_ERRORS
+    return TaskConditions(statuses, conditions_of(understood))
+
+
+def workflow_conditions(understood: WorkflowFilter) -> WorkflowConditions:
+    return WorkflowConditions(statuses_of(understood), conditions_of(understood))
+
+
+def parse(text: str, present: Present | None = None) -> TaskFilter:
+    """Parse a filter of tasks; an empty text matches everything. FilterError lists each problem with its place.
+
+    `present` gives the zone of times without one; the default is UTC.
     """
     return _parse(text, TaskFilter, present)
 
 
 def parse_workflows(text: str, present: Present | None = None) -> WorkflowFilter:
-    """The same for workflows."""
+    """Parse a filter of workflows, like `parse`."""
     return _parse(text, WorkflowFilter, present)
 
 
 def parse_workers(text: str, present: Present | None = None) -> WorkerFilter:
-    """The same for workers."""
+    """Parse a filter of workers, like `parse`."""
     return _parse(text, WorkerFilter, present)
 
 
 def parse_schedules(text: str, present: Present | None = None) -> ScheduleFilter:
-    """The same for schedules."""
+    """Parse a filter of schedules, like `parse`."""
     return _parse(text, ScheduleFilter, present)
 
 
 def parse_activity(text: str, present: Present | None = None) -> ActivityFilter:
-    """The same for operations and what changed."""
+    """Parse a filter of operations and automatic changes, like `parse`."""
     return _parse(text, ActivityFilter, present)
 
 
@@ -78,7 +145,7 @@ def _parse(text: str, kind: type[FilterT], present: Present | None) -> FilterT:
 
 
 def _end_after_begin(values: dict[tuple[str, bool], list[Value]], present: Present) -> None:
-    """Order the times: at 02:30, `since:02:00 until:03:00` ends today and not yesterday, although that is to come."""
+    """Move the end behind the beginning: at 02:30, `since:02:00 until:03:00` ends today, and not yesterday."""
     match values.get(("since", False)), values.get(("until", False)):
         case [Moment(at=datetime() as begin)], [Moment(at=datetime() as end, of_day=True)] if end < begin:
             values["until", False] = [present.moment(present.first_after(begin, end))]
@@ -89,7 +156,7 @@ def _unstorable(text: str, thing: str) -> Problem | None:
         return Problem(LONGEST_TEXT, len(text), f"a filter has at most {LONGEST_TEXT} characters")
     # PostgreSQL stores neither; a terminal that is not UTF-8 turns unreadable bytes into lone surrogates.
     bad = re.search("[\0\ud800-\udfff]", text)
-    return Problem(bad.start(), bad.end(), f"no {thing} can hold this character; take it out") if bad else None
+    return Problem(bad.start(), bad.end(), f"no {thing} can contain this character; remove it") if bad else None
 
 
 def _key_of(word: Word) -> str:
@@ -97,7 +164,7 @@ def _key_of(word: Word) -> str:
 
 
 def _problems_around(word: Word, language: Language) -> Iterator[Problem]:
-    """Problems of the word apart from its values."""
+    """Yield the problems of the word apart from its values."""
     if word.key is None:
         return
     key = language.keys.get(word.key.lower())
@@ -113,7 +180,7 @@ def _problems_around(word: Word, language: Language) -> Iterator[Problem]:
 
 
 def _unknown_key(word: Word, key: str, language: Language) -> Problem:
-    """The nearest key; if none is near, the colon was probably part of the search text."""
+    """Return the problem with the nearest key; without one, the colon was probably part of the search text."""
     suggestion = language.said_elsewhere.get(key.lower()) or nearest(key, language.keys)
     if suggestion is not None:
         return Problem(word.body, word.body + len(key), f"there is no key {key!r}", suggestion)
@@ -126,7 +193,7 @@ _TURNED: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "since": "until", 
 
 
 def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
-    """The equivalent condition without a minus."""
+    """Return the equivalent condition without a minus."""
     value = word.items[0].glob.plain
     if kind is Kind.MOMENT:
         return f"{_TURNED[key]}:{value}"
@@ -137,7 +204,7 @@ def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
 def _values(
     word: Word, key: str, language: Language, problems: list[Problem], present: Present | None
 ) -> Iterator[Value]:
-    """Each valid value of the word; the problems of the others are added to `problems`."""
+    """Yield each valid value of the word; add the problems of the others to `problems`."""
     for item in word.items:
         if problem := _broken(item):
             problems.append(problem)
@@ -154,3 +221,56 @@ def _broken(item: ScannedValue) -> Problem | None:
     if not item.glob.pattern:
         return Problem(item.start, item.end, "a value is missing here")
     return None
+
+
+def read(key: str, glob: Glob, language: Language, present: Present | None = None) -> Value:
+    """Parse the value of `glob` under `key`. UnreadableValue says what the key accepts instead."""
+    if key == BARE:
+        return uncut(glob)
+    match language.keys[key].kind:
+        case Kind.STATUS | Kind.HAS:
+            return _read_choice(key, glob.plain, language)
+        case Kind.ID:
+            return read_id(glob)
+        case Kind.WORKFLOW:
+            plain = glob.plain.lower()
+            return Choice(plain) if plain in language.keys[key].values else read_id(glob)
+        case Kind.MOMENT:
+            return read_moment(glob.plain.lower(), present)
+        case Kind.TRIES:
+            return read_count(glob.plain, least=1)
+        case Kind.COUNT:
+            return read_count(glob.plain, least=0)
+        case Kind.SPAN:
+            return read_span(glob.plain.lower())
+        case Kind.PAST:
+            return read_past(glob.plain.lower(), present)
+        case _:
+            return glob
+
+
+def _read_choice(key: str, text: str, language: Language) -> Choice:
+    known, word = language.keys[key].values, text.lower()
+    if word in known:
+        return Choice(word)
+    suggestion = language.states_elsewhere.get(word) if language.keys[key].kind is Kind.STATUS else None
+    raise UnreadableValue(
+        f"{key} is never {text!r}; it is one of {', '.join(known)}", suggestion or nearest(word, known)
+    )
+
+
+def read_id(glob: Glob) -> Glob:
+    glob = uncut(glob)
+    if len(glob.plain) > LONGEST_ID:
+        raise UnreadableValue(f"an id has at most {LONGEST_ID} characters; this has {len(glob.plain)}")
+    return Glob(glob.pattern.lower()) if looks_like_id(glob) else glob
+
+
+def uncut(glob: Glob) -> Glob:
+    """Replace the mark of a shortened id with a wildcard."""
+    pattern = glob.pattern
+    for cut in _CUT:
+        if len(pattern) > len(cut):
+            pattern = f"*{pattern.removeprefix(cut)}" if pattern.startswith(cut) else pattern
+            pattern = f"{pattern.removesuffix(cut)}*" if pattern.endswith(cut) else pattern
+    return Glob(pattern)

@@ -51,7 +51,7 @@ _WIDEST = 100
 
 
 def _pointed_at(text: str, problem: Problem, *, explained: bool) -> str:
-    """The text with the problem marked below it; of a long text only the part around it."""
+    """Return the text with the problem marked below it; of a long text only the part around it."""
     first = max(0, problem.start - _WIDEST // 2)
     text = mask_urls(text, keep_width=True)  # before a part is taken: half a URL does not look like one
     shown = "".join(char if char.isprintable() else " " for char in text[first : first + _WIDEST])
@@ -62,7 +62,7 @@ def _pointed_at(text: str, problem: Problem, *, explained: bool) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most similar to `word`; one that begins with it comes first."""
+    """Return the known word that is most similar to `word`, or the shortest that begins with it."""
     if not word:
         return None
     word, known = word.lower(), list(known)

@@ -1,4 +1,4 @@
-"""Splits text into words: the bounds, sign, key and values of each; quotes and escapes are resolved here."""
+"""Splits text into words with their bounds, sign, key and values; resolves quotes and escapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from horsies.query.values import Glob, escaped
 
 @dataclass(slots=True)
 class ScannedValue:
-    """One value: characters `start` up to `end`, quotes included."""
+    """One value, from `start` up to `end`, quotes included."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Word:
 
 
 def words(text: str) -> list[Word]:
-    """Every word of the text. Nothing is refused here, so that completion works on an incomplete filter."""
+    """Return every word of the text. No text is an error, so that completion works on an incomplete filter."""
     found: list[Word] = []
     position = 0
     while True:
@@ -74,7 +74,7 @@ def _colon(text: str, start: int) -> int | None:
 
 
 def _item(text: str, start: int) -> ScannedValue:
-    """One value. A single quote opens only at its beginning: elsewhere it is an apostrophe."""
+    """Scan one value. A single quote opens only at its beginning: elsewhere it is an apostrophe."""
     pattern: list[str] = []
     position, quote, opened = start, "", start
     while position < len(text):

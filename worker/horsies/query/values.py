@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from horsies.query.problems import UnreadableValue
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 WILD: Final = "*?"
+BoundT = TypeVar("BoundT", int, datetime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,12 @@ class Glob:
 
     @property
     def exact(self) -> str | None:
-        """The text itself, if it has no wildcard."""
+        """The text itself; None if it has a wildcard."""
         return None if any(wild for _, wild in self.pieces()) else self.plain
 
     @property
     def plain(self) -> str:
-        """The text without escapes, for values without wildcards."""
+        """The text without its escapes."""
         return "".join(char for char, _ in self.pieces())
 
     @property
@@ -43,12 +44,12 @@ class Glob:
         return "".join(("%" if char == "*" else "_") if wild else like_escaped(char) for char, wild in self.pieces())
 
     def is_in(self, text: str) -> bool:
-        """Return whether any part of the text is like this."""
+        """Return whether a part of the text matches."""
         parts = ((".*" if char == "*" else ".") if wild else re.escape(char) for char, wild in self.pieces())
         return re.search("".join(parts), text, re.DOTALL) is not None
 
     def pieces(self) -> Iterator[tuple[str, bool]]:
-        """Each character, and whether it is a wildcard."""
+        """Yield each character, and whether it is a wildcard."""
         chars = iter(self.pattern)
         for char in chars:
             if char == "\\":
@@ -78,8 +79,17 @@ _AMONG_VALUES: Final = frozenset(",\"'\\")
 
 
 def escaped(char: str) -> str:
-    """One character of a pattern, to be matched literally."""
+    """Return a character of a pattern so that it is matched literally."""
     return f"\\{char}" if char in WILD or char == "\\" else char
+
+
+_ID: Final = re.compile("[0-9a-f-]+", re.IGNORECASE)
+LONGEST_ID: Final = 36
+
+
+def looks_like_id(glob: Glob) -> bool:
+    """Return whether all characters that are not wildcards can occur in a UUID."""
+    return _ID.fullmatch("".join(char for char, wild in glob.pieces() if not wild)) is not None
 
 
 def like_escaped(text: str) -> str:
@@ -87,26 +97,10 @@ def like_escaped(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Whole numbers from `low` to `high`, both included; durations are counted in microseconds."""
+class _Written:
+    """A value with the text that it was parsed from, or that means the same."""
 
     text: str
-    low: int | None = None
-    high: int | None = None
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A duration before now, or a time: one of the two."""
-
-    text: str
-    ago: timedelta | None = None
-    at: datetime | None = None
-    of_day: bool = field(default=False, compare=False)
-    """It was written as a time of day."""
 
     def __str__(self) -> str:
         return self.text
@@ -123,15 +117,29 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """A span from `low` to `high`, both included: fixed moments, which do not move with the present."""
+class Range(_Written):
+    """Whole numbers from `low` to `high`, both included; durations are counted in microseconds."""
 
-    text: str
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times(_Written):
+    """Moments from `low` to `high`, both included and fixed."""
+
     low: datetime | None = None
     high: datetime | None = None
 
-    def __str__(self) -> str:
-        return self.text
+
+@dataclass(frozen=True, slots=True)
+class Moment(_Written):
+    """Either a duration before now or a time."""
+
+    ago: timedelta | None = None
+    at: datetime | None = None
+    of_day: bool = field(default=False, compare=False)
+    """True if it was written as a time of day."""
 
 
 Value: TypeAlias = Glob | Range | Moment | Times | Choice
@@ -153,7 +161,7 @@ MOST_TRIES: Final = 1_000_000
 
 
 def read_duration(text: str) -> int:
-    """`1h30m` as microseconds."""
+    """Parse a duration such as `1h30m` to microseconds."""
     if not _DURATION.fullmatch(text):
         raise UnreadableValue(
             f"{text!r} is not a duration; write 30s, 5m, 1h30m, 2d (ms s m h d w)", _as_duration(text)
@@ -165,7 +173,7 @@ def read_duration(text: str) -> int:
 
 
 def _as_duration(text: str) -> str | None:
-    """The probable meaning of `30`, `5 min` or `2hours`."""
+    """Return the probable meaning of a text such as `30`, `5 min` or `2hours`."""
     shorter = _LONG_UNIT.sub(r"\1", text) if re.search("[a-z]", text) else f"{text}m"
     return shorter if _DURATION.fullmatch(shorter) else None
 
@@ -186,10 +194,10 @@ def read_count(text: str, *, least: int) -> Range:
 
 
 def read_span(text: str) -> Range:
-    """A range of durations. A single duration is refused: nothing lasts exactly five minutes."""
+    """Parse a range of durations. A single duration is an error: nothing lasts exactly five minutes."""
     alone = text.removeprefix("=")
     if ".." not in text and (_DURATION.fullmatch(alone) or _as_duration(alone)):
-        raise UnreadableValue(f"{text} alone says little: longer or shorter?", f">{_as_duration(alone) or alone}")
+        raise UnreadableValue(f"{text} alone is not a range: longer or shorter?", f">{_as_duration(alone) or alone}")
     return _read_range(text, read_duration, least=0)
 
 
@@ -198,7 +206,8 @@ def _read_range(text: str, read: Callable[[str], int], least: int) -> Range:
         found = _read_between(text, read)
     elif match := _COMPARISON.fullmatch(text):
         sign, amount = match.groups()
-        found = _compared(sign, amount, _read_after(sign, amount, read))
+        number = _read_after(sign, amount, read)
+        found = Range(sign.removeprefix("=") + amount, *_limits(sign, number - 1, number, number + 1))
     else:
         raise UnreadableValue(f"{text!r} is not a range; write >A, >=A, <B, <=B or A..B")
     if found.high is not None and found.high < least:
@@ -211,32 +220,33 @@ def _read_between(text: str, read: Callable[[str], int]) -> Range:
     low = read(first) if first else None
     high = read(last) if last else None
     if low is None and high is None:
-        raise UnreadableValue("between what? write A..B")
+        raise UnreadableValue("a range has at least one end; write A..B")
     if low is not None and high is not None and low > high:
         raise UnreadableValue(f"{first} is more than {last}", f"{last}..{first}")
     return Range(text, low, high)
 
 
 def _read_after(sign: str, amount: str, read: Callable[[str], int]) -> int:
-    """The amount; a suggested correction keeps its sign."""
+    """Parse the amount; a suggested correction keeps its sign."""
     try:
         return read(amount)
     except UnreadableValue as error:
         raise UnreadableValue(error.message, error.suggestion and sign + error.suggestion) from None
 
 
-def _compared(sign: str, written: str, amount: int) -> Range:
+def _limits(sign: str, before: BoundT, value: BoundT, after: BoundT) -> tuple[BoundT | None, BoundT | None]:
+    """Return the lowest and the highest value that compare like this with `value`; None for no limit."""
     match sign:
         case ">":
-            return Range(f">{written}", low=amount + 1)
+            return after, None
         case ">=":
-            return Range(f">={written}", low=amount)
+            return value, None
         case "<":
-            return Range(f"<{written}", high=amount - 1)
+            return None, before
         case "<=":
-            return Range(f"<={written}", high=amount)
+            return None, value
         case _:
-            return Range(written, low=amount, high=amount)
+            return value, value
 
 
 _MINUTE: Final = timedelta(minutes=1)
@@ -250,24 +260,24 @@ _TIME_OF_DAY: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z?)")
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The moment at which a filter is read, and the zone (None: this machine's) of its times that name none."""
+    """The time at which a filter is parsed, and the zone (None: this machine's) of its times without a zone."""
 
     now: datetime
     zone: tzinfo | None = UTC
 
     def at(self, clocks: datetime) -> datetime:
-        """The moment at which the clocks of the zone show this."""
-        # Clocks that were changed last night had another offset before.
+        """Return the moment at which the clocks of the zone show this time."""
+        # If the clocks changed last night, the offset before was another one.
         return (clocks if self.zone is None else clocks.replace(tzinfo=self.zone)).astimezone(UTC)
 
     def last(self, time_of_day: time) -> datetime:
-        """Today at this time, or yesterday, if that is still to come."""
+        """Return today at this time, or yesterday if that is in the future."""
         today = datetime.combine(self.now.astimezone(self.zone).date(), time_of_day)
         at = self.at(today)
         return at if at <= self.now else self.at(today - timedelta(days=1))
 
     def first_after(self, since: datetime, until: datetime) -> datetime:
-        """The first moment after `since` at which the clocks show the same time of day as at `until`."""
+        """Return the first moment after `since` with the time of day of `until`."""
         while until < since:
             until = self.at(until.astimezone(self.zone).replace(tzinfo=None) + timedelta(days=1))
         return until
@@ -275,19 +285,20 @@ class Present:
     def moment(self, at: datetime) -> Moment:
         """Return a moment whose text names the offset of the zone, and so means the same anywhere."""
         here = at.astimezone(self.zone)
-        # Of the years before time zones, offsets have seconds.
+        # Offsets of the years before time zones have seconds.
         there = here.astimezone(UTC) if (here.utcoffset() or timedelta()) % _MINUTE else here
         return Moment(there.isoformat().replace("+00:00", "Z"), at=at)
 
 
 def read_moment(text: str, present: Present | None = None) -> Moment:
-    """A duration before now, or a day or time; or a time of day, which has just been.
+    """Parse a duration before now, a day, a time, or a time of day, which means the last one.
 
-    Without `present`, times that name no zone are in UTC.
+    Without `present`, times without a zone are in UTC.
     """
     present = present or Present(datetime.now(UTC))
     if clock := _TIME_OF_DAY.fullmatch(text):
-        return _read_time_of_day(clock, present)
+        last = (Present(present.now) if clock[4] else present).last(_time_of_day(clock))
+        return replace(present.moment(last), of_day=True)
     if _TIME.fullmatch(text):
         return _read_time(text, present)
     if re.match("[0-9]{4}-", text):
@@ -297,14 +308,12 @@ def read_moment(text: str, present: Present | None = None) -> Moment:
     return Moment(text, ago=timedelta(microseconds=read_duration(text)))
 
 
-def _read_time_of_day(clock: re.Match[str], present: Present) -> Moment:
-    hour, minute, second, utc = clock.groups()
+def _time_of_day(clock: re.Match[str]) -> time:
+    hour, minute, second, _ = clock.groups()
     try:
-        time_of_day = time(int(hour), int(minute), int(second or 0))
+        return time(int(hour), int(minute), int(second or 0))
     except ValueError as error:
         raise UnreadableValue(f"there is no such time: {error}") from error
-    moment = present.moment((Present(present.now) if utc else present).last(time_of_day))
-    return replace(moment, of_day=True)
 
 
 def _read_time(text: str, present: Present) -> Moment:
@@ -329,25 +338,19 @@ def read_past(text: str, present: Present | None = None) -> Range | Times:
         return read_span(text)
     sign, written = match.groups()
     if sign in ("", "="):
-        raise UnreadableValue(f"{written.upper()} alone says little: from then on or before?", f">={written.upper()}")
+        written = written.upper()
+        raise UnreadableValue(f"{written} alone is not a range: from then on or before?", f">={written}")
     moment = read_moment(written, present)
-    assert moment.at is not None
-    match sign:
-        case ">":
-            return Times(f">{moment}", low=moment.at + _MICROSECOND)
-        case ">=":
-            return Times(f">={moment}", low=moment.at)
-        case "<":
-            return Times(f"<{moment}", high=moment.at - _MICROSECOND)
-        case _:
-            return Times(f"<={moment}", high=moment.at)
+    at = moment.at
+    assert at is not None
+    return Times(f"{sign}{moment}", *_limits(sign, at - _MICROSECOND, at, at + _MICROSECOND))
 
 
 def _read_times_between(first: str, last: str, present: Present | None) -> Times:
     low, high = (read_moment(each, present) if each else None for each in (first, last))
     from_, until = (None if each is None else each.at for each in (low, high))
     if (low is not None and from_ is None) or (high is not None and until is None):
-        raise UnreadableValue(f"{first}..{last} is half a time and half a length of time; write two times, or >=A")
+        raise UnreadableValue(f"{first}..{last} mixes a time and a duration; write two times, or >=A")
     if from_ is not None and until is not None and from_ > until:
         raise UnreadableValue(f"{low} is later than {high}", f"{high}..{low}")
     return Times(f"{low or ''}..{high or ''}", from_, until)
@@ -357,35 +360,24 @@ def _is_time(text: str) -> bool:
     return re.match("[0-9]{4}-", text) is not None or _TIME_OF_DAY.fullmatch(text) is not None
 
 
-_NEXT_TIME: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?z?")
-
-
 def read_delay(text: str, now: datetime) -> datetime:
-    """Unreadable if the text is not a duration."""
+    """Return the moment after this duration. Raise UnreadableValue for any other text."""
     return now + timedelta(microseconds=read_duration(text.strip().lower()))
 
 
 def read_ahead(text: str, now: datetime) -> datetime:
-    """A time after `now`, in UTC if no zone is given; a time of day means the next one. Unreadable if it is none."""
+    """Parse a time after `now`, in UTC if no zone is given; a time of day means the next one.
+
+    Raise UnreadableValue for any other text.
+    """
     text = text.strip().lower()
-    at = _next(clock, now) if (clock := _NEXT_TIME.fullmatch(text)) else _written(text)
+    if clock := _TIME_OF_DAY.fullmatch(text):
+        today = datetime.combine(now.astimezone(UTC), _time_of_day(clock), UTC)
+        return today if today > now else today + timedelta(days=1)
+    if not re.match("[0-9]{4}-", text) or (at := read_moment(text).at) is None:
+        raise UnreadableValue(f"{text!r} is not a time; write 03:00, 2026-11-20T03:00 (UTC) or 2026-11-20T03:00+01:00")
     if at <= now:
         raise UnreadableValue(f"{text.upper()} has passed")
     if at - now > LONGEST:
         raise UnreadableValue(f"{text.upper()} is more than a hundred years ahead")
     return at
-
-
-def _written(text: str) -> datetime:
-    if not re.match("[0-9]{4}-", text) or (at := read_moment(text).at) is None:
-        raise UnreadableValue(f"{text!r} is not a time; write 03:00, 2026-11-20T03:00 (UTC) or 2026-11-20T03:00+01:00")
-    return at
-
-
-def _next(clock: re.Match[str], now: datetime) -> datetime:
-    hour, minute, second = clock.groups()
-    try:
-        at = now.astimezone(UTC).replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
-    except ValueError as error:
-        raise UnreadableValue(f"there is no time {clock[0]}: {error}") from error
-    return at if at > now else at + timedelta(days=1)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from horsies.query.activity_keys import CHANGE, OPERATION
 from horsies.query.language import BARE
+from horsies.query.other_keys import CHANGE, OPERATION
 from horsies.query.values import Choice, Glob, Moment
 from horsies.store.statements import statement
 from horsies.views.reader_session import aware, tables

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from horsies.query.filters import ActivityFilter
 from horsies.query.language import Term
+from horsies.query.parser import ActivityFilter
 from horsies.query.values import Choice, Moment
 from horsies.store.statements import statement
 from horsies.views.activity import changes

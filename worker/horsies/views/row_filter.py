@@ -8,8 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from horsies.query.language import BARE
-from horsies.query.sense import states
+from horsies.query.language import BARE, states
 from horsies.query.values import Choice, Glob, Range
 
 if TYPE_CHECKING:
