@@ -100,7 +100,7 @@ async def test_a_task_that_is_put_off_is_due_at_the_moment_that_was_previewed(
         ("2026-11-19T12:00", "has passed"),
         ("2300-01-01", "hundred years"),
         ("tomorrow", "not a time"),
-        ("25:00", "no time"),
+        ("25:00", "no such time"),
         ("3h", "not a time"),
     ],
 )
