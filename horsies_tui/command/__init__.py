@@ -1,1 +1,1 @@
-"""The command line of the console: its grammar, its completion, its history, and the line that is typed."""
+"""The console's command line: grammar, completion, history, and the input line."""

@@ -1,4 +1,4 @@
-"""Completions of a command line at the cursor: commands, filters, verbs with their options, names and themes."""
+"""Completions at the cursor of a command line: commands, filters, verbs with their options, names and themes."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _LANGUAGES: Final[Mapping[str, Language]] = {
     "activity": ACTIVITY,
 }
 _TARGETS: Final = {"queue": "queue", "schedule": "name"}
-"""Kinds whose targets are named, and the key of the filter language with their names."""
+"""The filter key that completes the names of targets, by kind."""
 _SCREEN_OF: Final = {"queue": "tasks", "schedule": "schedules"}
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The names that the console knows when the line is opened."""
+    """The names that are known when the line is opened."""
 
     live: Sequence[Verb] = ()
-    """The verbs that the keys of this screen offer; they come first."""
+    """Verbs that are keys of this screen; they come first."""
     values: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    """By screen and key of its filter, values that were seen."""
+    """Values seen so far, by screen and key of its filter."""
     filters: Mapping[str, str] = field(default_factory=dict)
-    """The saved filters of this screen."""
+    """Saved filters of this screen."""
     themes: Sequence[str] = ()
 
 
 def complete(text: str, cursor: int, known: Known) -> list[Completion]:
-    """Completions of the word at the cursor, best first."""
+    """Return completions of the word at the cursor, best first."""
     cursor = min(max(cursor, 0), len(text))
     line = words(text)
     begun = next((word for word in line if word.start <= cursor <= word.end), None)
@@ -103,7 +103,7 @@ def _group_verbs(
 def _of_verb(
     verbs: Sequence[Verb], before: Sequence[CommandWord], begun: CommandWord | None, cursor: int, known: Known
 ) -> list[Completion]:
-    """Options that are not given yet; for queues and schedules their names."""
+    """Yield the options that are not given yet; for queues and schedules, yield their names."""
     options = options_of(verbs)
     last = before[-1].text if before else ""
     option = options.get(last)

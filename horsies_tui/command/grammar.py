@@ -1,4 +1,4 @@
-"""The grammar of the command line: a line is parsed once, into one of these commands, or refused with the way out."""
+"""The grammar of the command line. A line is parsed once into one of these commands, or rejected with the remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCREENS: Final[Mapping[str, ReadFilter | None]] = {
     "schedules": parse_schedules,
     "activity": parse_activity,
 }
-"""Each screen, and how its filter is read; None: it has none."""
+"""Each screen and the parser of its filter; None for a screen without one."""
 FORMATS: Final[Mapping[str, Format]] = {"csv": "csv", "jsonl": "jsonl", "json": "jsonl"}
 PARTS: Final[Mapping[str, Part]] = {
     "arguments": "arguments",
@@ -56,20 +56,21 @@ ACTIONS: Final[Mapping[str, str]] = {
     "context": "contexts",
     "palette": "command_palette",
 }
-"""Commands without words, and the application's action that each is."""
+"""Commands without arguments, and the action that each runs."""
 GROUPS: Final[Mapping[str, tuple[TargetKind, ...]]] = {
     name: tuple(kind for kind, of in COMMAND_GROUPS.items() if of == name) for name in COMMAND_GROUPS.values()
 }
 _WITHOUT_GROUP: Final = tuple(kind for kind in COMMAND_GROUPS if kind != "session")
-"""Kinds whose verbs need no group before them. A pid could be the end of an id: `cancel` means tasks and workflows."""
+"""Kinds whose verbs need no group before them. A pid could be the end of an id, so `cancel` means tasks and workflows.
+"""
 BY_FILTER: Final[Mapping[TargetKind, ReadFilter]] = {"task": parse, "workflow": parse_workflows}
-"""Kinds whose verbs take all that matches a filter."""
+"""Kinds whose verbs accept a filter."""
 _ELSEWHERE: Final = frozenset({"--yes", "-y", "--dry-run", "-n"})
-"""Options of the shell's command: here a preview is always shown, and is always asked for."""
+"""Options of the shell command only: the console always shows a preview and always asks."""
 
 
 class CommandError(HorsiesError):
-    """A line that is no command: where, why, and what it should be."""
+    """Raised for a line that is no command, with the cause, the place and a correction."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
@@ -80,7 +81,7 @@ class CommandError(HorsiesError):
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Go to a screen. `filter` None: as it is."""
+    """Go to a screen. A `filter` of None leaves its filter unchanged."""
 
     screen: str
     filter: str | None = None
@@ -88,16 +89,15 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Open the task, the workflow or the worker with this id; its beginning or end is enough."""
+    """Open the task, workflow or worker with this id; the beginning or the end of an id is enough."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A verb. `verbs` are those that the line may mean: the targets, or the screen, decide between them.
-
-    Without targets it is for what is chosen on the screen, as its key is.
+    """Run a verb. `verbs` are the candidates; the targets or the screen decide between them. Without targets it applies
+    to the selection, as its key does.
     """
 
     verbs: tuple[Verb, ...]
@@ -106,7 +106,7 @@ class Act:
     options: Mapping[str, str | bool] = field(default_factory=dict)
     reason: str = ""
     kinds: tuple[TargetKind, ...] = ()
-    """The kinds that the line names, as in `queues pause`; none: any."""
+    """Return the kinds that the line names, as in `queues pause`; empty for any kind."""
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Use the filter of this name."""
+    """Apply the saved filter of this name."""
 
     name: str
 
@@ -129,14 +129,14 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove the saved filter of this name."""
+    """Delete the saved filter of this name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRows:
-    """Write all rows that match to a file; without a path to a new one in the current directory."""
+    """Write all matching rows to a file; without a path, to a new file in the current directory."""
 
     format: Format
     path: str = ""
@@ -149,7 +149,7 @@ class Theme:
 
 @dataclass(frozen=True, slots=True)
 class OpenPart:
-    """Open a part of the task in a program: the user's editor, or his pager."""
+    """Open a part of the task in a program: the user's editor or pager."""
 
     part: Part
     pager: bool = False
@@ -157,7 +157,7 @@ class OpenPart:
 
 @dataclass(frozen=True, slots=True)
 class RunAction:
-    """An action of the application."""
+    """Run an action of the application."""
 
     action: str
 
@@ -171,12 +171,12 @@ _NAMES: Final[Mapping[str, tuple[Callable[[str], Command], str]]] = {
     "unsave": (Forget, "the name of a saved filter"),
     "theme": (Theme, "the name of a theme"),
 }
-"""Commands of one word, and what that is."""
+"""Commands that are one word, with their classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """One command as the help and the completion show it."""
+    """A command as the help and the completion show it."""
 
     name: str
     usage: str
@@ -209,7 +209,7 @@ def verbs_named(name: str, kinds: Iterable[TargetKind] = _WITHOUT_GROUP) -> tupl
 
 
 def names() -> list[str]:
-    """All words that begin a line."""
+    """Return all words that can begin a line."""
     return [
         *dict.fromkeys(
             (*(one.name for one in SYNTAX), "q", *(name for kind, name in VERBS if kind in _WITHOUT_GROUP), *GROUPS)
@@ -218,13 +218,13 @@ def names() -> list[str]:
 
 
 def options_of(verbs: Iterable[Verb]) -> dict[str, Option]:
-    """Return the options of these verbs that make sense in a console, by each of their spellings."""
+    """Return the options of these verbs that a console supports, by each of their spellings."""
     found = (option for verb in verbs for option in verb.options)
     return {spelled: option for option in found for spelled in option.spelled}
 
 
 def verbs_of(line: Sequence[CommandWord]) -> tuple[tuple[Verb, ...], int]:
-    """The verbs that a line may mean, and with how many words it names them; none: the line is another command."""
+    """Return the verbs that a line may mean and the number of words that name them; empty for another command."""
     if not line:
         return (), 0
     group = GROUPS.get(line[0].text)
@@ -234,9 +234,8 @@ def verbs_of(line: Sequence[CommandWord]) -> tuple[tuple[Verb, ...], int]:
 
 
 def parse_command(text: str, present: Present | None = None) -> Command | None:
-    """The command; None for an empty line. CommandError says what is wrong with it and what it should be.
-
-    `present` is for the filters, see `parse`.
+    """Return the command; None for an empty line. Raise CommandError with the mistake and a correction. `present` is
+    for filters, see `parse`.
     """
     line = words(text)
     if not line:
@@ -289,7 +288,7 @@ def _show(first: CommandWord, text: str, present: Present | None) -> Show:
 
 
 def _check_filter(read: Callable[[str], Filter], text: str, start: int, *, quoted: CommandWord | None = None) -> None:
-    """`quoted`: the filter is one word of the line, so that places within it are not those of the line."""
+    """Raise CommandError for an invalid filter. If it is `quoted`, its places are not those of the line."""
     try:
         read(text)
     except FilterError as error:
@@ -408,7 +407,7 @@ def _wrong(start: int, end: int, message: str, suggestion: str | None = None) ->
 
 
 def without_secrets(text: str) -> str:
-    """The line as it is remembered: without reasons and values; empty if it must not be remembered at all."""
+    """Return the line for the history, without reasons and values; empty if it must not be kept."""
     line = words(text)
     verbs, named = verbs_of(line)
     if verbs:
@@ -427,5 +426,5 @@ def without_secrets(text: str) -> str:
 
 
 def kind_of(screen: str) -> TargetKind | None:
-    """The kind of the rows of a screen."""
+    """Return the kind of the rows of a screen."""
     return cast("TargetKind", screen.removesuffix("s")) if screen in GROUPS else None

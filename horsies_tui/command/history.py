@@ -1,4 +1,4 @@
-"""The commands that were typed, kept in a file from one console to the next; without reasons, values and passwords."""
+"""The history of typed commands, kept in a file, without reasons, values and passwords."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 MOST: Final = 200
 _LONGEST: Final = 1_000
-"""Characters of one line; longer ones are not kept."""
+"""Maximum length of a line; longer lines are not kept."""
 
 
 class CommandHistory:
-    """Newest first. Several consoles share the file: each appends whole lines. Without a file it is only in memory."""
+    """The history, newest first. Consoles share the file: each appends whole lines. Without a file it is in memory
+    only.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -31,7 +33,7 @@ class CommandHistory:
         return self._lines
 
     def remember(self, text: str) -> str | None:
-        """Keep this line in memory; returns what `append` is to write of it, in a thread. None: nothing."""
+        """Keep this line in memory; return the text that `append` must write in a thread, or None."""
         from horsies_tui.command.grammar import without_secrets
 
         kept = mask(without_secrets(text))
@@ -42,7 +44,7 @@ class CommandHistory:
         return kept if before[:1] != [kept] else None
 
     def _load(self) -> list[str]:
-        """A file that cannot be read is as none: a history is not worth an error."""
+        """Read the file. An unreadable file counts as empty, because a history is not worth an error."""
         if self._path is None:
             return []
         try:

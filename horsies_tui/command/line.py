@@ -1,4 +1,4 @@
-"""The line in which a command is typed: completion below it, its errors where they are, earlier commands above."""
+"""The command line's input: completions below it, its errors in place, earlier commands above."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Hint(Suggester):
-    """The completion that `tab` would write, dim behind the cursor."""
+    """The completion that `tab` would accept, dimmed after the cursor."""
 
     def __init__(self) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -43,7 +43,7 @@ class _Hint(Suggester):
 
 
 class CommandLine(TypedLine):
-    """Covers one line of the screen while it is open, so that nothing moves. A wrong command stays and is marked."""
+    """The input line. It covers one line of the screen, so that nothing moves. An invalid command stays, marked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.COMMAND)]
 
@@ -61,19 +61,19 @@ class CommandLine(TypedLine):
 
     @dataclass
     class Entered(Message):
-        """Enter on a command that can be read."""
+        """Posted when enter is pressed on a valid command."""
 
         command: Command
         text: str
 
     class Closed(Message):
-        """The line is gone; what is below takes the focus again."""
+        """Posted when the line has closed; the screen below takes the focus again."""
 
     def __init__(self, history: CommandHistory) -> None:
         super().__init__()
         self._history = history
         self.present: Callable[[], Present | None] = lambda: None
-        """What times mean in a filter, see FilterBar."""
+        """The reference time of times in a filter, see FilterBar."""
         self._hint = _Hint()
 
     def compose(self) -> ComposeResult:
@@ -97,18 +97,18 @@ class CommandLine(TypedLine):
         self._field.focus()
 
     def learn(self, known: Known) -> None:
-        """More is known than when the line was opened."""
+        """Add names that were read after the line was opened."""
         self._hint.known = known
         if self.display:
             self._suggest()
 
     def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
-        """A click elsewhere closes it; sheets and other windows take the focus only for a while."""
+        """Close the line on a click elsewhere; sheets and other windows take the focus only temporarily."""
         if self.display and self.screen.is_active and self.app.app_focus:
             self._close()
 
     def action_run(self) -> None:
-        """A chosen completion is taken first; an empty line closes."""
+        """Accept a selected completion, if any; otherwise run the command. An empty line closes."""
         if (chosen := self._suggestions.chosen) is not None:
             self._take(chosen)
             return
@@ -151,7 +151,7 @@ class CommandLine(TypedLine):
         self._suggestions.show(str(problem), repairs([problem]))
 
     def _gap(self, offer: Completion, rest: str) -> str:
-        """A whole word is followed by a blank, so that the next key completes the next word."""
+        """Return a blank after a complete word, so that the next key completes the next word."""
         return "" if rest or offer.text.endswith((":", " ")) else " "
 
     def _earlier(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Splits a command line into words, with quotes and backslashes as in a shell, and keeps the place of each."""
+"""Splits a command line into words, with quotes and backslashes as in a shell, and keeps their positions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _QUOTES = "'\""
 
 @dataclass(frozen=True, slots=True)
 class CommandWord:
-    """Characters `start` up to `end` of the line, and what they mean without quotes."""
+    """A word: its `start` and `end` in the line, and its text without quotes."""
 
     text: str
     start: int
     end: int
     unclosed: int | None = None
-    """The place of a quote that is never closed."""
+    """Position of a quote that is never closed."""
 
 
 def words(line: str, start: int = 0) -> list[CommandWord]:
-    """Every word from `start` on. Nothing is refused here, so that completion works on an incomplete line."""
+    """Return every word from `start` on. Nothing is rejected, so that completion works on an incomplete line."""
     found: list[CommandWord] = []
     position = start
     while True:

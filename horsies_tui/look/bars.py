@@ -1,4 +1,4 @@
-"""Thin bars: of several parts, of a task's progress, and of the position in a list."""
+"""Thin bars: the parts of a whole, a task's progress, the position in a list."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SIGNS: Final = {
     Tone.RUNNING: ("┅", ">"),
     Tone.PENDING: ("─", "."),
 }
-"""In the order of the parts: what ended well, failed, was left out, runs, waits."""
+"""Signs of the parts in their order: succeeded, failed, skipped, running, waiting."""
 
 
 def shares(counts: Sequence[int], places: int) -> list[int]:
-    """Share the places among the counts: each that is not zero gets at least one, if there are enough."""
+    """Divide the cells among the counts. Each count above zero gets at least one cell if there are enough."""
     total = sum(counts)
     if not total:
         return [0] * len(counts)
@@ -43,7 +43,7 @@ def shares(counts: Sequence[int], places: int) -> list[int]:
 
 
 def bar_parts(counts: Iterable[tuple[Tone, int]], places: int, glyphs: Glyphs) -> tuple[tuple[str, Tone], ...]:
-    """The parts of the bar; without anything to show it looks as if all waited."""
+    """Return the parts of the bar. If all counts are zero, it looks as if everything were waiting."""
     found = [*counts]
     given = shares([count for _, count in found], places)
     parts = [(tone, size) for (tone, _), size in zip(found, given, strict=True) if size]
@@ -51,7 +51,7 @@ def bar_parts(counts: Iterable[tuple[Tone, int]], places: int, glyphs: Glyphs) -
 
 
 LIST_EVERY_S: Final = 5.0
-"""In lists a row's progress advances this often: each second on 40 rows would be 4 kB/s over SSH."""
+"""Interval at which the progress of a row advances in lists; every second, 40 rows would send 4 kB/s over SSH."""
 _TEN: Final = 10
 
 
@@ -60,12 +60,12 @@ def progress_words(progress: Progress, now: datetime) -> ProgressWords:
 
 
 def steady_words(progress: Progress, now: datetime) -> ProgressWords:
-    """Return the words for lists: the time left is that at the report, so that they change only with a report."""
+    """Return the text for lists. The remaining time is as of the last report, so it changes only with a report."""
     return progress.words(now if progress.is_stale(now) else progress.reported_at, _coarse)
 
 
 def share_bar(share: float, places: int, glyphs: Glyphs) -> str:
-    """Full only if all is done, and never empty once something is."""
+    """Return a bar that is full only at 100 %, and never empty above 0 %."""
     full = min(int(share * places), places)
     signs = ("=", ".") if glyphs.ascii else ("━", "─")
     return signs[0] * full + signs[1] * (places - full)
@@ -81,14 +81,16 @@ class Extent:
     """The position of the loaded rows in the whole list."""
 
     before: int | None = 0
-    """Rows before the first loaded one; None: it is not known how many."""
+    """Number of rows before the first loaded one; None if it is unknown."""
     total: int | None = None
-    """Rows of the whole list; None: those that are loaded."""
+    """Number of rows of the whole list; None if only the loaded rows are known."""
     at_least: bool = False
-    """There may be more than `total`."""
+    """True if there may be more than `total` rows."""
 
     def whole(self, loaded: int) -> int:
-        """Counts are older than rows: there are at least as many as are loaded."""
+        """Return the number of rows of the list. Counts are older than rows, so it is at least the number of loaded
+        rows.
+        """
         return max(self.total or 0, (self.before or 0) + loaded)
 
 
@@ -97,7 +99,7 @@ WHOLE = Extent()
 
 
 def position(index: int | None, loaded: int, extent: Extent, glyphs: Glyphs) -> str:
-    """`12 / 2,772`; the first number is missing if no row is chosen, or if it is not known."""
+    """Return a text like `12 / 2,772`. The first number is missing if no row is selected, or if it is unknown."""
     total = f"{number(extent.whole(loaded))}{'+' if extent.at_least else ''}"
     if index is None:
         return total
@@ -110,7 +112,9 @@ def more_below(count: int, glyphs: Glyphs) -> str:
 
 
 def scrollbar(top: int, view: int, loaded: int, extent: Extent, height: int) -> range | None:
-    """The lines of the thumb on a bar of this height; None if all is in view, or if the place is not known."""
+    """Return the first and last line of the thumb on a bar of this height; None if all rows are in view or the position
+    is unknown.
+    """
     whole = extent.whole(loaded)
     if extent.before is None or height < 1 or view >= whole:
         return None

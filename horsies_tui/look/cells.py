@@ -1,4 +1,4 @@
-"""The columns of a list: how each makes a cell of a row, and the rule by which they share the width of the table."""
+"""The columns of a list: how each formats a cell of a row, and how they divide the width of the table."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from horsies.views import Usual
 
 GAP: Final = 1
-"""Between two columns."""
+"""Blanks between two columns."""
 GUTTER: Final = 3
-"""Before the first column: cursor, mark, blank."""
+"""Width before the first column, for cursor, mark and a blank."""
 ID_WIDTH: Final = 36
 SHORT_ID: Final = 9
-"""An ellipsis and the last eight characters: the beginning of an id is the time, the same within a minute."""
+"""Width of a short id: an ellipsis and its last eight characters. The first ones are the time, alike within a minute.
+"""
 
 
 class HasId(Protocol):
-    """A row of a list. Cursor and marks refer to its id."""
+    """A row of a list. The cursor and the marks refer to its id."""
 
     @property
     def id(self) -> str: ...
@@ -46,25 +47,25 @@ class Look:
     """The database's time."""
     glyphs: Glyphs = UNICODE
     recovery: RecoveryConfig | None = None
-    """The thresholds from which on a heartbeat is late; None: the defaults."""
+    """Thresholds above which a heartbeat is late; None for the defaults."""
     usual: Mapping[str, Usual] = field(default_factory=dict)
-    """How long tasks usually run, by their names."""
+    """Usual run times by task name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`tone` None is the normal colour. If the text does not fit, `brief` is shown in place of a cut text."""
+    """The content of one cell. A `tone` of None is the normal colour. `brief` replaces a text that does not fit."""
 
     text: str
     tone: Tone | None = None
     brief: str | None = None
     tones: tuple[Tone | None, ...] = ()
-    """Of each of the last characters its own tone, for a bar or a strip of signs; all are one place wide."""
+    """Tones of the last characters, one each, for a bar or a strip of signs; each character is one cell wide."""
 
 
 EMPTY: Final = Cell("")
 DAMAGED: Final = Cell("damaged", Tone.BAD, "!")
-"""In place of a cell that cannot be drawn."""
+"""Replacement for a cell that cannot be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +82,26 @@ class Column(Generic[RowT]):
     cell: Callable[[RowT, Look], Cell]
     least: int = 1
     ideal: int = 0
-    """0: the least."""
+    """The ideal width; 0 means `least`."""
     grow: int = 0
     whole: int = 0
     priority: int = 0
-    """0: always shown. Others from 1 on, each only if all before it have their ideal width."""
+    """Order in which columns appear as the table grows; 0 means always. A column appears only if all before it have
+    their ideal width.
+    """
     right: bool = False
-    """Numbers are right-aligned."""
+    """True for numbers, which are right-aligned."""
     brief: str | None = None
-    """The title, if the column is narrower than `title`."""
+    """Title for a column that is narrower than `title`."""
     keep_end: bool = False
-    """Cut a text at its beginning: ids and names of pods differ at their ends."""
+    """True to cut a text at its beginning: ids and names of pods differ at their ends."""
 
     @property
     def usual(self) -> int:
         return max(self.ideal, self.least)
 
     def drawn(self, row: RowT, look: Look, kind: str = "") -> Cell:
-        """The cell of this row; `kind` is that of the rows, for the report of a damaged one."""
+        """Return the cell of this row. `kind` is the kind of the rows, for the report of a damaged one."""
         try:
             cell = self.cell(row, look)
             if not isinstance(cell.text, str):
@@ -109,14 +112,14 @@ class Column(Generic[RowT]):
             return DAMAGED
 
     def need(self, row: RowT, look: Look, kind: str = "") -> int:
-        """The width of this row's text."""
+        """Return the width of this row's text."""
         text = self.drawn(row, look, kind).text
         return len(text) if text.isascii() else cell_len(clean(look.glyphs.text(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedColumn(Generic[RowT]):
-    """A column at its place on the line."""
+    """A column with its position and width."""
 
     column: Column[RowT]
     x: int
@@ -125,25 +128,25 @@ class PlacedColumn(Generic[RowT]):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSet(Generic[RowT]):
-    """The columns of a list in their order. Which of them are shown depends on the table's width only."""
+    """The columns of a list in their order. The table's width alone decides which of them are shown."""
 
     columns: tuple[Column[RowT], ...]
     recedes: Callable[[RowT], bool] | None = None
-    """Which rows need no look: they are drawn in grey, so that the others stand out."""
+    """Returns whether a row is drawn in grey, so that the others stand out."""
     hidden: frozenset[str] = frozenset()
-    """Keys that the operator has hidden; the other columns get their room, and no column takes their place."""
+    """Keys of columns that the operator has hidden. The other columns share their width; no further column appears."""
     kind: str = ""
-    """The kind of the rows as operators call it, for the report of a damaged one: `task`."""
+    """The kind of the rows as operators call it, like `task`, for the report of a damaged one."""
 
     def without(self, hidden: frozenset[str]) -> ColumnSet[RowT]:
         return replace(self, hidden=hidden)
 
     def keys_at(self, width: int) -> tuple[str, ...]:
-        """The columns that an operator may choose from at this table width."""
+        """Return the columns that an operator can choose from at this table width."""
         return tuple(column.key for column in self._shown_at(width))
 
     def cells(self, row: RowT, columns: Iterable[PlacedColumn[RowT]], look: Look) -> list[Cell]:
-        """The cells of this row in these columns."""
+        """Return the cells of this row in these columns."""
         return [placed.column.drawn(row, look, self.kind) for placed in columns]
 
     def measure(self, rows: Iterable[RowT], look: Look) -> dict[str, int]:
@@ -156,7 +159,7 @@ class ColumnSet(Generic[RowT]):
         return needs
 
     def place(self, width: int, needs: Mapping[str, int] | None = None) -> tuple[PlacedColumn[RowT], ...]:
-        """The columns at this table width, for texts of this length. What exceeds the width is cut or left out."""
+        """Return the columns at this table width, for texts of these widths. Longer texts are cut."""
         shown = [column for column in self._shown_at(width) if column.key not in self.hidden]
         placed: list[PlacedColumn[RowT]] = []
         x = GUTTER
@@ -182,7 +185,7 @@ def _room(width: int, columns: int) -> int:
 
 
 def _widths(columns: Sequence[Column[RowT]], room: int, needs: Mapping[str, int]) -> list[int]:
-    """The width of each column, all of them together at most `room` if their least widths fit."""
+    """Return the width of each column. If their least widths fit, the sum is at most `room`."""
     widths = [column.least for column in columns]
     need = [max(needs.get(column.key, column.usual), column.least) for column in columns]
     _share(columns, widths, [min(column.usual, wanted) for column, wanted in zip(columns, need, strict=True)], room)
@@ -195,14 +198,14 @@ def _widths(columns: Sequence[Column[RowT]], room: int, needs: Mapping[str, int]
 
 
 def _raise(columns: Sequence[Column[RowT]], widths: list[int], wanted: Sequence[int], room: int) -> None:
-    """Give columns the wanted width, from the left, ids last: each the whole difference, or nothing."""
+    """Give columns the wanted width, from the left, ids last: either the whole difference or nothing."""
     for at in sorted(range(len(columns)), key=lambda at: columns[at].keep_end):
         if sum(widths) - widths[at] + wanted[at] <= room:
             widths[at] = max(widths[at], wanted[at])
 
 
 def _share(columns: Sequence[Column[RowT]], widths: list[int], wanted: Sequence[int], room: int) -> None:
-    """Let the texts grow to the wanted widths; if there is not enough room, each by its part of it."""
+    """Grow the columns to the wanted widths; if there is not enough room, each in proportion."""
     while (left := room - sum(widths)) > 0:
         short = [at for at, column in enumerate(columns) if column.grow and widths[at] < wanted[at]]
         if not short:

@@ -1,4 +1,4 @@
-"""A chart as lines that can be compared: values as text, curves or bars, the scale and the time axis."""
+"""A chart as comparable lines: values as text, curves or bars, the scale and the time axis."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from horsies_tui.look.lines import Line
 
 HEAD: Final = "chart--head"
-"""The component class of a chart's first line if the cursor is on the chart."""
+"""The component class of the first line of the chart with the cursor."""
 AT: Final = "chart--at"
-"""The component class of the time that is read."""
+"""The component class of the time at the cursor."""
 
 SCALE: Final = 7
-"""Places left of the curves, for the highest value, half of it, and zero."""
+"""Width left of the curves, for the highest value, half of it, and zero."""
 _STEPS: Final = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
-"""Numbers whose halves are short, too."""
+"""Numbers that are short, and so are their halves."""
 _TIMES: Final = tuple(size * unit for unit in (1, 60, 3_600) for size in (1, 2, 5, 10, 20, 30))
 _SPARK: Final = 16
 LEAST: Final = 1e-9
-"""Smaller values are drawn as zero: the power of ten of the smallest floats cannot be computed."""
+"""Smallest value that is not drawn as zero: the power of ten of the smallest floats cannot be computed."""
 _MOST: Final = 1e12
-"""As seconds, the longest time that can be written; larger values are drawn as this."""
+"""Largest value, in seconds the longest time that can be formatted; larger values are drawn as this one."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-:=+*#"
 OUTAGE: Final = "x"
 DEPLOYED: Final = "+"
 OPERATED: Final = "*"
-"""On the time axis: an outage of the database, a new version, what an operator did; also in ASCII."""
+"""Signs on the time axis for an outage of the database, a new version and an operator's action; the same in ASCII."""
 _DARK: Final = "no data"
 _PEAK_FROM: Final = 4
-"""The least height of curves beside whose highest point stands its value."""
+"""Minimum height at which the highest point of a curve is labelled with its value."""
 
 
 def round_up(value: float) -> float:
@@ -62,7 +62,7 @@ def round_up_time(seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`now` is the newest value as text; `values` are None for a gap."""
+    """One curve. `now` is the newest value as text; a gap in `values` is None."""
 
     name: str
     values: tuple[float | None, ...]
@@ -76,9 +76,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart's content. `write` formats a value of the scale, which reaches up to `top`, or as far as needed.
+    """The content of a chart.
 
-    The first curve matters most: it lies above the others.
+    `write` formats a value of the scale, which ends at `top` or at the highest value. The first curve is the most
+    important and is drawn above the others.
     """
 
     title: str
@@ -88,17 +89,17 @@ class Chart:
     top: float | None = None
     round_up: Callable[[float], float] = round_up
     rows: str | None = None
-    """The filter of the tasks that its newest values count."""
+    """The filter for the tasks that the newest values count."""
     rows_between: Callable[[datetime, datetime], str] | None = None
-    """The filter of the tasks of a part of the time."""
+    """Returns the filter for the tasks between two times."""
     newest: str = "now"
-    """The time of the newest value: now, or the last minutes."""
+    """The name of the newest value's time: now, or the last minutes."""
     nothing: str = "nothing is known of this time"
-    """Shown if no curve has a value."""
+    """Text for a chart without any value."""
     dark: tuple[int, ...] = ()
-    """The numbers of the values of which nothing is known, as the database took no heartbeat: a band."""
+    """Numbers of the values during which the database took no heartbeat; they are drawn as a band."""
     signs: Mapping[int, str] = field(default_factory=dict)
-    """Signs on the time axis, by the number of the value."""
+    """Signs on the time axis by the number of the value."""
 
     @property
     def is_empty(self) -> bool:
@@ -106,14 +107,14 @@ class Chart:
 
     @property
     def height(self) -> float:
-        """The value at the top of the scale: a round number."""
+        """Return the value at the top of the scale, a round number."""
         highest = max((value for curve in self.curves for value in curve.values if value is not None), default=0.0)
         return self.top if self.top is not None and highest <= self.top else self.round_up(highest)
 
 
 @dataclass(frozen=True, slots=True)
 class ChartReading:
-    """The value that the operator reads instead of the newest one: its number, and its time as text."""
+    """The value at the cursor, shown in place of the newest one: its number, and its time as text."""
 
     number: int
     time: str
@@ -122,7 +123,7 @@ class ChartReading:
 def chart_lines(
     chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False, reading: ChartReading | None = None
 ) -> list[Line]:
-    """The chart at this size."""
+    """Return the chart in this size."""
     head = _head(chart, width, glyphs, chosen=chosen, reading=reading)
     canvas = _canvas(chart, width, max(height - 2, 0), glyphs, reading)
     return [head, *canvas, _foot(chart, width, glyphs, reading)][:height]
@@ -131,7 +132,7 @@ def chart_lines(
 def spark_line(
     chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False, reading: ChartReading | None = None
 ) -> Line:
-    """The chart on one line: the text, then the first curve as bars."""
+    """Return the chart on one line: the text, then the first curve as bars."""
     room = min(_SPARK, width // 3)
     curve = chart.curves[0]
     bars = spark(curve.values, room, top=chart.top, ascii_only=glyphs.ascii)
@@ -144,7 +145,7 @@ def spark_line(
 
 
 def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool, reading: ChartReading | None) -> Line:
-    """`finished/s 12.1  p95 0.2s`; each value has the colour of its curve."""
+    """Return a line like `finished/s 12.1 p95 0.2s`; each value has the colour of its curve."""
     over = (HEAD,) if chosen else ()
     sign = glyphs.cursor if chosen else " "
     spans = [Span(sign, Tone.ACCENT), words(f"{chart.title} ", Tone.MUTED, glyphs)]
@@ -183,7 +184,7 @@ def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs, reading: Char
 
 
 def _darken(grid: list[list[Mark]], chart: Chart, glyphs: Glyphs) -> None:
-    """Draw the band of an outage, with its words where it is wide enough."""
+    """Draw the band of an outage, labelled where it is wide enough."""
     width, count = len(grid[0]), len(chart.curves[0].values)
     columns = sorted({at for number in chart.dark for at in _columns(number, count, width)})
     for row in grid:
@@ -198,19 +199,19 @@ def _darken(grid: list[list[Mark]], chart: Chart, glyphs: Glyphs) -> None:
 
 
 def _columns(number: int, count: int, width: int) -> range:
-    """The characters of one value."""
+    """Return the columns of one value."""
     return range(number * width // count, max((number + 1) * width // count, number * width // count + 1))
 
 
 def _rule(marks: list[Mark], glyphs: Glyphs, dot: str) -> None:
-    """The line of half the highest value, where no curve is."""
+    """Draw the line at half of the highest value, where no curve is."""
     for x, mark in enumerate(marks):
         if mark is NOTHING:
             marks[x] = Mark(("-" if x % 2 == 0 else " ") if glyphs.ascii else dot)
 
 
 def _label_peak(grid: list[list[Mark]], chart: Chart, glyphs: Glyphs) -> None:
-    """Write the highest value above its place; beside it if it is at the top, and nowhere if there is no room."""
+    """Write the highest value above its point, or beside it at the top; omit it if there is no room."""
     width = len(grid[0])
     value, number, at = max(
         (value, -number, at)
@@ -258,7 +259,7 @@ def _nothing(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line
 
 
 def _foot(chart: Chart, width: int, glyphs: Glyphs, reading: ChartReading | None) -> Line:
-    """`1h ago ─────── now`, with the time that is read at its place."""
+    """Return a line like `1h ago ─────── now`, with the time at the cursor in its place."""
     first, last = f"{' ' * SCALE}{chart.span} ago ", f" {chart.newest}"
     rule = glyphs.rule * max(width - len(first) - len(last), 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
@@ -276,7 +277,7 @@ def _foot(chart: Chart, width: int, glyphs: Glyphs, reading: ChartReading | None
 
 
 def drawable(values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """The values as a curve can show them: what is not a number is a gap, and values are limited to the bounds."""
+    """Return the values as a curve can show them: NaN becomes a gap, and values are limited to the bounds."""
     return tuple(_drawable(value) for value in values)
 
 
@@ -287,14 +288,14 @@ def _drawable(value: float | None) -> float | None:
 
 
 def spark(values: Sequence[float | None], width: int, *, top: float | None = None, ascii_only: bool = False) -> str:
-    """Exactly `width` places, each the highest of its values; a blank is a gap, the lowest bar is close to zero."""
+    """Return `width` characters, each the highest of its values; a blank is a gap, the lowest bar is close to zero."""
     peaks = squeezed(drawable(values), width)
     highest = top if top is not None else max((peak for peak in peaks if peak is not None), default=0.0)
     return "".join(_bar(peak, highest, _PLAIN if ascii_only else _BARS) for peak in peaks)
 
 
 def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
-    """One value per place, the highest of those that fall into it; if there are fewer values they are right-aligned."""
+    """Return one value per column, the highest of those that fall into it; fewer values are right-aligned."""
     count = len(values)
     if count <= width:
         return [None] * (width - count) + list(values)

@@ -1,4 +1,4 @@
-"""The error boundary of drawing: a part that cannot be drawn shows itself as damaged, and the others are drawn."""
+"""The error boundary of drawing: a part that cannot be drawn is shown as damaged, and the others are drawn."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _SHOWN_BY: Final = {
     "schedule": "horsies schedules ls --json",
     "operation": "horsies audit ls --json",
 }
-"""By the kind of a row, the command that prints it as it is stored."""
+"""The command that prints a row as stored, by the kind of the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A draw that raised, whose place shows `text`; or a handler that raised, and `text` says which."""
+    """A drawing function that raised, with the `text` shown in its place; or a handler that raised, with its name as
+    `text`.
+    """
 
     text: str
     error: Exception
@@ -36,21 +38,22 @@ _listeners: Final[list[Callable[[Damage], object]]] = []
 
 
 def damaged_words(record: object) -> dict[str, str]:
-    """Return the stored times and numbers of a row's damaged fields by their names.
-
-    A text is not shown: it may contain arguments that the operator masks, at a place that cannot be found.
+    """Return the stored times and numbers of a row's damaged fields by name. Texts are omitted: they may contain
+    arguments that need masking, and cannot be parsed to find them.
     """
     return {name: plain_stored(stored) or "not of its type" for name, stored in damaged_fields(record).items()}
 
 
 def listen(callback: Callable[[Damage], object]) -> Callable[[], None]:
-    """Call back at each damage, also in a thread that prepares a draw; returns a function that unsubscribes."""
+    """Subscribe to damage, which is also reported from threads that prepare a drawing; return a function that
+    unsubscribes.
+    """
     _listeners.append(callback)
     return lambda: _listeners.remove(callback)
 
 
 def report(what: str, error: Exception, kind: str = "", row_id: str = "") -> str:
-    """Report a draw that raised; returns the text for its place. `kind` and `row_id`: the row that it is about."""
+    """Report a drawing function that raised; return the text for its place. `kind` and `row_id` identify its row."""
     of = f" of {kind} {row_id}" if kind else ""
     see = f", see `{_SHOWN_BY[kind].format(row_id)}`" if kind in _SHOWN_BY else ""
     text = clean(f"damaged: {what}{of}{see}")
@@ -66,7 +69,7 @@ def tell(damage: Damage) -> None:
 def drawn(
     what: str, make: Callable[[], DrawnT], instead: Callable[[str], InsteadT], kind: str = "", row_id: str = ""
 ) -> DrawnT | InsteadT:
-    """Return what `make` draws; if it raises, what `instead` makes of the text for its place."""
+    """Return the result of `make`; if it raises, the result of `instead` for the text in its place."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001 - one damaged value must not end the console

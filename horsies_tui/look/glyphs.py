@@ -22,9 +22,8 @@ STATE_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "RETRY": ("↻", "~"),
     "INTERRUPTED": ("‖", "="),
 }
-"""Of every task status and the two derived states: the usual sign, then its ASCII replacement.
-
-No sign that is wide or coloured somewhere, as hourglasses and other emoji are.
+"""The sign and its ASCII replacement for every task status and the two derived states. No sign is wide or coloured on
+any terminal, as hourglasses and other emoji are.
 """
 
 FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
@@ -34,15 +33,16 @@ FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "PAUSED": STATE_GLYPHS["INTERRUPTED"],
     "PRUNED": ("∅", "_"),
 }
-"""Of the other states of nodes, of workflows and of runs of a schedule; some share a sign with a task state, but no
-list shows both."""
+"""The signs of other states: nodes, workflows, runs of a schedule. Some are also signs of tasks, but no list shows
+both.
+"""
 
 _UNKNOWN_STATE: Final = ("?", "?")
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One of the two sets, UNICODE or ASCII. Each sign is one place wide in both, `ellipsis` included."""
+    """A set of signs, UNICODE or ASCII. Each sign is one cell wide in both, including `ellipsis`."""
 
     ascii: bool
     ellipsis: str
@@ -55,12 +55,12 @@ class Glyphs:
     down: str
     enter: str
     alarm: str
-    """▲ before what needs action."""
+    """▲ before a subject that needs action."""
     warning: str
     crumb: str
-    """Between a context and its database."""
+    """Separator of a context and its database."""
     dot: str
-    """Between two facts on one line."""
+    """Separator of two facts on one line."""
     dash: str
     """A missing value that the reader should notice."""
     times: str
@@ -68,9 +68,9 @@ class Glyphs:
     unfolded: str
     rule: str
     stroke: str
-    """Of a bar in a list."""
+    """A filled cell of a bar in a list."""
     bar: str
-    """The left edge of a text being typed."""
+    """The left edge of a text that is being typed."""
     waiting: str
     claimed: str
     running: str
@@ -78,16 +78,16 @@ class Glyphs:
     ended: str
 
     def state(self, state: str) -> str:
-        """The sign of a status or state."""
+        """Return the sign of a status or state."""
         return (STATE_GLYPHS.get(state) or FLOW_GLYPHS.get(state, _UNKNOWN_STATE))[self.ascii]
 
     def state_text(self, state: str, more: str = "") -> str:
-        """`▶ running`, `↻ retry 41s`."""
+        """Return a text like `▶ running` or `↻ retry 41s`."""
         words = f"{self.state(state)} {state.lower()}"
         return f"{words} {more}" if more else words
 
     def text(self, words: str) -> str:
-        """The text in the characters of this set: signs are replaced, other characters become a question mark."""
+        """Return the text in the characters of this set: signs are replaced, others become a question mark."""
         if not self.ascii or words.isascii():
             return words
         return words.translate(_TWINS).encode("ascii", "replace").decode("ascii")
@@ -151,12 +151,12 @@ ASCII: Final = Glyphs(
 
 
 def glyphs(*, ascii_only: bool) -> Glyphs:
-    """The ASCII set for `--ascii`, else the usual one."""
+    """Return the ASCII set for `--ascii`, otherwise the usual one."""
     return ASCII if ascii_only else UNICODE
 
 
 def _twins() -> dict[int, str]:
-    """Every sign and its replacement; also box corners and superscripts, which texts contain but no field has."""
+    """Return every sign with its replacement, including box corners and superscripts, which appear in texts only."""
     signs = (
         dict(STATE_GLYPHS.values()) | dict(FLOW_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
     )
@@ -172,14 +172,14 @@ _TWINS: Final = _twins()
 
 
 def fit(text: str, width: int, glyphs: Glyphs, *, right: bool = False) -> str:
-    """Exactly `width` places: padded, or cut with an ellipsis. `text` is clean."""
+    """Return the text in exactly `width` cells: padded, or cut with an ellipsis. `text` must be clean."""
     text = cut(text, width, glyphs)
     padding = " " * (width - cell_len(text))
     return padding + text if right else text + padding
 
 
 def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
-    """Cut to this width in the middle: names of steps often differ only in their last characters."""
+    """Cut the middle to fit this width: names of steps often differ only in their last characters."""
     if cell_len(text) <= width:
         return text
     end = ""
@@ -189,7 +189,7 @@ def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def cut_start(text: str, width: int, glyphs: Glyphs) -> str:
-    """Cut to this width at the beginning: ids differ at their end, and so do the pods of one deployment."""
+    """Cut the beginning to fit this width: ids differ at their end, and so do the pods of one deployment."""
     if cell_len(text) <= width:
         return text
     while cell_len(text) >= width and text:
@@ -198,7 +198,7 @@ def cut_start(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
-    """Cut to this width at the end. If something is cut, the last character is an ellipsis."""
+    """Cut the end to fit this width. If something is cut, the last character is an ellipsis."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1) + glyphs.ellipsis if width > 0 else ""

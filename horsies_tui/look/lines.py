@@ -1,4 +1,4 @@
-"""The console's text: lines made of pieces that can be compared, so that unchanged ones are not sent again."""
+"""The console's text: lines of comparable pieces, so that unchanged ones are not sent again."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STRUCK: Final = "row-table--struck"
 FOUND: Final = "story--found"
 
 DAMAGE_SIGN: Final = "!"
-"""Before a row with a value that cannot be what was meant."""
+"""Sign before a row with a value that cannot be right."""
 
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
-"""ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
+"""ASCII, rules, blocks and braille dots: characters that are one cell wide on every terminal."""
 _WORDS: Final = re.compile(r"\S+|\s+")
 _APART: Final = 8
-"""Places between two differing parts of a line, from which on it is shorter to send each alone."""
+"""Distance of two differing parts of a line from which on sending each alone is shorter."""
 
 
 class Piece(NamedTuple):
@@ -47,12 +47,12 @@ Line: TypeAlias = tuple[Piece, ...]
 
 
 def piece(text: str, *classes: str) -> Piece:
-    """A piece as wide as its clean text."""
+    """Return a piece as wide as its clean text."""
     return Piece(text, cell_len(text), classes)
 
 
 def filled(pieces: Iterable[Piece], width: int, *classes: str) -> Line:
-    """A line of these pieces and of blanks up to its end."""
+    """Return a line of these pieces, padded with blanks."""
     line = tuple(pieces)
     room = width - sum(piece.width for piece in line)
     return (*line, Piece(" " * room, room, classes)) if room > 0 else line
@@ -69,7 +69,7 @@ Spans: TypeAlias = tuple[Span, ...]
 
 
 def beside(parts: Iterable[Sequence[Line]], width: int, gap: int = 2) -> list[Line]:
-    """Parts of equal height beside each other."""
+    """Join parts of equal height side by side."""
     between = Piece(" " * gap, gap)
     rows = zip(*parts, strict=True)
     return [
@@ -89,7 +89,7 @@ def row_line(
     struck: bool,
     recedes: bool = False,
 ) -> Line:
-    """A row, `width` places wide; one that recedes is grey."""
+    """Return a row, `width` cells wide; a receding one is grey."""
     cells = [placed.column.drawn(row, look) for placed in columns]
     state = RowState(cursor, marked, struck, recedes)
     return cells_line(cells, columns, look.glyphs, width, state)
@@ -108,7 +108,7 @@ class RowState(NamedTuple):
 def cells_line(
     cells: Iterable[Cell], columns: Sequence[PlacedColumn[RowT]], glyphs: Glyphs, width: int, state: RowState
 ) -> Line:
-    """The row with these cells."""
+    """Return the row with these cells."""
     cursor, marked, struck, recedes, damaged = state
     here = (CURSOR,) if cursor else ()
     over = ((STRUCK,) if struck else ()) + here
@@ -131,9 +131,10 @@ def cells_line(
 def title_line(
     columns: Sequence[PlacedColumn[RowT]], glyphs: Glyphs, width: int, at_end: str = "", *, sorted_by: str = ""
 ) -> Line:
-    """The line above the rows; `at_end` is written at its end if the titles leave room, at least without its blanks.
+    """Return the line above the rows.
 
-    `sorted_by` is the key of the column by which the rows are sorted.
+    `at_end` is written at its end if the titles leave room, if necessary without its blanks. `sorted_by` is the key of
+    the sorted column.
     """
     pieces = [Piece(" " * GUTTER, GUTTER, (TITLE,))]
     for placed in columns:
@@ -151,12 +152,12 @@ def title_line(
 
 
 def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
-    """A text in place of rows."""
+    """Return a text in place of rows."""
     return (Piece(fit(" " * GUTTER + clean(glyphs.text(words)), width, glyphs), width, (Tone.MUTED,)),)
 
 
 def damaged_lines(words: str, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A block of this size in place of what could not be drawn."""
+    """Return a block of this size for a part that could not be drawn."""
     line = filled((piece(cut(glyphs.text(words), width, glyphs), Tone.BAD),), width)
     return [line, *[blank_line(width)] * (height - 1)][:height]
 
@@ -166,7 +167,7 @@ def blank_line(width: int) -> Line:
 
 
 def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
-    """The differing parts of two lines of the same width, as x and width; adjacent ones are joined."""
+    """Return the differing parts of two lines of the same width, as x and width; adjacent ones are joined."""
     if [piece.width for piece in before] != [piece.width for piece in after]:
         yield from _changed_as_a_whole(before, after)
         return
@@ -185,7 +186,7 @@ def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
 
 
 def _changed_as_a_whole(before: Line, after: Line) -> Iterator[tuple[int, int]]:
-    """The differing parts of lines with different pieces: a chart that moves on leaves what is beside it."""
+    """Return the differing parts of lines with different pieces, for example of a chart that has moved on."""
     old, new = ([(char, piece.classes) for piece in line for char in piece.text] for line in (before, after))
     places = [x for x, (one, other) in enumerate(zip(old, new, strict=False)) if one != other]
     if len(old) != len(new) or not places or not all(_EVEN.fullmatch(piece.text) for piece in (*before, *after)):
@@ -199,7 +200,7 @@ def _changed_as_a_whole(before: Line, after: Line) -> Iterator[tuple[int, int]]:
 
 
 def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:
-    """The differing places of two pieces: of an age that ticks, its last digit; blanks look the same in all tones."""
+    """Return the differing cells of two pieces: of a ticking age, its last digit. Blanks look the same in all tones."""
     if old.classes != new.classes:
         texts = [piece.text.rstrip() for piece in (old, new) if _EVEN.fullmatch(piece.text)]
         alike = len(texts) == 2 and TONES.issuperset((*old.classes, *new.classes))
@@ -208,7 +209,7 @@ def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:
 
 
 def changed_part(old: str, new: str) -> tuple[int, int] | None:
-    """The differing places of two texts of one length; None if some character takes more or less than one place."""
+    """Return the differing cells of two texts of one length; None if any character is not exactly one cell wide."""
     if len(old) != len(new) or not (_EVEN.fullmatch(old) and _EVEN.fullmatch(new)):
         return None
     first = next((at for at, (one, other) in enumerate(zip(old, new, strict=True)) if one != other), 0)
@@ -228,7 +229,7 @@ def _cell_text(cell: Cell, placed: PlacedColumn[RowT], glyphs: Glyphs) -> str:
 
 
 def _piece(placed: PlacedColumn[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:
-    """A piece with the gap after it: pieces of one style are sent together."""
+    """Return a piece with the gap after it: pieces of one style are sent together."""
     gap = min(GAP, width - placed.x - placed.width)
     return Piece(text + " " * gap, placed.width + gap, classes)
 
@@ -236,7 +237,7 @@ def _piece(placed: PlacedColumn[RowT], text: str, width: int, classes: tuple[str
 def _strip(
     placed: PlacedColumn[RowT], text: str, tones: Sequence[Tone | None], width: int, over: tuple[str, ...]
 ) -> Iterator[Piece]:
-    """A piece for each place, also for blanks: where a sign is new, only what differs is sent."""
+    """Return a piece for each cell, including blanks, so that only a changed sign is sent."""
     for left, char in zip(range(len(text), 0, -1), text, strict=True):
         tone = tones[-left] if left <= len(tones) else None
         yield Piece(char, 1, (tone, *over) if tone else over)
@@ -245,7 +246,7 @@ def _strip(
 
 
 def _stroke(piece: Piece) -> Iterator[Piece]:
-    """Strikes through words only: through blanks it would be a rule across the screen."""
+    """Strike through words only; through blanks it would be a rule across the screen."""
     plain = tuple(name for name in piece.classes if name != STRUCK)
     words = piece.text.strip()
     before = len(piece.text) - len(piece.text.lstrip()) if words else piece.width
@@ -262,7 +263,7 @@ def _stroke(piece: Piece) -> Iterator[Piece]:
 
 
 def words(text: str, tone: Tone | None, glyphs: Glyphs) -> Span:
-    """Any text without control characters, and in ASCII if only that can be shown."""
+    """Return any text without control characters, and in ASCII if only that can be shown."""
     return Span(clean(glyphs.text(text)), tone)
 
 
@@ -271,7 +272,7 @@ def width_of(spans: Iterable[Span]) -> int:
 
 
 def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
-    """Cut to this width, with an ellipsis if something is cut."""
+    """Cut the spans to fit this width, with an ellipsis if something is cut."""
     if width_of(spans) <= width:
         return spans
     kept: list[Span] = []
@@ -286,7 +287,7 @@ def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
 
 
 def wrap_spans(spans: Iterable[Span], width: int) -> list[Spans]:
-    """Clean text in lines of this width, broken between words, and within a word that is longer than a line."""
+    """Wrap clean text at this width, between words, and inside a word that is longer than a line."""
     width = max(width, 2)
     lines: list[list[Span]] = [[]]
     room = width
@@ -311,7 +312,7 @@ def _joined(line: Sequence[Span]) -> Spans:
 
 
 def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) -> list[Spans]:
-    """Items side by side on as few lines as they need; an item wider than a line wraps."""
+    """Return items side by side on as few lines as possible; an item wider than a line is wrapped."""
     lines: list[Spans] = []
     for item in items:
         if lines and width_of(lines[-1]) + gap + width_of(item) <= width:
@@ -322,13 +323,13 @@ def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) ->
 
 
 def wrapped(text: str, width: int, tone: Tone | None, glyphs: Glyphs) -> Iterator[Spans]:
-    """A text of any length in lines of this width."""
+    """Return a text of any length as lines of this width."""
     for line in text.splitlines() or [""]:
         yield from wrap_spans((words(line, tone, glyphs),), width)
 
 
 def chopped(text: str, width: int) -> Sequence[str]:
-    """A clean line in pieces that each fit; at least one piece."""
+    """Split a clean line into pieces that fit; at least one piece."""
     if text.isascii():
         return [text[start : start + width] for start in range(0, len(text), max(width, 1))] or [""]
     return chop_cells(text, max(width, 2)) or [text]  # none for a text that takes no place
@@ -337,7 +338,7 @@ def chopped(text: str, width: int) -> Sequence[str]:
 def span_pieces(
     spans: Spans, width: int, glyphs: Glyphs, over: tuple[str, ...] = (), sought: re.Pattern[str] | None = None
 ) -> Iterator[Piece]:
-    """Exactly `width` places; matches are highlighted, also across pieces."""
+    """Return pieces of exactly `width` cells; matches are highlighted, also across pieces."""
     spans = cut_spans(spans, width, glyphs)
     text = "".join(span.text for span in spans)
     hits = [] if sought is None else [found.span() for found in sought.finditer(text) if found.group()]

@@ -1,7 +1,5 @@
-"""Writes styled text to a terminal with as few bytes as its current colours allow.
-
-Everything that is drawn passes it, so it is also the gate of the console: a text that no widget has cleaned cannot
-control the terminal.
+"""Writes styled text to a terminal with as few bytes as its current colours allow. All drawing passes through it, so it
+is also the console's gate: a text that no widget has cleaned cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -48,12 +46,14 @@ _PLAIN: Final = _Ink((), "39", "49")
 
 
 class Pen:
-    """Textual sends a full style before each piece of text and a reset after it, 41 bytes in true colour."""
+    """Writes only changes of style. Textual sends a full style before each text and a reset after it, 41 bytes in true
+    colour.
+    """
 
     def __init__(self, colours: ColorSystem) -> None:
         self._colours = colours
         self._ink: _Ink | None = None
-        """None: unknown, as the previous writer left it."""
+        """The terminal's current style; None if another writer may have changed it."""
 
     def write(self, segments: Iterable[Segment]) -> Iterable[str]:
         """Only Textual makes control segments. Links are drawn as text: their addresses could come from data."""

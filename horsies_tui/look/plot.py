@@ -1,4 +1,4 @@
-"""Curves on a grid of characters: filled areas, bands and lines in braille dots, or in ASCII, with gaps as gaps."""
+"""Curves on a grid of characters: filled areas, bands and lines in braille dots or in ASCII, with gaps."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of the dots of one character: four rows of two."""
 _FULL: Final = "⣿"
 _STIPPLE: Final = ((0, 0), (1, 2))
-"""The dots of a band: few enough that no terminal without colours confuses it with an area."""
+"""The dots of a band: too few to be confused with an area on a terminal without colours."""
 _EDGES: Final = "*o"
-"""In ASCII each curve has its own sign."""
+"""The sign of each curve in ASCII."""
 
 
 class Fill(Enum):
-    """The style of a curve: without colours, too, two curves of one chart differ."""
+    """The style of a curve. Two curves of one chart differ without colours, too."""
 
     AREA = auto()
     """All dots below the curve."""
     BAND = auto()
-    """The curve, and few dots below it: an area of another curve may lie in it."""
+    """The curve and a few dots below it, so that the area of another curve can lie within it."""
     LINE = auto()
-    """The curve alone."""
+    """Only the curve."""
 
 
 class Mark(NamedTuple):
-    """One character; `curve` is the number of its curve, or None; `inner`: it lies below the curve."""
+    """One character. `curve` is the number of its curve, or None; `inner` is true below the curve."""
 
     char: str
     curve: int | None = None
@@ -41,7 +41,7 @@ NOTHING: Final = Mark(" ")
 
 
 class _DotGrid:
-    """`across` and `down` dots for each character."""
+    """A grid with `across` by `down` dots per character."""
 
     def __init__(self, width: int, height: int, *, ascii_only: bool) -> None:
         self.across, self.down = (1, 1) if ascii_only else (2, 4)
@@ -68,7 +68,7 @@ class _DotGrid:
 def plot(
     curves: Sequence[tuple[Sequence[float | None], Fill]], width: int, height: int, *, top: float, ascii_only: bool
 ) -> list[list[Mark]]:
-    """Lines from the top, each `width` marks; earlier curves lie over later ones. Values range from 0 to `top`."""
+    """Return lines from the top, each of `width` marks. Earlier curves cover later ones. Values are 0 to `top`."""
     grid = _DotGrid(width, height, ascii_only=ascii_only)
     drawn = [(number, fill, _levels(values, grid, top)) for number, (values, fill) in enumerate(curves)]
     for wanted in (Fill.BAND, Fill.AREA):
@@ -82,7 +82,7 @@ def plot(
 
 
 def _fill(grid: _DotGrid, number: int, fill: Fill, levels: Sequence[int | None]) -> None:
-    """All dots below the curve; whole characters at once, because most of an area is made of these."""
+    """Set all dots below the curve, whole characters at once, because they make up most of an area."""
     whole = Mark(":" if grid.across == 1 else _FULL, number, inner=True)
     for first in range(0, len(levels), grid.across):
         columns = levels[first : first + grid.across]
@@ -96,14 +96,13 @@ def _fill(grid: _DotGrid, number: int, fill: Fill, levels: Sequence[int | None])
 
 
 def place_of(number: int, count: int, width: int) -> int:
-    """The character in which the middle of this value is drawn, of `count` values on `width` characters."""
+    """Return the column in which the middle of this value is drawn, of `count` values on `width` columns."""
     return min(int((number + 0.5) * width / max(count, 1)), width - 1)
 
 
 def sampled(values: Sequence[float | None], columns: int) -> list[float | None]:
-    """One value per column, each value as wide as the others.
-
-    Several values in one column are their highest, so that no peak is lost; between two values lies a straight line.
+    """Return one value per column, each value equally wide. A column with several values shows the highest, so that no
+    peak is lost; values are connected by straight lines.
     """
     count = len(values)
     if count >= columns:
@@ -113,7 +112,7 @@ def sampled(values: Sequence[float | None], columns: int) -> list[float | None]:
 
 
 def _between(values: Sequence[float | None], place: float) -> float | None:
-    """The value at a place; the middle of the first value is 0.5."""
+    """Return the value at a position; the middle of the first value is 0.5."""
     here = values[int(place)]
     if here is None:
         return None
@@ -124,7 +123,7 @@ def _between(values: Sequence[float | None], place: float) -> float | None:
 
 
 def _levels(values: Sequence[float | None], grid: _DotGrid, top: float) -> list[int | None]:
-    """The highest dot of each column: zero is the lowest one, because a column without a dot is a gap."""
+    """Return the highest dot of each column. Zero is the lowest dot, because a column without a dot is a gap."""
     most = grid.levels - 1
     return [
         None if value is None else min(max(round(value / top * most), 0), most)
@@ -133,7 +132,7 @@ def _levels(values: Sequence[float | None], grid: _DotGrid, top: float) -> list[
 
 
 def _edge(levels: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    """The dots of the curve itself; a step is drawn in the higher of its two columns."""
+    """Return the dots of the curve itself; a step is drawn in the higher of its two columns."""
     for x, level in enumerate(levels):
         if level is None:
             continue

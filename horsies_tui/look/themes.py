@@ -90,4 +90,6 @@ _TEXTUALS: Final = tuple(theme for theme in BUILTIN_THEMES.values() if not theme
 THEMES: Final = {theme.name: theme for theme in (_DARK, _LIGHT, _ANSI, *_TEXTUALS)}
 DEFAULT: Final = _DARK.name
 ANSI: Final = _ANSI.name
-"""For 16 colours and for NO_COLOR, then chosen before the App is built: Textual would turn true colours into greys."""
+"""The theme for 16 colours and NO_COLOR, selected before the App is created; otherwise Textual would turn true colours
+into greys.
+"""

@@ -1,4 +1,4 @@
-"""The meanings of colours, as component classes: widgets name a tone, themes define how it looks."""
+"""Tones: the meanings of colours as component classes. Widgets name a tone; themes define its colour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Tone(StrEnum):
-    """The value is the component class."""
+    """A meaning of a colour. The value is the component class."""
 
     PENDING = "tone--pending"
     CLAIMED = "tone--claimed"
@@ -26,19 +26,19 @@ class Tone(StrEnum):
     WARNING = "tone--warning"
     BAD = "tone--bad"
     STRING = "tone--string"
-    """Of JSON and of source code."""
+    """Strings in JSON and in source code."""
     NUMBER = "tone--number"
-    """Of JSON and of source code, and what else has no quotes: true, null."""
+    """Numbers in JSON and in source code, and true, false and null."""
 
 
 TONES: Final[frozenset[str]] = frozenset(Tone)
-"""For COMPONENT_CLASSES of a widget that uses tones."""
+"""COMPONENT_CLASSES of a widget that uses tones."""
 AREA: Final = {tone: f"area--{tone.partition('--')[2]}" for tone in Tone}
-"""The classes of what lies below a curve of this tone; for COMPONENT_CLASSES of a widget that draws curves."""
+"""The classes of the area below a curve by its tone; COMPONENT_CLASSES of a widget that draws curves."""
 
 
 def state_tone(state: str) -> Tone | None:
-    """The tone of a status or state; None if it is unknown."""
+    """Return the tone of a status or state; None if it is unknown."""
     return _BY_STATE.get(state)
 
 
@@ -89,23 +89,23 @@ OWN: Final = {
     Tone.STRING: {":dark": "#b9c7a4", ":light": "#4a5d23", ":ansi": "ansi_default"},
     Tone.NUMBER: {":dark": "#d8b99a", ":light": "#7a4b1f", ":ansi": "ansi_default"},
 }
-"""By the kind of theme: between a warning and an error no theme has a colour, for what waits for a decision; and the
-values of JSON must look like no state."""
+"""Our own colours by the kind of theme. No theme has a colour between warning and error, for what needs a decision, or
+colours for JSON that resemble no state.
+"""
 _AREA_SHARE: Final = 50
-"""Per cent of the curve's colour, the rest is the ground."""
+"""Percentage of the curve's colour in its area; the rest is the background."""
 
 
 def area_css(widget: str) -> str:
-    """The rules for DEFAULT_CSS of a widget type with COMPONENT_CLASSES of AREA."""
+    """Return the rules for DEFAULT_CSS of a widget type that has AREA as COMPONENT_CLASSES."""
     rules = [f"{widget} > .{AREA[tone]} {{ color: {colour} {_AREA_SHARE}%; }}" for tone, colour in _COLOURS.items()]
     rules += [f"{widget}:ansi > .{AREA[tone]} {{ color: {_COLOURS[tone]}; text-style: dim; }}" for tone in Tone]
     return "\n".join(rules)
 
 
 def tone_css(widget: str) -> str:
-    """The rules for DEFAULT_CSS of a widget type with COMPONENT_CLASSES of TONES: `tone_css("RowTable")`.
-
-    Uses only variables that every theme has: a widget must work in any application.
+    """Return the rules for DEFAULT_CSS of a widget type that has TONES as COMPONENT_CLASSES. They use only variables of
+    all themes, so the widget works in any application.
     """
     rules = [f"{widget} > .{tone} {{ color: {colour}; }}" for tone, colour in _COLOURS.items()]
     rules.append(f"{widget} > .{Tone.STRONG} {{ text-style: bold; }}")

@@ -1,4 +1,4 @@
-"""Durations, counts, sizes and times as short texts; a damaged time is the text that is stored."""
+"""Durations, counts, sizes and times as short texts. A damaged time is shown as stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LENGTH_WIDTH: Final = 5
-"""The greatest width of a duration, exact or ticking, below 10,000 days."""
+"""Maximum width of a duration, exact or ticking, below 10,000 days."""
 AGE_WIDTH: Final = 4
 
 _MINUTE: Final = 60
@@ -22,11 +22,11 @@ _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _SCALES: Final = ((1_000, "k"), (1_000_000, "M"), (1_000_000_000, "G"), (1_000_000_000_000, "T"))
 _TICK_S: Final = 10
-"""Above a minute a running duration advances by ten seconds: each second on 40 rows is 4 kB/s over SSH."""
+"""Step of a running duration above a minute: every second, 40 rows would send 4 kB/s over SSH."""
 
 
 def length(span: timedelta | None) -> str:
-    """A final duration: 8ms, 0.4s, 58.9s, 6m12s, 14m, 3h05m, 14h, 2d4h, 12d; None is empty."""
+    """Format a final duration: 8ms, 0.4s, 58.9s, 6m12s, 14m, 3h05m, 14h, 2d4h, 12d; None is empty."""
     if span is None:
         return ""
     seconds = max(span.total_seconds(), 0.0)
@@ -38,7 +38,7 @@ def length(span: timedelta | None) -> str:
 
 
 def ticking(span: timedelta | None) -> str:
-    """A changing duration: whole seconds below a minute, then steps of ten; None is empty."""
+    """Format a changing duration: whole seconds below a minute, then steps of ten; None is empty."""
     if span is None:
         return ""
     seconds = max(int(span.total_seconds()), 0)
@@ -46,7 +46,7 @@ def ticking(span: timedelta | None) -> str:
 
 
 def age(span: timedelta | None) -> str:
-    """One number, for durations that are only compared: 4s, 12m, 3h, 20d; None is empty."""
+    """Format a duration with one unit, for comparison: 4s, 12m, 3h, 20d; None is empty."""
     if span is None:
         return ""
     seconds = max(int(span.total_seconds()), 0)
@@ -57,7 +57,9 @@ def age(span: timedelta | None) -> str:
 
 
 def _minutes(seconds: int) -> str:
-    """A second unit only if the first has one digit, so that five places suffice."""
+    """Format minutes and hours. The second unit is shown only if the first has one digit, so that five characters
+    suffice.
+    """
     for size, unit, below, below_unit in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "m"), (_MINUTE, "m", 1, "s")):
         whole, rest = divmod(seconds, size)
         if whole >= 10:
@@ -68,17 +70,17 @@ def _minutes(seconds: int) -> str:
 
 
 def number(count: int) -> str:
-    """All digits, in groups: 1,204."""
+    """Format all digits in groups: 1,204."""
     return f"{count:,}"
 
 
 def count(count: int, *, at_least: bool = False) -> str:
-    """Rounded: 218, 9,999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
+    """Format a rounded number: 218, 9,999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
     return _scaled(count) + ("+" if at_least else "")
 
 
 def per_second(rate: float) -> str:
-    """0, <.01, 0.07, 12.1, 140."""
+    """Format a rate: 0, <.01, 0.07, 12.1, 140."""
     if rate <= 0:
         return "0"
     if rate < 0.01:
@@ -87,7 +89,7 @@ def per_second(rate: float) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes: 512 B, 1.5 kB, 412 MB; None is empty."""
+    """Format bytes: 512 B, 1.5 kB, 412 MB; None is empty."""
     if count is None:
         return ""
     if count < 1000:
@@ -96,7 +98,7 @@ def size(count: int | None) -> str:
 
 
 def _scaled(count: int, *, exact_below: int = 10_000) -> str:
-    """Rounded down: the text never exceeds the number."""
+    """Format a number rounded down, so that the text never exceeds it."""
     if count < exact_below:
         return number(count)
     scale, unit = next((known for known in _SCALES if count < 1000 * known[0]), _SCALES[-1])
@@ -105,12 +107,12 @@ def _scaled(count: int, *, exact_below: int = 10_000) -> str:
 
 
 def zone_of(*, utc: bool) -> tzinfo | None:
-    """The `zone` argument of the other functions; None is the machine's own zone."""
+    """Return the `zone` argument of the other functions; None is the machine's own zone."""
     return UTC if utc else None
 
 
 def time_of_day(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
-    """`12:04:31Z`, or local `14:04:31+02`; None is empty."""
+    """Format a time as `12:04:31Z`, or in a local zone `14:04:31+02`; None is empty."""
     if moment is None:
         return ""
     if isinstance(moment, DamagedTime):
@@ -120,7 +122,7 @@ def time_of_day(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
 
 
 def date_and_time(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
-    """`2026-11-17 12:04:31Z`; None is empty."""
+    """Format a time as `2026-11-17 12:04:31Z`; None is empty."""
     if moment is None:
         return ""
     if isinstance(moment, DamagedTime):
@@ -129,7 +131,7 @@ def date_and_time(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
 
 
 def moment_text(moment: datetime | None, now: datetime, zone: tzinfo | None = UTC) -> str:
-    """The time of day if it is on the same day as `now`, else with its date; None is empty."""
+    """Format the time of day, with the date unless it is that of `now`; None is empty."""
     if moment is None:
         return ""
     if moment.astimezone(zone).date() == now.astimezone(zone).date():
@@ -138,7 +140,7 @@ def moment_text(moment: datetime | None, now: datetime, zone: tzinfo | None = UT
 
 
 def clock_text(moment: datetime, zone: tzinfo | None = UTC, *, seconds: bool = True, day: str = "%a %d %b") -> str:
-    """`Tue 17 Nov 12:04:31Z`, for moments that are days apart; `day` is its format."""
+    """Format a time as `Tue 17 Nov 12:04:31Z`, for moments that are days apart; `day` is the date's format."""
     if isinstance(moment, DamagedTime):
         return moment.stored
     there = moment.astimezone(zone)
@@ -147,7 +149,7 @@ def clock_text(moment: datetime, zone: tzinfo | None = UTC, *, seconds: bool = T
 
 
 def _offset(there: datetime) -> str:
-    """Z, +02, +0530."""
+    """Format a zone's offset: Z, +02, +0530."""
     text = f"{there:%z}"
     return "Z" if text.startswith("+0000") else text[:3] + text[3:5].replace("00", "")
 
@@ -156,10 +158,10 @@ _WITH_SECONDS: Final = re.compile(r"\b(\d+m)\d\ds\b")
 
 
 def lasting(seconds: float) -> str:
-    """4s, 2m, 3h05m, 2d3h."""
+    """Format a duration with up to two units: 4s, 2m, 3h05m, 2d3h."""
     return whole_minutes(span(seconds))
 
 
 def whole_minutes(words: str) -> str:
-    """The same text without seconds; the recovery report has its times to the second."""
+    """Return the text of a time without seconds; the recovery report has its times to the second."""
     return _WITH_SECONDS.sub(r"\1", words)

@@ -1,7 +1,8 @@
-"""Snapshots as JSON and back. An object that was written before is only named, so unchanged rows cost a number each.
+"""Encodes snapshots as JSON and decodes them.
 
-A text, a number, true, false and null stand for themselves; anything else is a list whose first item says what it is:
-`["o", 12]` is the object number 12 of the segment. Decoding makes objects of the classes in `values.py` alone.
+An object that was written before is referred to by its number, so an unchanged row costs a few bytes. Strings, numbers,
+booleans and null stand for themselves; anything else is a list whose first item is its type: `["o", 12]` is object 12
+of the segment. Decoding creates objects of the classes in `recorded_classes.py` only.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
 _DEEPEST: Final = 60
-"""JSON of a job is at most 50 deep, in a snapshot that adds a few levels."""
+"""The JSON of a task may be 50 levels deep; a snapshot adds a few."""
 
 
 class Encoder:
-    """Encodes the values of one segment. `hide` gets each object and returns what may be recorded of it."""
+    """Encodes the values of one segment. `hide` is called with each object and returns what may be recorded of it."""
 
     def __init__(self, hide: Callable[[Any], Any]) -> None:
         self._hide = hide
         self._classes: dict[type, int] = {}
         self._numbers: dict[str, int] = {}
         self._known: dict[int, tuple[Any, int]] = {}
-        """By identity, with the object itself, so that its identity is not given to another one."""
+        """Numbers of objects by their identity. The object is kept, so that its identity is not reused."""
         self.new_classes: list[list[Any]] = []
         self.new_objects: list[str] = []
 
@@ -55,7 +56,7 @@ class Encoder:
         return len(self._known)
 
     def take(self) -> tuple[list[list[Any]], list[str]]:
-        """The classes and objects that are new since the last call; the objects are JSON already."""
+        """Return the classes and objects added since the last call; the objects are JSON already."""
         taken = self.new_classes, self.new_objects
         self.new_classes, self.new_objects = [], []
         return taken
@@ -78,7 +79,7 @@ class Encoder:
         return ["o", self._object(value)] if scalar is None else scalar
 
     def _damaged(self, value: Any) -> list[Any]:
-        """Encode a damaged value with what is stored only if that is a time or a number: a text may need masking."""
+        """Encode a damaged value with its stored form only if that is a time or a number: a text may need masking."""
         match value:
             case DamagedTime():
                 return ["!t", value.ticks]
@@ -120,7 +121,7 @@ class Encoder:
 
 
 def _told(value: Any) -> Any:
-    """A scalar as JSON; None if it is something else."""
+    """Return a scalar as JSON; None for any other value."""
     match value:
         case Enum():
             return ["e", type(value).__name__, value.name]
@@ -139,9 +140,10 @@ def _told(value: Any) -> Any:
 
 
 class Decoder:
-    """Decodes the values of one segment. NotAValue for anything that an Encoder has not made.
+    """Decodes the values of one segment.
 
-    Objects are made when a value names them: a look at one moment needs few of those of five minutes.
+    It raises NotAValue for input that no Encoder has written. Objects are created on first use, because one moment
+    needs few of the objects of five minutes.
     """
 
     def __init__(self) -> None:

@@ -29,24 +29,26 @@ VERSION: Final = 1
 _HEAD: Final = struct.Struct(">II")
 _TOLD: Final = struct.Struct(">cqI")
 _MOST_FRAME: Final = 64_000_000
-"""Deflated or not: a longer frame is damage, or an attempt to fill the memory."""
+"""Maximum size of a frame, deflated or not; a longer one is damage, or an attempt to exhaust the memory."""
 _MOST_HEAD: Final = 4_000_000
-"""The heads of all frames are read at the start."""
+"""Maximum size of a head. The heads of all frames are read at the start."""
 _MOST_MEMORY: Final = 256_000_000
-"""For the values of a segment: 22 MB of a file that was made for it became 3.6 GB."""
+"""Maximum memory for the values of a segment: a crafted file of 22 MB took 3.6 GB."""
 _VALUE_BYTES: Final = 64
-"""What Python takes for each value of a JSON text, besides its characters."""
+"""Memory that Python needs for each value of a JSON text, besides its characters."""
 LARGE_SEGMENT: Final = 16_000_000
-"""Characters of values after which a recorder begins another segment, far below what a reader takes."""
+"""Size in characters at which a recorder begins another segment, far below the limit of the reader."""
 
 
 class RecordingError(HorsiesError):
-    """A recording that cannot be written or read."""
+    """Raised when a recording cannot be written or read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
-    """`begins` a segment. `at_ms` is the database's time when it was written. `body` is deflated in the file."""
+    """One frame. `begins` is true if it begins a segment, `at_ms` is the database's time of writing, `body` is deflated
+    in the file.
+    """
 
     begins: bool
     at_ms: int
@@ -55,7 +57,7 @@ class RecordedFrame:
 
 
 class Writer:
-    """Appends frames. A new file belongs to its owner alone; an existing one is not overwritten."""
+    """Appends frames. A new file is readable by its owner only; an existing file is not overwritten."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,7 +75,7 @@ class Writer:
         self._deflater = zlib.compressobj()
 
     def write(self, frame: RecordedFrame) -> None:
-        """RecordingError if it cannot be written; what was written before stays readable."""
+        """Append a frame. If that raises RecordingError, the frames before it stay readable."""
         if frame.begins:
             self._deflater = zlib.compressobj()
         told = _TOLD.pack(b"K" if frame.begins else b"D", frame.at_ms, len(frame.head)) + frame.head
@@ -94,7 +96,7 @@ class Writer:
 
 
 class Reader:
-    """Reads the frames of a file. It may still be written to: what comes later is not seen."""
+    """Reads the frames of a file, which may still be growing; frames appended later are not seen."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -120,10 +122,12 @@ class Reader:
             )
         self._begin = len(first) + 1
         self.damaged_at: int | None = None
-        """The byte from which on the file is damaged; None: it is whole, but for an end that was not written."""
+        """Offset of the first damaged byte; None if the file is intact except for an unfinished last frame."""
 
     def frames(self, begin: int | None = None) -> Iterator[tuple[int, RecordedFrame]]:
-        """Each frame with its offset, its body still deflated, as far as they are whole. ValueError for a huge head."""
+        """Yield the intact frames with their offsets and deflated bodies. Raise ValueError for a head that is too
+        large.
+        """
         data, offset = self._data, self._begin if begin is None else begin
         least = _TOLD.size
         while offset + _HEAD.size + least <= len(data):
@@ -141,7 +145,9 @@ class Reader:
             offset += _HEAD.size + length
 
     def segment(self, begin: int) -> Iterator[RecordedFrame]:
-        """The frames from the K at this offset to the next one, inflated. ValueError if they cannot be."""
+        """Return the inflated frames from the K at this offset to the next one. Raise ValueError if they cannot be
+        inflated.
+        """
         inflater, memory = zlib.decompressobj(), 0
         for offset, frame in self.frames(begin):
             if frame.begins and offset != begin:

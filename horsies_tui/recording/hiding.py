@@ -1,4 +1,6 @@
-"""Masks what the config file masks before it is written: a file contains no more than the screen showed."""
+"""Masks values by the rules of the config file before they are written, so a file contains no more than the screen
+showed.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ _TEXTS: Final[dict[type, tuple[str, ...]]] = {
     WorkflowStory: ("result", "error", "success_policy"),
     Definition: ("args", "kwargs"),
 }
-"""The fields with stored JSON, a `Stored` or a text."""
+"""Fields with stored JSON, either a `Stored` or a string."""
 
 
 class Hiding:
-    """Called with each object that is recorded."""
+    """Masks one recorded object per call."""
 
     def __init__(self, masks: Masks) -> None:
         self._masks = masks
@@ -52,7 +54,7 @@ class Hiding:
         return replace(value, text=hidden, cut=False) if isinstance(value, Stored) else hidden
 
     def _hide_in(self, text: str, whole: str | None) -> str:
-        """Mask a text. Where nothing can be found, nothing is recorded, as nothing is shown."""
+        """Mask a text. A text that cannot be parsed is not recorded, as it is not shown."""
         try:
             tree = json.loads(text if whole is None else whole)
         except (ValueError, RecursionError):

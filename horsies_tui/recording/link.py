@@ -1,4 +1,4 @@
-"""The link of a replay: there is no database, so it reads nothing and refuses every verb."""
+"""The link of a replay. It has no database: it reads nothing and refuses every verb."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplayLink(DatabaseLink):
         super().__init__(DatabaseChoice(None, "a recording"), read_only=True, actor=actor, clock=player)
         self.playback = self._player = player
         self._own_failures = 0
-        """How many of the status's failures, the last ones, are not of the recording."""
+        """Number of failures at the end of the status that are this console's, not recorded ones."""
         self._follow()
 
     async def run(self) -> None:
@@ -44,7 +44,7 @@ class ReplayLink(DatabaseLink):
         raise LinkError(NO_WRITES)
 
     def _follow(self) -> None:
-        """The database and its troubles as they were recorded; the state is that of the replay."""
+        """Take the database and its failures from the recording, and the state from the replay."""
         then = self._player.status()
         troubles = [FeedFailure("connection", then.detail, then.since)] if not then.is_up and then.detail else []
         if gap := self._player.gap:
@@ -64,7 +64,7 @@ class ReplayLink(DatabaseLink):
         self._own_failures = len(self.freshness.failing)
 
     def _freshness_changed(self) -> None:
-        """Update this link's own failures and keep the recorded ones: to look them up may decode a part of the file."""
+        """Update this link's own failures and keep the recorded ones, which may take decoding to read again."""
         recorded = self._status.failing[: len(self._status.failing) - self._own_failures]
         self._own_failures = len(self.freshness.failing)
         self._change(failing=(*recorded, *self.freshness.failing))

@@ -1,4 +1,4 @@
-"""A recording that runs: its moment, its speed, and what was on screen then."""
+"""Plays a recording: its current moment, its speed, and what was on screen then."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _TICK_S: Final = 0.25
 _GAP_MS: Final = 3 * BEAT_S * 1000
-"""Frames are written every ten seconds; where there are none for longer, the console slept or was cut off."""
+"""Maximum time between two frames, which are written every ten seconds. A longer one means that the console slept or
+was killed.
+"""
 _STATUS: Final = SnapshotPart("status", ("status",), what="the state of the connection")
 
 
 class Player:
-    """The clock of a replay and its playback, for feeds. `now` stops at the last frame."""
+    """The clock of a replay, and the playback for its feeds. `now` stops at the last frame."""
 
     def __init__(self, reader: Reader, speed: float = 1.0) -> None:
         self._tracks = Tracks(reader)
@@ -63,7 +65,7 @@ class Player:
         return 0.0
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        """Ignored: the recording has the times."""
+        """Do nothing: the recording has the times."""
 
     # The playback.
 
@@ -91,7 +93,7 @@ class Player:
         self._at, self._since = min(max(moment, self.begins), self.ends), time.monotonic()
 
     async def run(self) -> None:
-        """Tell the feeds of each new moment, once its values are decoded: that takes up to a second, in a thread."""
+        """Notify the feeds of each new moment once its values are decoded in a thread, which takes up to a second."""
         told = None
         while True:
             if self.now() != told or self._hurry.is_set():
@@ -136,7 +138,7 @@ class Player:
         return Seen(values, at, note)
 
     def status(self) -> LinkStatus:
-        """Return the status of the console that recorded, at this moment."""
+        """Return the recorded status of the console at this moment."""
         seen = self.look("link", _STATUS)
         if seen.values and isinstance(seen.values[0], LinkStatus):
             self._status = seen.values[0]
@@ -144,7 +146,7 @@ class Player:
 
     @property
     def gap(self) -> str:
-        """A sentence if nothing was recorded at this moment, else empty."""
+        """Return a sentence if nothing was recorded at this moment, otherwise an empty string."""
         times, at_ms = self._tracks.times, _ms(self.now())
         after = bisect_right(times, at_ms)
         if after == len(times) or times[after] - times[after - 1] <= _GAP_MS:

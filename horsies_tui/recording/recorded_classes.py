@@ -59,12 +59,14 @@ _MODULES: Final = (
 
 
 class NotAValue(Exception):  # noqa: N818 - says what it is about
-    """The error for a value that may not be in a recording, or does not fit the class that it claims."""
+    """Raised for a value that may not be in a recording, or does not fit its class."""
 
 
 @cache
 def classes() -> Mapping[str, type]:
-    """Dataclasses, named tuples, enumerations and settings of our modules. None of them does anything when made."""
+    """Return the allowed classes: dataclasses, named tuples, enumerations and settings whose creation has no side
+    effects.
+    """
     found: dict[str, type] = {}
     for module in map(import_module, _MODULES):
         for name, value in vars(module).items():
@@ -80,7 +82,7 @@ def _is_value(cls: type) -> bool:
 
 @cache
 def finding_kinds() -> Mapping[str, FindingKind]:
-    """Kinds are compared by identity of their records, which the modules of the findings hold."""
+    """Return the kinds of findings by name. They are compared by identity, so a replay uses the modules' records."""
     return {kind.name: kind for kind in (DATABASE, *(kind for search in searches() for kind in search.kinds))}
 
 
@@ -92,7 +94,7 @@ def field_names(cls: Hashable) -> tuple[str, ...]:
 
 
 def build(name: str, names: Sequence[str], values: Sequence[Any]) -> Any:
-    """An object of this class. NotAValue if there is no such class, or a value does not fit its field."""
+    """Return an object of this class. Raise NotAValue if the class is unknown or a value does not fit its field."""
     cls = classes().get(name)
     if cls is None or not field_names(cls):
         raise NotAValue(f"there is no value {name!r}")
@@ -110,7 +112,7 @@ def build(name: str, names: Sequence[str], values: Sequence[Any]) -> Any:
 
 @cache
 def _hints(cls: type) -> Mapping[str, Any]:
-    """The types of the fields, also where a module imports a type for the type checker alone."""
+    """Return the types of the fields, including those that a module imports for the type checker only."""
     # Generic parameters, as of Page[RowT], stay unchecked: they are no types that a value could be compared with.
     known: dict[str, Any] = {}
     for module in _MODULES:
@@ -145,7 +147,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _is_a(value: Any, hint: Any) -> bool:
-    """An integer stands for a float and the other way round, as in SQL; true is no number."""
+    """Return whether a value fits a type. As in SQL, an integer may stand for a float and the other way round; a
+    boolean is no number.
+    """
     if hint is None:
         return value is None
     if hint is Any or not isinstance(hint, type):

@@ -1,4 +1,4 @@
-"""Records what the feeds read: those of the shown screen, and a base set that always runs."""
+"""Records the snapshots of the feeds: those of the current screen, and a base set that always runs."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from horsies_tui.recording.file import Writer
 
 TICK_S: Final = 1.0
-"""One frame a second at most: a part that changes more often is recorded as it is at the tick."""
+"""Minimum interval between frames. A part that changes more often is recorded as it is at the tick."""
 BEAT_S: Final = 10.0
-"""A frame is written this often even if nothing changes, so that a replay can tell rest from a gap."""
+"""Interval at which a frame is written even without changes, so that a replay can tell an idle system from a gap."""
 _PATIENCE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.1
 _SEGMENT_S: Final = 300.0
 _MOST_OBJECTS: Final = 10_000
-"""They stay in memory until the segment ends, 1 kB each."""
+"""Maximum number of objects in a segment. They stay in memory until it ends, 1 kB each."""
 MOST_BYTES: Final = 1_000_000_000
-"""A week of a busy cluster. Then the recording ends, because it was forgotten."""
+"""Maximum size, about a week of a busy cluster. At this size the recording ends, because somebody forgot it."""
 _BASE: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=5.0)
-"""Rows once a second at most. A slow database is read as rarely as by a screen, and not more so: it is the incident."""
+"""The pace of the base set: at most once a second, and no more often than a screen would read a slow database."""
 
 Key = tuple[str, ...]
-"""Feed, part, and subject."""
+"""The feed, the part and the subject."""
 
 
 class _ChartsFeed(OverviewFeed):
-    """The charts of one more window, which are cheap: only their newest part is read."""
+    """A feed of the charts of another window. It is cheap, because only the newest part is read."""
 
     def __init__(self, link: DatabaseLink, publish: Callable[[Any], None], window: Window) -> None:
         every = max(window.step.total_seconds() / 2, PAST_EVERY.poll_s)
@@ -66,7 +66,7 @@ class _ChartsFeed(OverviewFeed):
 
 
 def base_feeds(link: DatabaseLink) -> tuple[Feed[Any], ...]:
-    """Create the feeds that make each screen live in the replay, as it is without a filter."""
+    """Create the feeds that make each screen, without a filter, live in the replay."""
 
     def publish(_snapshot: object) -> None:
         """Do nothing: the recorder reads the snapshots itself."""
@@ -87,7 +87,7 @@ def base_feeds(link: DatabaseLink) -> tuple[Feed[Any], ...]:
 
 @dataclass(slots=True)
 class _Track:
-    """One part for one subject: its number in the file, and what was written of it last."""
+    """One part of one subject: its number in the file, and the value last written."""
 
     number: int
     values: tuple[Any, ...] = ()
@@ -96,7 +96,9 @@ class _Track:
 
 
 class Recorder:
-    """The tape of a link. `run` records until it is cancelled; an error ends the recording and never the console."""
+    """Records the feeds of a link. `run` records until it is cancelled; an error ends the recording but never the
+    console.
+    """
 
     def __init__(self, writer: Writer, hide: Callable[[Any], Any], failed: Callable[[str], None]) -> None:
         self._writer = writer
@@ -143,7 +145,7 @@ class Recorder:
                 await asyncio.wait([self._writing])  # the file is closed next
 
     async def _until_ready(self, base: tuple[Feed[Any], ...]) -> None:
-        """Wait for the first rows, so that a replay does not begin empty; a database that is down is recorded."""
+        """Wait for the first rows, so that a replay does not begin empty. An unreachable database is recorded, too."""
         for _ in range(round(_PATIENCE_S / _LOOK_EVERY_S)):
             if all(part.ready for feed in base for part in feed.parts()):
                 return
@@ -153,7 +155,9 @@ class Recorder:
         self._writer.close()
 
     def _shown(self) -> Iterator[tuple[Key, tuple[Any, ...]]]:
-        """Yield what the running feeds show. Of two with one request the first is recorded: that of the base set."""
+        """Yield the snapshots of the running feeds. If two feeds make the same request, the one of the base set is
+        recorded.
+        """
         seen: set[Key] = set()
         for feed in self._feeds:
             snapshot = feed.snapshot
@@ -210,7 +214,7 @@ class Recorder:
 
 
 def _steady(status: LinkStatus) -> LinkStatus:
-    """Remove what changes with every read."""
+    """Return the value without the parts that differ at every read."""
     return replace(status, last_data_at=None, latency_s=None, next_try_at=None, clock_offset_s=0.0)
 
 

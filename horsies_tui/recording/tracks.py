@@ -1,4 +1,4 @@
-"""The index of a recording: when each part was on screen, and in which frame its values are."""
+"""The index of a recording: when each part was on screen, and which frame has its values."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 Key = tuple[str, ...]
 
 _NOT_OURS: Final = (ValueError, NotAValue, RecursionError, LookupError, TypeError, AttributeError)
-"""What a file that was made by hand, or by another release, raises somewhere."""
+"""Errors that a file raises if it was made by hand or by another release."""
 _END_MS: Final = 221_845_392_000_000
-"""The year 9000. A replay adds to and subtracts from these times, which must stay times."""
+"""Latest accepted time, in the year 9000. A replay adds to and subtracts from times, and the results must be valid."""
 _MOST_KEPT: Final = 3
-"""Decoded segments in memory: the present one, and its neighbours when the operator goes to and fro."""
+"""Maximum number of decoded segments in memory: the current one and its neighbours."""
 
 
 @dataclass(slots=True)
 class Track:
-    """One part for one subject. `frames` have its values; from `ends` on it was not on screen, until the next value."""
+    """One part of one subject. `frames` contain its values; from `ends` on it was off screen, until the next value."""
 
     times: list[int] = field(default_factory=list)
     frames: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
     def at(self, at_ms: int) -> tuple[int, int | None] | None:
-        """The frame of its last values, and when it left the screen after them; None: it was not on screen yet."""
+        """Return the frame of the last values and the time when they left the screen; None before the first value."""
         place = bisect_right(self.times, at_ms) - 1
         if place < 0:
             return None
@@ -44,19 +44,19 @@ class Track:
 
 
 class Tracks:
-    """All parts of a file, and their values, decoded when they are asked for."""
+    """All parts of a file, and their values, which are decoded on demand."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self.tracks: dict[Key, Track] = {}
         self.times: list[int] = []
-        """Of each frame."""
+        """Time of each frame."""
         self._numbers: dict[Key, int] = {}
         self._begins: list[int] = []
-        """The number of the frame with which each segment begins."""
+        """Number of the first frame of each segment."""
         self._offsets: list[int] = []
         self._segments: dict[int, tuple[Decoder, list[Any]] | Exception] = {}
-        """Decoded, or why they cannot be."""
+        """Decoded segments, or the reason why one cannot be decoded."""
         try:
             self._index()
         except _NOT_OURS as error:
@@ -97,7 +97,7 @@ class Tracks:
                 by_number[part].ends.append(last)
 
     def values(self, key: Key, frame: int) -> tuple[Any, ...]:
-        """RecordingError if they are not what this release records."""
+        """Return the values of a frame. Raise RecordingError if this release cannot have recorded them."""
         place = bisect_right(self._begins, frame) - 1
         self._load(place)
         try:

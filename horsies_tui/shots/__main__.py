@@ -13,7 +13,7 @@ _DIRECTORY = Path("screenshots")
 
 
 async def develop(beginnings: tuple[str, ...]) -> dict[str, str]:
-    """The screenshots by file name."""
+    """Create the screenshots, by file name."""
     chosen = [shot for shot in SHOTS if shot.file_name.startswith(beginnings or "")]
     return {shot.file_name: picture async for shot, picture in gallery(chosen)}
 

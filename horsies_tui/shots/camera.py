@@ -41,7 +41,7 @@ _FILTERS: Final = {"stuck": "status:running run:>10m", "money": "queue:pay statu
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The objects that the steps of a shot use."""
+    """The objects that the steps of a screenshot use."""
 
     pilot: Pilot[int]
     app: ConsoleApp
@@ -50,14 +50,13 @@ class Stand:
 
     @property
     def lines(self) -> list[str]:
-        """The text on the terminal."""
+        """Return the text on the terminal."""
         strips = drawn(self.app.screen)
         return ["".join(segment.text for segment in strip) for strip in strips]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """The condition is asked when something was painted, and ten times a second for what is not on the screen.
-
-        Reading the screen takes 6 ms, and a pause of the pilot sends a message to each widget.
+        """Wait for a condition. It is checked after each painting, and ten times a second for conditions outside the
+        screen. Reading the screen takes 6 ms, and a pause of the pilot sends a message to each widget.
         """
         painted = self.paints()
         for look in range(round(_PATIENCE_S / _LOOK_S)):
@@ -71,7 +70,7 @@ class Stand:
         raise TimeoutError(f"{what} did not come in {_PATIENCE_S:g} s:\n{shown}")
 
     def paints(self) -> asyncio.Event:
-        """An event that each painting sets from now on."""
+        """Return an event that each painting sets from now on."""
         painted = asyncio.Event()
         self.app.post_display_hook = painted.set  # type: ignore[method-assign]
         return painted
@@ -82,7 +81,7 @@ Step: TypeAlias = "Callable[[Stand], Awaitable[None]]"
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """`name` is part of the file name, followed by the size."""
+    """A screenshot. `name` is part of the file name, followed by the size."""
 
     name: str
     columns: int = 120
@@ -92,7 +91,7 @@ class Shot:
     context: str = "shop-eu"
     no_colour: bool = False
     spoils: bool = False
-    """The shot changes the database."""
+    """True if the steps change the database."""
 
     @property
     def file_name(self) -> str:
@@ -100,7 +99,7 @@ class Shot:
 
 
 async def take(shot: Shot, url: str) -> str:
-    """The screenshot as SVG; its last line names the classes of the view and the sheets in it."""
+    """Return the screenshot as SVG; its last line names the classes of the view and the sheets in it."""
     clock = FrozenClock(MOMENT)
     with _colours(no_colour=shot.no_colour):
         app = ConsoleApp(_options(shot, url), keys=keymap({}, _CONFIG_PATH), clock=clock, actor=_ACTOR)
@@ -117,7 +116,7 @@ async def take(shot: Shot, url: str) -> str:
 
 
 def press(*keys: str) -> Step:
-    """A step: press these keys, one after the other."""
+    """Return a step that presses these keys, one after the other."""
 
     async def step(stand: Stand) -> None:
         await stand.pilot.press(*keys)
@@ -126,7 +125,7 @@ def press(*keys: str) -> Step:
 
 
 def types(text: str) -> Step:
-    """A step: paste this text into the field that has the focus."""
+    """Return a step that pastes this text into the focused field."""
 
     async def step(stand: Stand) -> None:
         stand.app.post_message(events.Paste(text))
@@ -136,7 +135,7 @@ def types(text: str) -> Step:
 
 
 def sees(*words: str) -> Step:
-    """A step: wait until these words are on the screen."""
+    """Return a step that waits until these words are on the screen."""
 
     async def step(stand: Stand) -> None:
         await stand.until(lambda: _stand(words, stand.lines), repr(words))
@@ -168,9 +167,8 @@ def _options(shot: Shot, url: str) -> ConsoleOptions:
 
 
 def _has_all(app: ConsoleApp, shot: Shot) -> bool:
-    """Return whether everything that the view and the header show is read, or nothing answers, as intended.
-
-    On a busy machine the first attempt to connect may fail, and the next one succeeds.
+    """Return whether all data of the view and the header are read, or the database is unreachable as intended. On a
+    busy machine the first attempt to connect may fail and the next one succeed.
     """
     link = app.link
     if shot.context == _NOWHERE:
@@ -227,7 +225,7 @@ def _colours(*, no_colour: bool) -> Iterator[None]:
 
 
 async def gallery(shots: Iterable[Shot]) -> AsyncIterator[tuple[Shot, str]]:
-    """One after the other. Shots that change their database get a copy of that of the others."""
+    """Take the screenshots one after the other. Shots that change their database get a copy of it."""
     with embedded_database() as made:
         await set_scene(made)
         for shot in shots:

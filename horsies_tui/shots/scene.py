@@ -1,4 +1,4 @@
-"""The data of the screenshots: always the same rows, in a database whose time is fixed."""
+"""The data of the screenshots: always the same rows, in a database with a fixed time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ END $$;
 CREATE TRIGGER answer BEFORE INSERT OR UPDATE ON horsies_looks FOR EACH ROW EXECUTE FUNCTION pictures.answer();
 """
 _STOP_TIME: Final = "ALTER DATABASE {} SET search_path = pictures, public, pg_catalog"
-"""A copy of a database has no settings of its own."""
+"""Fixes the time. A copy of a database does not inherit its settings."""
 _THROW_OUT: Final = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{}'"
 
 
@@ -54,12 +54,12 @@ async def set_scene(url: str) -> None:
 
 
 def address_of(url: str) -> DatabaseUrl:
-    """The database's address with a name that is the same on every machine."""
+    """Return the database's address with a name that is the same on every machine."""
     return replace(DatabaseUrl.parse(url), hosts=("db01:5432",), database=_NAME)
 
 
 def nowhere() -> DatabaseUrl:
-    """An address at which nothing answers."""
+    """Return an address at which no server listens."""
     return replace(DatabaseUrl.parse("postgresql://ops@127.0.0.1:1/app"), hosts=("db02:5432",))
 
 
@@ -70,7 +70,7 @@ async def arrive(url: str, count: int) -> None:
 
 
 async def answer_looks(url: str, first: object, later: object) -> None:
-    """Let each look at a task be answered so at once, as if by its worker; `later` where it asks again."""
+    """Answer each request for a stack at once, as the task's worker would; `later` is the answer to later requests."""
     answers = [json.dumps(answer).replace("'", "''") for answer in (first, later)]
     async with Database(DatabaseUrl.parse(url), _REASON, None).connected("shots") as connection:
         await connection.execute(_ANSWERS.format(*answers))
@@ -78,9 +78,8 @@ async def answer_looks(url: str, first: object, later: object) -> None:
 
 @asynccontextmanager
 async def copied(url: str) -> AsyncIterator[str]:
-    """A copy under the name in the screenshots, because the server names it in its errors, too.
-
-    To set the scene takes 0.5 s of processor time, a copy of it 0.02.
+    """Return a copy that has the name in the screenshots, because the server includes it in errors. A copy takes 0.02 s
+    of processor time, the original 0.5.
     """
     made = DatabaseUrl.parse(url).database
     await _administer(url, f"CREATE DATABASE {_NAME} TEMPLATE {made}", _STOP_TIME.format(_NAME))

@@ -46,7 +46,9 @@ async def _lose_connection(stand: Stand) -> None:
 
 
 async def _fourth_attempt(stand: Stand) -> None:
-    """Pauses vary by a quarter: 2 s is the first whose rounded number is always the same."""
+    """Wait for the fourth attempt: pauses vary by a quarter, and 2 s is the first that always rounds to the same
+    number.
+    """
     link, clock = stand.app.link, stand.clock
     await stand.until(lambda: 1.5 <= (link.status.next_try_in_s(clock.now()) or 0) <= 2.5, "the fourth attempt")
 
@@ -60,7 +62,7 @@ async def _output_is_known(stand: Stand) -> None:
 
 
 async def _look_is_listed(stand: Stand) -> None:
-    """Below the sheet, the task's story lists who looked as soon as it is read again."""
+    """Wait until the task's story, below the sheet, lists who requested the stack."""
     await stand.until(lambda: sum(line.startswith(" 1") for line in stand.lines) == 3, "the row of the audit trail")
 
 
