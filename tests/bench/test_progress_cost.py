@@ -13,9 +13,8 @@ import pytest
 
 from horsies import progress, track
 from horsies.domain.progress_pace import Reading
-from horsies.lifecycle.claim_token import Token
+from horsies.lifecycle.claim_token import ProgressReport, Token, beat, store_progress
 from horsies.lifecycle.claiming import ClaimRequest, claim
-from horsies.lifecycle.leases import ProgressReport, beat, store_progress
 from horsies.lifecycle.starting import Start, start
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.task import current as reports

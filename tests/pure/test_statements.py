@@ -11,7 +11,7 @@ import pytest
 from statements import statements
 
 import horsies
-from horsies.lifecycle import finish_and_claim
+from horsies.lifecycle import finishing
 from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
@@ -122,7 +122,7 @@ def prepared() -> Iterator[tuple[str, str]]:
         if isinstance(verb, TaskVerb):
             yield verb.name, change_statement(verb)
     yield "undo_tasks", undo_statement("undo_tasks")
-    yield "finish_and_claim", finish_and_claim.both(follows=True, searches=True)
+    yield "finish_and_claim", finishing.finish_and_claim_statement(follows=True, searches=True)
 
 
 def test_a_place_without_a_fragment_is_filled_by_a_caller() -> None:

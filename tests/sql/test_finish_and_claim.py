@@ -13,8 +13,7 @@ from statements import statement
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, TupleId, claim
-from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
-from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.lifecycle.finishing import OutcomeKind, finish, finish_and_claim, is_end
 
 K = OutcomeKind
 

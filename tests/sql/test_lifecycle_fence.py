@@ -21,10 +21,9 @@ from lifecycle_steps import (
 )
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claim_token import Token, Verdict, beat
 from horsies.lifecycle.claiming import large_arguments, release
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.leases import beat
 from horsies.lifecycle.starting import StartVerdicts
 
 K = OutcomeKind

@@ -9,10 +9,9 @@ import asyncpg
 import pytest
 from lifecycle_steps import ME, OTHER, claim_some, claim_tokens, ended, enqueue, running, start_tokens, task
 
-from horsies.lifecycle.claim_token import Token
+from horsies.lifecycle.claim_token import Token, beat, renew
 from horsies.lifecycle.claiming import next_due
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.leases import beat, renew
 
 HOUR_MS = 3_600_000
 

@@ -21,7 +21,7 @@ from lifecycle_steps import HOT_PATH, start_tokens
 from sweep_steps import options
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskAttemptOutcome, TaskStatus
-from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claim_token import Token, Verdict, beat, renew
 from horsies.lifecycle.claiming import (
     ClaimedTask,
     ClaimRequest,
@@ -31,9 +31,15 @@ from horsies.lifecycle.claiming import (
     release_expired,
     take_back,
 )
-from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
-from horsies.lifecycle.finishing import Finished, Outcome, finish, mark_finalizing, stored_earlier
-from horsies.lifecycle.leases import beat, renew
+from horsies.lifecycle.finishing import (
+    Finished,
+    Outcome,
+    finish,
+    finish_and_claim,
+    is_end,
+    mark_finalizing,
+    stored_earlier,
+)
 from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
 from horsies.lifecycle.starting import Start, start
 

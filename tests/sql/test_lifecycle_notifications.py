@@ -11,9 +11,9 @@ from lifecycle_steps import ME, claim_tokens, ended, enqueue, running, start_tok
 from sweep_steps import options, stale_claims, stale_runs
 
 from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.claim_token import beat, renew
 from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import recover
 
 CHANNELS = ("task_new", "task_queue_default", "task_done")

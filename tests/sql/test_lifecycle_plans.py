@@ -12,10 +12,9 @@ from lifecycle_steps import HOT_PATH, LEASE_MS, ME, claim_some, ended, enqueue, 
 from plan_steps import nodes
 from statements import statement
 
+from horsies.lifecycle.claim_token import beat, renew
 from horsies.lifecycle.claiming import claim_capped, large_arguments, next_due, release, release_expired
-from horsies.lifecycle.finish_and_claim import both
-from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.leases import beat, renew
+from horsies.lifecycle.finishing import OutcomeKind, finish, finish_and_claim_statement, mark_finalizing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -151,7 +150,7 @@ def text_of(name: str) -> str:
     """The statement; a claim with the rows that it is given, or with the first ones of the queue."""
     name, *rows = name.split()
     if name == "finish_and_claim":
-        return both(follows=bool(rows), searches=False)
+        return finish_and_claim_statement(follows=bool(rows), searches=False)
     return statement(name, rows=statement(*rows or ["first_rows"]))
 
 

@@ -9,9 +9,8 @@ from lifecycle_steps import HOT_PATH, ME, OTHER, claim_tokens, ended, running, s
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress_pace import Reading
-from horsies.lifecycle.claim_token import Token
+from horsies.lifecycle.claim_token import ProgressReport, Token, store_progress
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.leases import ProgressReport, store_progress
 from horsies.lifecycle.retention import ages_of, prune
 
 

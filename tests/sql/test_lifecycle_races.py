@@ -21,10 +21,9 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claim_token import Token, Verdict, renew
 from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.leases import renew
 from horsies.lifecycle.starting import StartVerdicts
 
 Write = Callable[[asyncpg.Connection, list[Token]], Awaitable[None]]

@@ -14,9 +14,8 @@ from order_steps import OPS, audit, fall_silent, heard, snapshot
 from pulse_steps import pulse_row
 from statements import statement
 
-from horsies.lifecycle.claim_token import Verdict
+from horsies.lifecycle.claim_token import Verdict, beat
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.leases import beat
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError

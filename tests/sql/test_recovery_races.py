@@ -27,10 +27,9 @@ from statements import statement
 from sweep_steps import BEAT_MS, THRESHOLD_MS, beat_before, options, stale_claims, stale_runs
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claim_token import Token, Verdict, beat, renew
 from horsies.lifecycle.claiming import release, release_expired
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import Recovered, recover
 
 Step = Callable[[asyncpg.Connection, list[Token]], Awaitable[object]]

@@ -28,8 +28,7 @@ from horsies.lifecycle.claim_token import Token, Verdict
 from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim, large_arguments, release
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
 from horsies.lifecycle.create_workflow import create_workflow
-from horsies.lifecycle.finish_and_claim import finish_and_claim
-from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish
+from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, finish_and_claim
 from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import expire_pending, recover_stale_runs

@@ -1,23 +1,28 @@
-"""RUNNING to the status that follows from the outcome, with the attempt's row in the same statement."""
+"""RUNNING to the status that follows from the outcome, with the attempt's row; in one statement also the next claim."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec.json_text import replace_surrogates
 from horsies.domain.states import TaskStatus
 from horsies.domain.trace import following
+from horsies.lifecycle import claiming
 from horsies.lifecycle.claim_token import Token, Verdict, claim_times, ids, in_order
-from horsies.store.statements import statement
+from horsies.lifecycle.claiming import claim_rows, claimed_tasks, request_parameters
+from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
     import asyncpg
+
+    from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest
 
 
 class OutcomeKind(Enum):
@@ -71,6 +76,7 @@ class Finished:
 
 
 _ATTEMPTS = {OutcomeKind.RETRY: "FAILED", OutcomeKind.INTERRUPT_REQUEUE: "WORKER_FAILURE"}
+_ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER_FAILURE})
 _STALE = Finished(Verdict.STALE)
 _COMPLETED = Finished(Verdict.ACCEPTED, TaskStatus.COMPLETED)
 _FAILED = Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
@@ -202,3 +208,40 @@ def end_of(outcome: Outcome) -> Finished:
 def _storable(text: str | None) -> str | None:
     """Remove characters that PostgreSQL rejects: they would make the whole batch fail, at each attempt."""
     return None if text is None else replace_surrogates(text.replace("\0", ""))
+
+
+def is_end(outcome: Outcome) -> bool:
+    """Return whether the outcome ends its task: only such outcomes are stored together with a claim."""
+    return outcome.kind in _ENDS
+
+
+async def finish_and_claim(
+    conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], request: ClaimRequest
+) -> tuple[dict[Token, Finished], list[ClaimedTask]]:
+    """Run finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
+    ordered = sorted(outcomes, key=attrgetter("token.task_id"))
+    rows = await conn.fetch(
+        finish_and_claim_statement(follows=bool(request.following), searches=request.following == []),
+        worker_id,
+        *request_parameters(request),
+        *ending(ordered),
+    )
+    ended = [ordered[number - 1] for number, *_ in rows if number is not None]
+    finished = {outcome.token: end_of(outcome) for outcome in ended}
+    if len(ended) < len(ordered):
+        finished |= await finish(conn, worker_id, [outcome for outcome in ordered if outcome.token not in finished])
+    return finished, claimed_tasks(worker_id, [task for number, *task in rows if number is None])
+
+
+@cache
+def finish_and_claim_statement(*, follows: bool, searches: bool) -> str:
+    """Return the statement, made of `finish` and `claim`, whose parameters come before those of `finish`."""
+    return statement(
+        __name__,
+        "finish_and_claim",
+        ended_here=renumbered(statement(__name__, "ended"), by=7),
+        rows=claim_rows(follows=follows),
+        placed=statement(claiming.__name__, "placed"),
+        take=statement(claiming.__name__, "take"),
+        search=statement(__name__, "search_at_once") if searches else "",
+    )

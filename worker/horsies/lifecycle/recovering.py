@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
 from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide
+from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.following import follow
+from horsies.lifecycle.advancing import follow
 from horsies.store.isolate_bad_rows import RejectedItem, batches_of, isolate_bad_rows
 from horsies.store.pulse import read_pulse, write_pulse
 from horsies.store.statements import statement
@@ -226,8 +227,7 @@ async def requeue_stale_claims(
     rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MAX_AT_ONCE)
 
     async def requeue(claims: Sequence[StaleClaim]) -> int:
-        tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
-        return len(await conn.fetch(statement(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
+        return len(await conn.fetch(statement(__name__, "sweep_claims"), *_tokens(claims), threshold_ms, beat_ms))
 
     done = await isolate_bad_rows(batches_of([StaleClaim(*row) for row in rows], BATCH), requeue)
     refused = tuple(RejectedItem(one.item.task_id, one.error) for one in done.refused)
@@ -250,19 +250,7 @@ async def recover_stale_runs(
     found, unreadable = await stale_runs(conn, threshold_ms, finalizing_ms, beat_ms)
 
     async def take(runs: Sequence[StaleRun]) -> list[CrashedRun]:
-        crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
-        recovered = await conn.fetch(
-            statement(__name__, "sweep_runs"),
-            [run.task_id for run in runs],
-            [run.worker_id for run in runs],
-            [run.claimed_at for run in runs],
-            [crash.delay_s for crash in crashes],
-            [crash.result_json for crash in crashes],
-            [crash.message for crash in crashes],
-            threshold_ms,
-            finalizing_ms,
-            beat_ms,
-        )
+        recovered = await _sweep_runs(conn, runs, threshold_ms, finalizing_ms, beat_ms, rng)
         return [CrashedRun(task_id, *columns) for task_id, _again, *columns in recovered]
 
     done = await isolate_bad_rows(batches_of(found, BATCH), take)
@@ -369,3 +357,85 @@ def _words(run: StaleRun, threshold_ms: int) -> str:
 def _expiry(task_id: str) -> str:
     error = TaskError(error_code=OutcomeCode.TASK_EXPIRED, message=EXPIRED_MESSAGE, data={"task_id": task_id})
     return dump_task_result(TaskResult(err=error))
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredTask:
+    """One task before the recovery, and its status after it."""
+
+    was: StaleRun
+    status: TaskStatus
+    now: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """The result for a worker's tasks. `left`: how many it still owns; `refused`: why some were not changed."""
+
+    freed: tuple[RecoveredTask, ...]
+    left: int
+    refused: tuple[RejectedItem[str], ...]
+
+    def count(self, status: TaskStatus, now: TaskStatus) -> int:
+        return sum(one.status is status and one.now is now for one in self.freed)
+
+
+async def recover_worker(
+    conn: asyncpg.Connection, worker_id: str, *, silence_ms: int, finalizing_ms: int
+) -> RecoveryResult:
+    """Set claims back to PENDING; retry runs if the policy lists WORKER_CRASHED, otherwise set them to FAILED.
+
+    Runs in the caller's transaction. Rows are kept if they have a beat within `silence_ms`, are locked by another
+    session, or have an outcome about to be stored. Unlike a sweep it counts all silence: the caller checks, from all
+    beats of the worker, whether it was able to beat.
+    """
+    rows = await conn.fetch(statement(__name__, "order_holds"), worker_id)
+    claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
+    runs = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.RUNNING.value]
+
+    async def release(batch: Sequence[StaleRun]) -> list[RecoveredTask]:
+        async with conn.transaction():  # a savepoint: one bad row must not roll back the others
+            found = await conn.fetch(statement(__name__, "sweep_claims"), *_tokens(batch), silence_ms, None)
+        freed = {task_id for (task_id,) in found}
+        return [RecoveredTask(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
+
+    async def crash(batch: Sequence[StaleRun]) -> list[RecoveredTask]:
+        async with conn.transaction():
+            found = await _sweep_runs(conn, batch, silence_ms, finalizing_ms, None, _rng)
+        again = {row["id"]: row["again"] for row in found}
+        ends = {True: TaskStatus.PENDING, False: TaskStatus.FAILED}
+        return [
+            RecoveredTask(one, TaskStatus.RUNNING, ends[again[one.task_id]]) for one in batch if one.task_id in again
+        ]
+
+    released = await isolate_bad_rows(batches_of(claims, BATCH), release)
+    crashed = await isolate_bad_rows(batches_of(runs, BATCH), crash)
+    freed = [one for answer in (*released.answers, *crashed.answers) for one in answer]
+    refused = tuple(RejectedItem(one.item.task_id, one.error) for one in (*released.refused, *crashed.refused))
+    return RecoveryResult(tuple(freed), len(rows) - len(freed), refused)
+
+
+async def _sweep_runs(
+    conn: asyncpg.Connection,
+    runs: Sequence[StaleRun],
+    threshold_ms: int,
+    finalizing_ms: int,
+    beat_ms: int | None,
+    rng: Random,
+) -> list[asyncpg.Record]:
+    crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
+    rows: list[asyncpg.Record] = await conn.fetch(
+        statement(__name__, "sweep_runs"),
+        *_tokens(runs),
+        [crash.delay_s for crash in crashes],
+        [crash.result_json for crash in crashes],
+        [crash.message for crash in crashes],
+        threshold_ms,
+        finalizing_ms,
+        beat_ms,
+    )
+    return rows
+
+
+def _tokens(batch: Sequence[StaleClaim] | Sequence[StaleRun]) -> tuple[list[str], list[str | None], list[object]]:
+    return [one.task_id for one in batch], [one.worker_id for one in batch], [one.claimed_at for one in batch]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from horsies.domain.ids import new_task_id
-from horsies.lifecycle.following import follow
+from horsies.lifecycle.advancing import follow
 from horsies.operations import (
     queue_targets,
     schedule_targets,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.worker_recovery import RecoveryResult
+    from horsies.lifecycle.recovering import RecoveryResult
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.queue_targets import QueueFacts
     from horsies.operations.target import Target
@@ -78,7 +78,7 @@ _RESUME = WorkerVerb(
 
 async def _recover(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
     """Recover what the worker holds now, if it is still dead."""
-    from horsies.lifecycle.worker_recovery import recover_worker
+    from horsies.lifecycle.recovering import recover_worker
     from horsies.operations.audit_rows import write_refusal
     from horsies.operations.worker_targets import SILENCE_MS, read_workers
 

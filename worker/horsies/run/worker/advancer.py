@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
 
-from horsies.lifecycle.advancing import advance, nodes_started
-from horsies.lifecycle.following import family_by_family
+from horsies.lifecycle.advancing import advance, family_by_family, nodes_started
 from horsies.run.loops import Wake
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_one_row
 

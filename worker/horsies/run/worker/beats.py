@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from horsies.lifecycle.claim_token import beat, renew
 from horsies.lifecycle.finishing import mark_finalizing
-from horsies.lifecycle.leases import beat, renew
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock
 from horsies.run.loops import Wake

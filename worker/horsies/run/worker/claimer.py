@@ -15,7 +15,7 @@ from horsies.lifecycle.claiming import (
     next_due,
     release_expired,
 )
-from horsies.lifecycle.finish_and_claim import finish_and_claim
+from horsies.lifecycle.finishing import finish_and_claim
 from horsies.run.guard import clock
 from horsies.run.worker.claim_order import ClaimOrder
 from horsies.run.worker.in_flight import Stage

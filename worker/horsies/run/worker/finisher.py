@@ -8,8 +8,7 @@ import asyncpg
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import LockHolder, Token, Verdict, locked_rows
-from horsies.lifecycle.finish_and_claim import is_end
-from horsies.lifecycle.finishing import finish, stored_earlier
+from horsies.lifecycle.finishing import finish, is_end, stored_earlier
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.events import TaskEnd
 from horsies.run.worker.in_flight import Stage

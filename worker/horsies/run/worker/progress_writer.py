@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.progress_pace import Pace
-from horsies.lifecycle.leases import ProgressReport, store_progress
+from horsies.lifecycle.claim_token import ProgressReport, store_progress
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
