@@ -32,8 +32,6 @@ def test_the_module_beside_it_runs_each_of_its_statements(file: Path) -> None:
     names = re.findall(r"^-- name: (\w+)\n", text, re.MULTILINE)
     module = file.with_suffix(".py").read_text()
     missing = [name for name in names if f'"{name}"' not in module and f"/* {name} */" not in text]
-    if file.stem == "retention":  # it composes their names
-        missing = [name for name in missing if not name.startswith(("old_", "prune_"))]
     assert names
     assert missing == []
 

@@ -14,7 +14,7 @@ from statements import statement
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import Recovered, recover
-from horsies.lifecycle.retention import ages_of, prunable, prune
+from horsies.lifecycle.retention import PRUNED_TABLES, ages_of, prunable, prune
 
 FILL = f"""
 SET session_replication_role = replica; -- nobody listens to 50 000 notifications
@@ -142,6 +142,10 @@ STATEMENTS = {
 }
 
 
+TEXTS_OF_TABLES = {f"old_{one.name}": one.statement("old_rows") for one in PRUNED_TABLES if one.scan == "old_rows"} | {
+    f"prune_{one.name}": one.statement("prune_rows") for one in PRUNED_TABLES if one.delete == "prune_rows"
+}
+
 # A worker's dedicated connection, and one without settings, such as a producer's or one behind a pooler.
 MODES = {
     "worker": HOT_PATH,
@@ -160,7 +164,7 @@ async def full(request: pytest.FixtureRequest, full_database: str) -> AsyncItera
 @pytest.mark.parametrize("name", STATEMENTS)
 async def test_the_statement_uses_its_indexes(full: asyncpg.Connection, name: str) -> None:
     arguments, indexes = STATEMENTS[name]
-    await full.execute(f"PREPARE swept AS {statement(name)}")
+    await full.execute(f"PREPARE swept AS {TEXTS_OF_TABLES.get(name) or statement(name)}")
     call = f"swept({arguments})" if arguments else "swept"
     plan = json.loads(await full.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {call}"))
     steps = list(nodes(plan[0]["Plan"]))

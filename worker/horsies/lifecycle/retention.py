@@ -24,7 +24,6 @@ MOST_ROWS = 5_000
 
 _HOUR_S = 3_600.0
 _LONG_AGO = DamagedTime.of(-(2**63))  # -infinity
-_FIRST = -(2**63)
 _MAX_REPORTED = 20
 
 
@@ -38,41 +37,62 @@ class Category(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One table of a category: `old_<scan>` finds its rows, `prune_<delete>` deletes them."""
+class PrunedTable:
+    """A table of a category: the statement that finds its rows, and the one that deletes them."""
 
     category: Category
-    scan: str
-    delete: str
-    first_id: int | str
+    name: str
+    time: str = ""
+    """The column from which the age of a row counts, for the statements of most tables."""
+    key: str = "id"
+    first_id: int | str = -(2**63)
+    scan: str = "old_rows"
+    delete: str = "prune_rows"
     members: str | None = None
     """The table whose rows are deleted with each row and counted too."""
     families: bool = False
-    """Whether `prune_lock` prevents other sessions from reopening a row of it."""
+    """True if `prune_lock` prevents other sessions from reopening a row of it."""
 
     @property
-    def tables(self) -> list[str]:
-        return [self.delete] if self.members is None else [self.delete, self.members]
+    def counted(self) -> list[str]:
+        return [self.name] if self.members is None else [self.name, self.members]
+
+    def statement(self, name: str) -> str:
+        return statement(__name__, name, table=f"horsies_{self.name}", time=self.time, key=self.key)
 
 
-_PARTS = (
-    _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", _FIRST),
-    _Part(Category.WORKER_STATES, "worker_states", "worker_states", _FIRST),
-    _Part(Category.WORKER_STATES, "queue_samples", "queue_samples", _FIRST),
-    _Part(Category.WORKER_STATES, "schedulers", "schedulers", ""),
-    _Part(Category.WORKER_STATES, "sweep_state", "sweep_state", ""),
+PRUNED_TABLES = (
+    PrunedTable(Category.HEARTBEATS, "heartbeats", "sent_at", scan="old_heartbeats"),
+    PrunedTable(Category.WORKER_STATES, "worker_states", "snapshot_at"),
+    PrunedTable(Category.WORKER_STATES, "queue_samples", scan="old_queue_samples", delete="prune_queue_samples"),
+    PrunedTable(Category.WORKER_STATES, "schedulers", "seen_at", key="scheduler_id", first_id=""),
+    PrunedTable(Category.WORKER_STATES, "sweep_state", "ran_at", key="sweep", first_id="", scan="old_sweep_state"),
     # Nodes are deleted with their workflow, and before their tasks: a node never refers to a task that was deleted.
-    _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
-    _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
-    _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
-    _Part(Category.TERMINAL_RECORDS, "schedule_runs", "schedule_runs", ""),
+    PrunedTable(
+        Category.TERMINAL_RECORDS,
+        "workflows",
+        first_id="",
+        scan="old_workflows",
+        delete="prune_workflows",
+        members="workflow_tasks",
+        families=True,
+    ),
+    PrunedTable(Category.TERMINAL_RECORDS, "tasks", first_id="", scan="old_tasks", delete="prune_tasks"),
+    PrunedTable(Category.TERMINAL_RECORDS, "tasks", first_id="", scan="old_untimed_tasks", delete="prune_tasks"),
+    PrunedTable(
+        Category.TERMINAL_RECORDS,
+        "schedule_runs",
+        first_id="",
+        scan="old_schedule_runs",
+        delete="prune_schedule_runs",
+    ),
     # Kept as long as the audit rows that acknowledge them, but deleted first: else they would be reported as new
     # again.
-    _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", _FIRST),
-    _Part(Category.OPERATOR_ACTIONS, "sweeps", "sweeps", _FIRST),
-    _Part(Category.OPERATOR_ACTIONS, "outages", "outages", _FIRST),
+    PrunedTable(Category.OPERATOR_ACTIONS, "worker_losses", "taken_at"),
+    PrunedTable(Category.OPERATOR_ACTIONS, "sweeps", "swept_at"),
+    PrunedTable(Category.OPERATOR_ACTIONS, "outages", "ended_at"),
     # Last: a role without DELETE on the audit trail prunes everything else before the error.
-    _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", _FIRST),
+    PrunedTable(Category.OPERATOR_ACTIONS, "operator_actions", "acted_at", delete="prune_operator_actions"),
 )
 
 Ages = dict[Category, float | None]
@@ -129,17 +149,17 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
     end = time.monotonic() + budget_s
     rows: Counter[str] = Counter()
     refused: list[RejectedItem[str]] = []
-    for part, age_s in _due(ages):
-        rows.update(dict.fromkeys(part.tables, 0))
+    for table, age_s in _due(ages):
+        rows.update(dict.fromkeys(table.counted, 0))
 
-        async def delete(olds: Sequence[_Old], part: _Part = part, age_s: float = age_s) -> dict[str, int]:
-            return await _delete(conn, part, age_s, [old.id for old in olds])
+        async def delete(olds: Sequence[_Old], table: PrunedTable = table, age_s: float = age_s) -> dict[str, int]:
+            return await _delete(conn, table, age_s, [old.id for old in olds])
 
-        async for page in _pages(conn, part, age_s):
+        async for page in _pages(conn, table, age_s):
             done = await isolate_bad_rows(_batches(page), delete)
             for counts in done.answers:
                 rows.update(counts)
-            refused += [RejectedItem(f"{part.delete} {one.item.id}", one.error) for one in done.refused]
+            refused += [RejectedItem(f"{table.name} {one.item.id}", one.error) for one in done.refused]
             if time.monotonic() > end:
                 return Pruned(dict(rows), tuple(refused), complete=False)
     return Pruned(dict(rows), tuple(refused))
@@ -148,12 +168,12 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
 async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
     """Count the rows of each table that `prune` would delete now. Reads only."""
     rows: Counter[str] = Counter()
-    for part, age_s in _due(ages):
-        rows.update(dict.fromkeys(part.tables, 0))
-        async for page in _pages(conn, part, age_s):
-            rows[part.delete] += len(page)
-            if part.members is not None:
-                rows[part.members] += sum(old.rows - 1 for old in page)
+    for table, age_s in _due(ages):
+        rows.update(dict.fromkeys(table.counted, 0))
+        async for page in _pages(conn, table, age_s):
+            rows[table.name] += len(page)
+            if table.members is not None:
+                rows[table.members] += sum(old.rows - 1 for old in page)
     return dict(rows)
 
 
@@ -164,35 +184,36 @@ async def overdue_by(conn: asyncpg.Connection, ages: Ages) -> dict[Category, flo
     """
     now = await conn.fetchval(statement(__name__, "retention_now"))
     late: dict[Category, float] = {}
-    for part, age_s in _due(ages):
-        oldest = await conn.fetchrow(statement(__name__, f"old_{part.scan}"), age_s, _LONG_AGO, part.first_id, 1)
+    for table, age_s in _due(ages):
+        oldest = await conn.fetchrow(table.statement(table.scan), age_s, _LONG_AGO, table.first_id, 1)
         if oldest is not None:
             by_s = (now - oldest["after"]).total_seconds() - age_s
-            late[part.category] = max(by_s, late.get(part.category, 0.0))
+            late[table.category] = max(by_s, late.get(table.category, 0.0))
     return late
 
 
-async def _delete(conn: asyncpg.Connection, part: _Part, age_s: float, ids: list[int | str]) -> dict[str, int]:
-    command = statement(__name__, f"prune_{part.delete}")
-    if not part.families:
-        return dict(await conn.fetchrow(command, age_s, ids))
+async def _delete(conn: asyncpg.Connection, table: PrunedTable, age_s: float, ids: list[int | str]) -> dict[str, int]:
+    """Delete in one transaction; return the number of deleted rows of each table."""
+    command = table.statement(table.delete)
+    if not table.families:
+        return dict(zip(table.counted, await conn.fetchrow(command, age_s, ids), strict=True))
     # Two statements: the second must see all changes of a family up to the moment its lock was taken.
     async with conn.transaction(isolation="read_committed"):
         roots = [root for (root,) in await conn.fetch(statement(__name__, "prune_lock"), ids)]
-        return dict(await conn.fetchrow(command, age_s, ids, roots))
+        return dict(zip(table.counted, await conn.fetchrow(command, age_s, ids, roots), strict=True))
 
 
-def _due(ages: Ages) -> Iterator[tuple[_Part, float]]:
-    for part in _PARTS:
-        age_s = ages.get(part.category)
+def _due(ages: Ages) -> Iterator[tuple[PrunedTable, float]]:
+    for table in PRUNED_TABLES:
+        age_s = ages.get(table.category)
         if age_s is not None:
-            yield part, age_s
+            yield table, age_s
 
 
-async def _pages(conn: asyncpg.Connection, part: _Part, age_s: float) -> AsyncIterator[list[_Old]]:
+async def _pages(conn: asyncpg.Connection, table: PrunedTable, age_s: float) -> AsyncIterator[list[_Old]]:
     """Each page starts after the last row of the page before, so that rows that cannot be deleted appear once."""
-    after, after_id = _LONG_AGO, part.first_id
-    while found := await conn.fetch(statement(__name__, f"old_{part.scan}"), age_s, after, after_id, MOST_ROWS):
+    after, after_id = _LONG_AGO, table.first_id
+    while found := await conn.fetch(table.statement(table.scan), age_s, after, after_id, MOST_ROWS):
         _, after, after_id, _ = found[-1]
         yield [_Old(row_id, rows) for row_id, _, _, rows in found]
 

@@ -21,6 +21,15 @@ SELECT id FROM horsies_workflows
             WHERE id = ANY ($1::text[])))
    FOR UPDATE SKIP LOCKED
 
+-- name: old_rows
+-- retention.py, a page of the scan of most tables; reads only
+-- ($1 age in s, $2 and $3 after this time and id, $4 how many; `table`, `time` and `key` are those of the table)
+SELECT /* key */ AS id, /* time */ AS after, /* key */ AS after_id, 1 AS rows
+  FROM /* table */
+ WHERE /* time */ < statement_timestamp() - $1 * interval '1 s' AND /* time */ >= $2 AND (/* time */, /* key */) > ($2, $3)
+ ORDER BY /* time */, /* key */
+ LIMIT $4
+
 -- name: old_heartbeats
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 any time and $3 after this id, $4 how many)
 -- In the order of the ids, which is that of the times. After a page without an old row nothing older follows, so the
@@ -29,14 +38,6 @@ SELECT id, sent_at AS after, id AS after_id, 1 AS rows
   FROM (SELECT id, sent_at FROM horsies_heartbeats WHERE id > $3 ORDER BY id LIMIT $4) page
  WHERE sent_at < statement_timestamp() - $1 * interval '1 s' AND $2::timestamptz IS NOT NULL
  ORDER BY id
-
--- name: old_operator_actions
--- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
-SELECT id, acted_at AS after, id AS after_id, 1 AS rows
-  FROM horsies_operator_actions
- WHERE acted_at < statement_timestamp() - $1 * interval '1 s' AND acted_at >= $2 AND (acted_at, id) > ($2, $3)
- ORDER BY acted_at, id
- LIMIT $4
 
 -- name: old_schedule_runs
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
@@ -49,14 +50,6 @@ SELECT run.id, sent_at AS after, run.id AS after_id, 1 AS rows
  ORDER BY sent_at, run.id
  LIMIT $4
 
--- name: old_outages
--- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
-SELECT id, ended_at AS after, id AS after_id, 1 AS rows
-  FROM horsies_outages
- WHERE ended_at < statement_timestamp() - $1 * interval '1 s' AND ended_at >= $2 AND (ended_at, id) > ($2, $3)
- ORDER BY ended_at, id
- LIMIT $4
-
 -- name: old_queue_samples
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
 -- The id is the second: its rows are deleted together.
@@ -66,23 +59,6 @@ SELECT id, min(sampled_at) AS after, id AS after_id, count(*)::integer AS rows
  WHERE sampled_at < statement_timestamp() - $1 * interval '1 s' AND sampled_at >= $2 AND id > $3
  GROUP BY id
  ORDER BY id
- LIMIT $4
-
--- name: old_schedulers
--- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- Rows of schedulers that did not stop cleanly: a clean stop deletes the row.
-SELECT scheduler_id AS id, seen_at AS after, scheduler_id AS after_id, 1 AS rows
-  FROM horsies_schedulers
- WHERE seen_at < statement_timestamp() - $1 * interval '1 s' AND seen_at >= $2 AND (seen_at, scheduler_id) > ($2, $3)
- ORDER BY seen_at, scheduler_id
- LIMIT $4
-
--- name: old_sweeps
--- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
-SELECT id, swept_at AS after, id AS after_id, 1 AS rows
-  FROM horsies_sweeps
- WHERE swept_at < statement_timestamp() - $1 * interval '1 s' AND swept_at >= $2 AND (swept_at, id) > ($2, $3)
- ORDER BY swept_at, id
  LIMIT $4
 
 -- name: old_sweep_state
@@ -130,22 +106,6 @@ SELECT id, created_at AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 
  ORDER BY created_at, id
  LIMIT $4
 
--- name: old_worker_losses
--- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
-SELECT id, taken_at AS after, id AS after_id, 1 AS rows
-  FROM horsies_worker_losses
- WHERE taken_at < statement_timestamp() - $1 * interval '1 s' AND taken_at >= $2 AND (taken_at, id) > ($2, $3)
- ORDER BY taken_at, id
- LIMIT $4
-
--- name: old_worker_states
--- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
-SELECT id, snapshot_at AS after, id AS after_id, 1 AS rows
-  FROM horsies_worker_states
- WHERE snapshot_at < statement_timestamp() - $1 * interval '1 s' AND snapshot_at >= $2 AND (snapshot_at, id) > ($2, $3)
- ORDER BY snapshot_at, id
- LIMIT $4
-
 -- name: old_workflows
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
 -- A tree is deleted as a whole, the parent with its children, once all of it is finished and old.
@@ -165,14 +125,15 @@ SELECT id, COALESCE(completed_at, updated_at, created_at) AS after, id AS after_
  ORDER BY COALESCE(completed_at, updated_at, created_at), id
  LIMIT $4
 
--- name: prune_heartbeats
--- retention.py; still old enough ($1 age in s, $2 ids)
+-- name: prune_rows
+-- retention.py, the rows of most tables; still old enough: one that was renewed in the meantime is kept
+-- ($1 age in s, $2 ids; `table`, `time` and `key` are those of the table)
 WITH gone AS (
-    DELETE FROM horsies_heartbeats
-     WHERE id = ANY ($2::bigint[]) AND sent_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING id
+    DELETE FROM /* table */
+     WHERE /* key */ = ANY ($2) AND /* time */ < statement_timestamp() - $1 * interval '1 s'
+    RETURNING /* key */
 )
-SELECT count(*) AS heartbeats FROM gone
+SELECT count(*) AS rows FROM gone
 
 -- name: prune_operator_actions
 -- retention.py; still old enough; an action that a running undo refers to is left ($1 age in s, $2 ids)
@@ -185,7 +146,7 @@ WITH gone AS (
                   FOR UPDATE SKIP LOCKED))
     RETURNING id
 )
-SELECT count(*) AS operator_actions FROM gone
+SELECT count(*) AS rows FROM gone
 
 -- name: prune_schedule_runs
 -- retention.py; still old enough ($1 age in s, $2 ids as of `old_schedule_runs`)
@@ -196,16 +157,7 @@ WITH gone AS (
        AND run.sent_at < statement_timestamp() - $1 * interval '1 s'
     RETURNING run.slot
 )
-SELECT count(*) AS schedule_runs FROM gone
-
--- name: prune_outages
--- retention.py; still old enough ($1 age in s, $2 ids)
-WITH gone AS (
-    DELETE FROM horsies_outages
-     WHERE id = ANY ($2::bigint[]) AND ended_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING id
-)
-SELECT count(*) AS outages FROM gone
+SELECT count(*) AS rows FROM gone
 
 -- name: prune_queue_samples
 -- retention.py; still old enough ($1 age in s, $2 ids as of `old_queue_samples`)
@@ -216,34 +168,7 @@ WITH gone AS (
        AND sampled_at < statement_timestamp() - $1 * interval '1 s'
     RETURNING queue_name
 )
-SELECT count(*) AS queue_samples FROM gone
-
--- name: prune_schedulers
--- retention.py; still old enough: one that has renewed its row meanwhile is kept ($1 age in s, $2 schedulers)
-WITH gone AS (
-    DELETE FROM horsies_schedulers
-     WHERE scheduler_id = ANY ($2::text[]) AND seen_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING scheduler_id
-)
-SELECT count(*) AS schedulers FROM gone
-
--- name: prune_sweeps
--- retention.py; still old enough ($1 age in s, $2 ids)
-WITH gone AS (
-    DELETE FROM horsies_sweeps
-     WHERE id = ANY ($2::bigint[]) AND swept_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING id
-)
-SELECT count(*) AS sweeps FROM gone
-
--- name: prune_sweep_state
--- retention.py; still old enough: a sweep that a worker has run in the meantime is kept ($1 age in s, $2 sweeps)
-WITH gone AS (
-    DELETE FROM horsies_sweep_state
-     WHERE sweep = ANY ($2::text[]) AND ran_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING sweep
-)
-SELECT count(*) AS sweep_state FROM gone
+SELECT count(*) AS rows FROM gone
 
 -- name: prune_tasks
 -- retention.py; still final, old enough and of no unfinished workflow; a locked row is left ($1 age in s, $2 ids)
@@ -268,25 +193,7 @@ WITH gone AS (
 ), duplicates AS (
     DELETE FROM horsies_duplicate_sends WHERE task_id = ANY (ARRAY(SELECT id FROM gone))
 )
-SELECT count(*) AS tasks FROM gone
-
--- name: prune_worker_losses
--- retention.py; still old enough ($1 age in s, $2 ids)
-WITH gone AS (
-    DELETE FROM horsies_worker_losses
-     WHERE id = ANY ($2::bigint[]) AND taken_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING id
-)
-SELECT count(*) AS worker_losses FROM gone
-
--- name: prune_worker_states
--- retention.py; still old enough ($1 age in s, $2 ids)
-WITH gone AS (
-    DELETE FROM horsies_worker_states
-     WHERE id = ANY ($2::bigint[]) AND snapshot_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING id
-)
-SELECT count(*) AS worker_states FROM gone
+SELECT count(*) AS rows FROM gone
 
 -- name: prune_workflows
 -- retention.py; their families are locked, and all of each is still finished and old enough; a locked row is left
@@ -313,4 +220,4 @@ WITH whole AS MATERIALIZED (
 ), gone AS (
     DELETE FROM horsies_workflows WHERE id = ANY (ARRAY(SELECT id FROM finished)) RETURNING id
 )
-SELECT (SELECT count(*) FROM gone) AS workflows, (SELECT count(*) FROM nodes) AS workflow_tasks
+SELECT (SELECT count(*) FROM gone) AS rows, (SELECT count(*) FROM nodes) AS members
