@@ -7,13 +7,10 @@ then all of them wait. The short files of pure tests come last, so that no proce
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _LAYERS = {"process": "waits", "terminal": "waits", "chaos": "waits", "pure": "short"}
 

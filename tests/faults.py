@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
+import asyncpg
 
 _LOCK: Final = 0x68_6F_72_73  # the first key of all faults' locks
 _LOOK_S: Final = 0.005

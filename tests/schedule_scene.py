@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
 
 from horsies.views.schedules import ScheduleRow, ScheduleRun, definition_of
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    import asyncpg
 
 EVERY_5_MIN = {"type": "interval", "minutes": 5}
 AT_HALF_PAST_TWO = {"type": "daily", "time": "02:30:00"}

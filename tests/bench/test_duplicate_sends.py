@@ -9,7 +9,6 @@ import asyncio
 import time
 from datetime import UTC, datetime
 from statistics import median
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -18,9 +17,6 @@ from statements import statement
 from horsies.domain.ids import new_task_id
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest, enqueue_one
 from horsies.store.schema import create
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.bench
 

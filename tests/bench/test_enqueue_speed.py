@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -19,9 +19,6 @@ from horsies.broker import PostgresBroker
 from horsies.config.app import PostgresConfig
 from horsies.domain.ids import new_task_id
 from horsies.store.enqueue import EnqueueRequest
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
 
 pytestmark = pytest.mark.bench
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -15,10 +15,6 @@ import pytest
 from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
 
 pytestmark = pytest.mark.bench
 

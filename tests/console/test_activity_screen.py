@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 from database_server import as_written
@@ -11,15 +11,13 @@ from feed_steps import send
 from task_steps import Screen, console
 from verb_steps import OPS, until
 
+from horsies.domain.states import TargetKind
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.workers.view import WorkersView
 from horsies_tui.workflow.view import WorkflowView
-
-if TYPE_CHECKING:
-    from horsies.domain.states import TargetKind
 
 ACTIVITY: Any = {"screen": "activity"}
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -15,13 +15,11 @@ from frame_steps import console, lines, live, options, until
 from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_scheduler, definition
 from task_rows import fill
 from textual import events
+from textual.pilot import Pilot
 
 from horsies_tui.shell.stage import ViewStage
 from horsies_tui.shell.views import TABS, VIEWS
 from horsies_tui.view import ConsoleView
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 SIZE = (140, 40)
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual import events
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from horsies.query import TaskFilter, parse
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.suggestions import Suggestions
 from horsies_tui.widgets.typed_line import FilterInput
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.pilot import Pilot
 
 VALUES = {"queue": ("mail", "pay"), "name": ("send_mail", "odd, name"), "error": ("TIMEOUT", "RATE_LIMITED")}
 

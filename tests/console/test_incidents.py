@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import asyncpg
 import pytest
@@ -31,9 +31,7 @@ from worker_steps import hold, tell
 
 from horsies.cli.main import app
 from horsies.doctor.checks import transactions
-
-if TYPE_CHECKING:
-    from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.shell.app import ConsoleApp
 
 pytestmark = pytest.mark.chaos
 

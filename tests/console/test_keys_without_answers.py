@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
 from flow_steps import node, workflow
 from frame_steps import console, lines, live, options, until
+from textual.pilot import Pilot
 
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
@@ -18,9 +19,6 @@ from horsies_tui.shell import in_turn
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.preview_sheet import PreviewSheet
 from horsies_tui.shell.views import TABS
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 SENT = "INSERT INTO horsies_tasks (id, task_name, queue_name) SELECT 'id-' || n, 'shop.send', 'mail' FROM"
 FOREVER_S = 600.0

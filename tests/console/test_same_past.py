@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from difflib import unified_diff
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from frame_steps import console, frame, live, options, until
+from textual.pilot import Pilot
 from verb_steps import OPS
 
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 SIZE = (160, 50)
 NIGHT = """

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
 from task_rows import fill
-from task_steps import console
+from task_steps import Screen, console
 from verb_steps import until
 
 from horsies.views import StatisticsSort
 from horsies_tui.look.units import count, length
 from horsies_tui.tasks.statistics import ORDER_WORDS
-
-if TYPE_CHECKING:
-    from task_steps import Screen
 
 TRUTH = """
 SELECT task_name AS name, count(*) AS ended, count(*) FILTER (WHERE status = 'FAILED') AS failed,

@@ -1,4 +1,4 @@
-"""The targets of a verb: the row under the cursor, the marks, a range, all that match, or a whole group."""
+"""The targets of a verb, and the keys that give waiting tasks another priority, queue or time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import asyncpg
 import pytest
 from task_rows import fill
 from task_steps import Screen, console
+from verb_steps import until
 
 from horsies.operations.selection import Selection
+from horsies_tui.shell.preview_sheet import PreviewSheet
+from horsies_tui.widgets.prompt import Prompt
 
 pytestmark = pytest.mark.usefixtures("rows")
 
@@ -112,3 +115,55 @@ async def test_requeue_of_all_that_match_changes_the_rows_and_the_list(
             "SELECT count(*) FROM horsies_tasks WHERE error_code = 'TIMEOUT' AND status = 'FAILED'"
         )
         assert (before > 0, left) == (True, 0)
+
+
+async def kept(screen: Screen, connection: asyncpg.Connection) -> set[tuple[str, int, bool]]:
+    rows = await connection.fetch("SELECT queue_name, priority, enqueued_at > now() FROM horsies_tasks")
+    return {tuple(row) for row in rows}
+
+
+async def confirmed(screen: Screen, words: str) -> None:
+    await screen.sees(words)
+    await until(screen.pilot, lambda: isinstance(screen.app.screen, PreviewSheet))
+    await screen.press("ctrl+y")
+    await until(screen.pilot, lambda: not isinstance(screen.app.screen, PreviewSheet))
+
+
+async def test_marked_tasks_get_another_priority_queue_and_time_and_the_last_is_undone(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, sent_at)"
+        " SELECT 'waits-' || n, 'shop.add', 'mail', now() FROM generate_series(1, 2) n"
+    )
+    async with console(database) as screen:
+        await screen.sees("waits-1")
+        await screen.press("a", "I")
+        await screen.sees("PENDING, priority 100")  # what they have now, which the first key replaces
+        await screen.press(*"500")
+        await screen.sees("'500' is not a priority")
+        await screen.press("enter")
+        assert isinstance(screen.app.screen, Prompt), "what is wrong opens no sheet"
+        await screen.press("backspace", "backspace")
+        await screen.sees("PENDING, priority 5")
+        await screen.press("enter")
+        await screen.sees("horsies tasks reprioritise waits-")
+        await confirmed(screen, "ctrl+y Reprioritise 2 tasks")
+        assert await kept(screen, connection) == {("mail", 5, False)}
+
+        await screen.press("a", "M")
+        await screen.sees("PENDING in mail")
+        await screen.press(*"bulk", "enter")
+        await screen.sees("no living worker serves the queue bulk")
+        await confirmed(screen, "ctrl+y Move 2 tasks")
+        assert await kept(screen, connection) == {("bulk", 5, False)}
+
+        await screen.press("a", "B", *"in 10m")
+        await screen.sees("PENDING, due 20")
+        await screen.press("enter")
+        await confirmed(screen, "ctrl+y Reschedule 2 tasks")
+        assert await kept(screen, connection) == {("bulk", 5, True)}
+
+        await screen.press("z")
+        await confirmed(screen, "ctrl+y Undo")
+        assert await kept(screen, connection) == {("bulk", 5, False)}

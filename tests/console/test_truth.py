@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import asyncpg
 import pytest
@@ -21,11 +21,9 @@ from database_server import url_with
 from failover_pair import failover_pair
 from truth_steps import SCREENS, SENT, checked, happens
 
+from horsies.store.embedded import EmbeddedServer
 from horsies.store.schema import create
 from horsies_tui.feed import clock
-
-if TYPE_CHECKING:
-    from horsies.store.embedded import EmbeddedServer
 
 pytestmark = [pytest.mark.chaos, pytest.mark.parametrize("screen", SCREENS)]
 

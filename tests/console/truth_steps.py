@@ -8,14 +8,12 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import asyncpg
 from frame_steps import console, frame, options
+from textual.pilot import Pilot
 from verb_steps import until
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
 
 SCREENS: Final = {
     "overview": {

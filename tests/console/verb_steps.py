@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -20,19 +22,12 @@ from horsies.operations.target import Actor, RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink
-from horsies_tui.feed.report import RecoveryFeed
+from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
 from horsies_tui.intents import FinishedOperation, Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.settings import ConsoleOptions
 from horsies_tui.shell.operation_flow import OperationFlow
 from horsies_tui.view import ConsoleView
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.pilot import Pilot
-    from textual.screen import ModalScreen
-
-    from horsies_tui.feed.report import RecoverySnapshot
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 OPS = Actor("ops", "bastion")

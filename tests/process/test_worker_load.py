@@ -6,18 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import asyncpg
 import psutil
 import pytest
-from test_worker import PATIENCE_S, Worker
+from database_server import DatabaseServer
+from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.domain.ids import new_task_id
-
-if TYPE_CHECKING:
-    from database_server import DatabaseServer
-
 
 SEND = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, args)
@@ -239,3 +235,24 @@ async def test_many_workers_at_a_cap_ask_hardly_more_often_than_one(
     crowd = await claims_per_task(server, start, workers, tasks)
     print(f"claims per task: one worker {alone:.2f}, {workers} workers {crowd:.2f}")
     assert crowd < 1.5 * alone
+
+
+DEAF = """
+SET allow_system_table_mods = on;
+ALTER FUNCTION pg_catalog.pg_notify(text, text) RENAME TO pg_notify_of_postgresql;
+CREATE FUNCTION pg_catalog.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
+"""
+
+
+async def test_a_queue_at_its_limit_goes_on_with_its_next_task_and_not_at_the_next_poll(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    ids = [
+        await table.send("add", number, 1, queue_name="narrow") for number in range(8)
+    ]  # seven polls take longer than the patience
+    await table.connection.execute(DEAF)
+    worker = start("--processes", "2", TEST_QUEUES="narrow:1:1")
+    worker.wait_for("finished", id=ids[0])
+    async with asyncio.timeout(PATIENCE_S):
+        for task_id in ids[1:]:
+            await asyncio.to_thread(worker.wait_for, "finished", id=task_id)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal as Money
+from typing import Any
 
 from codec_models import Colour, Order, Parcel
-
-if TYPE_CHECKING:
-    from decimal import Decimal as Money
 
 
 def in_words(item_id: int, order: Order | None = None, *, colour: Colour = Colour.RED, **more: list[Parcel]) -> Any: ...

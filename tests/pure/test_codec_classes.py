@@ -6,8 +6,9 @@ import sys
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, NewType, Protocol, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Protocol, TypedDict, TypeVar
 
 import pytest
 from codec_models import Basket, Box, Colour, IntBox, Order, Outer, Parcel, PaymentError, Shipment
@@ -18,9 +19,6 @@ from horsies import Horsies, TaskError, TaskNode, TaskResult, WorkflowDefinition
 from horsies.domain.codec import dump_args, dump_value, load_args, load_task_result, load_value
 from horsies.domain.codec.classes import OURS, Reach, UndeclaredClassError, address_of
 from horsies.domain.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 T = TypeVar("T")
 BoundT = TypeVar("BoundT", bound=Order)

@@ -1,4 +1,4 @@
-"""The texts of the task list before there are rows."""
+"""The texts of the task list before there are rows, and the strip of heartbeats."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, strategies as st
+from story_scene import T0, at, row, running, story, told, waiting
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.query import parse
-from horsies.views import Count, Sort, TaskCounts
+from horsies.views import Count, Execution, Sort, TaskCounts
 from horsies_tui.feed.status import LinkState, LinkStatus
 from horsies_tui.look.glyphs import UNICODE
 from horsies_tui.task.export import file_end
+from horsies_tui.task.heartbeats import BeatState, BeatTrack, beats_of, heartbeats, strip
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.task_list_texts import empty_words, tally
 
@@ -88,3 +92,84 @@ def test_the_count_and_the_empty_list_below_it_agree(sort: Sort, searched: str) 
     assert counts is not None
     assert ("No task matches" in said) is (counts.total.number == 0)
     assert counts.total.number == 0 or "5 match" in said
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def of(beats: list[float], end: float, **fields: object) -> BeatTrack:
+    usual = {
+        "role": "runner", "beats": tuple(at(beat) for beat in beats), "begin": T0, "end": at(end), "live": True,
+        "every": timedelta(seconds=30), "stale_after": 5 * MINUTE,
+    }  # fmt: skip
+    return BeatTrack(**{**usual, **fields})  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 400), st.integers(1, 100), st.floats(-10, 10))
+def test_regular_beats_are_heard_at_every_place(count: int, width: int, drift: float) -> None:
+    heard = strip(of([30 * n + (drift if n else 0) for n in range(count + 1)], 30 * count + 20), width)
+    assert 1 <= len(heard) <= width
+    assert set(heard) == {BeatState.ON_TIME}
+
+
+@given(st.floats(0, 100_000), st.integers(1, 100))
+def test_silence_grows_from_late_to_stale_and_never_back(silent: float, width: int) -> None:
+    heard = strip(of([10.0], 10 + silent), width)
+    order = [BeatState.ON_TIME, BeatState.LATE, BeatState.STALE]
+    assert [order.index(each) for each in heard] == sorted(order.index(each) for each in heard)
+    assert heard[-1] is (BeatState.STALE if silent > 300 else BeatState.LATE if silent > 60 else BeatState.ON_TIME)
+
+
+def test_a_place_is_one_beat_long_where_there_is_room() -> None:
+    assert strip(of([0, 30, 60], 390), 50) == (BeatState.ON_TIME,) * 4 + (BeatState.LATE,) * 8 + (BeatState.STALE,)
+    assert strip(of([], 10), 50) == (BeatState.ON_TIME,)
+
+
+def text(detail: object, now: float, width: int = 120, **fields: object) -> str:
+    section = heartbeats(told(detail, now=now, **fields), width)  # type: ignore[arg-type]
+    assert section is not None
+    return "\n".join([section.more, *(line.text for line in section.lines)])
+
+
+def test_a_healthy_run_says_when_it_was_heard_last() -> None:
+    assert text(running(), 1_040) == ("attempt 2, runner web-1:4120\n♥♥♥   every 30s   last 9s ago   stale after 5m00s")
+
+
+def test_a_silent_run_says_when_it_will_count_as_dead_and_then_what_is_done_about_it() -> None:
+    assert text(running(), 1_131).endswith("last 1m40s ago   stale after 5m00s   stale in 3m20s")
+    dead = text(running(), 1_391)
+    assert "│" in dead
+    assert dead.endswith("stale: the next sweep ends it as WORKER_CRASHED")
+    settings = RecoveryConfig(auto_fail_stale_running=False)
+    assert text(running(), 1_391, recovery=settings).endswith("stale: no sweep ends it")
+
+
+def test_a_claim_is_judged_by_its_claimer() -> None:
+    claimed = row(status="CLAIMED", state="CLAIMED", started_at=None, finished_at=None, error_code=None)
+    detail = replace(running(), row=claimed, executions=(Execution(2, (at(990),), (), None, False),))
+    assert text(detail, 1_000).startswith("attempt 2, claimer web-1\n")
+    assert "stale after 2m00s" in text(detail, 1_000)
+    assert text(detail, 1_200).endswith("stale: the next sweep requeues it")
+
+
+def test_a_result_that_is_being_written_has_its_own_threshold() -> None:
+    detail = replace(running(), row=replace(running().row, finalizing_at=at(1_035)))
+    settings = RecoveryConfig(finalizing_stale_threshold_ms=600_000)
+    assert "stale after 10m00s" in text(detail, 1_040, recovery=settings)
+
+
+def test_an_ended_run_says_how_long_before_its_end_it_was_heard() -> None:
+    assert "last 41.0s before the end" in text(story(), 9_000)
+    assert text(waiting(), 940).startswith("attempt 1, runner web-3:88")
+
+
+def test_who_was_never_in_hand_or_never_heard_has_no_strip() -> None:
+    assert heartbeats(told(replace(story(), executions=())), 80) is None
+    assert beats_of(told(replace(story(), executions=(Execution(2, (), (), None, False),)))) is None
+    assert "none for 7s" in text(replace(running(), executions=(Execution(2, (), (), None, False),)), 978)
+
+
+def test_of_a_long_run_only_the_end_was_read_and_the_strip_says_so() -> None:
+    beats = tuple(at(40_000 + 30 * n) for n in range(120))
+    detail = replace(running(), executions=(Execution(2, (), beats, "web-1:4120", True),))
+    assert text(detail, 43_580).splitlines()[1].startswith("…♥♥♥")

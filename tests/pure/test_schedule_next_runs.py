@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from schedule_scene import AT_HALF_PAST_TWO, EVERY_5_MIN, a_schedule
@@ -14,18 +15,14 @@ from horsies.config.schedule import (
     HourlySchedule,
     IntervalSchedule,
     MonthlySchedule,
+    SchedulePattern,
     WeeklySchedule,
 )
 from horsies.domain.schedule_times import WEEK, Weekday
-from horsies.views import next_runs
-
-if TYPE_CHECKING:
-    from horsies.config.schedule import SchedulePattern
-import logging
-
 from horsies.run import scheduler
 from horsies.run.events import Events
 from horsies.run.scheduler import ScheduleFailures
+from horsies.views import next_runs
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 BERLIN = "Europe/Berlin"

@@ -5,15 +5,12 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from horsies.run.worker.memory import MB, ContainerMemory, children_memory, container_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NO_LIMIT_1 = 0x7FFFFFFFFFFFF000
 

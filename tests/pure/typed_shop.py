@@ -6,13 +6,14 @@ tests/pure/pyrightconfig.json`; its wheel, 200 MB, is too large to be installed 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, assert_never, assert_type
+from typing import Any, assert_never, assert_type
 from uuid import UUID
 
-from horsies import (
+from horsies import (  # noqa: F401 - named in texts
     AppConfig,
     Err,
     Horsies,
@@ -23,13 +24,17 @@ from horsies import (
     RetryPolicy,
     SubWorkflowNode,
     TaskError,
+    TaskHandle,
+    TaskInfo,
     TaskNode,
     TaskResult,
+    TaskSendError,
     TaskStatus,
     WorkflowContext,
     WorkflowDefinition,
     WorkflowHandle,
     WorkflowSpec,
+    WorkflowStartError,
     WorkflowStatus,
     WorkflowTaskInfo,
     from_node,
@@ -39,11 +44,6 @@ from horsies import (
 from horsies.domain.errors import HorsiesError
 from horsies.hooks import TaskFailed, TaskRetried, WorkerStarted
 from horsies.testing import Inline, InlineTask, InlineWorkflow, Ran, drain, inline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from horsies import TaskHandle, TaskInfo, TaskSendError, WorkflowStartError  # noqa: F401 - named in texts
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 failures: list[str] = []

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import asyncpg
 from workflow_plans import plan
 
 from horsies.domain.ids import new_task_id
+from horsies.domain.plan import NodePlan
 from horsies.lifecycle.advancing import Advanced, advance
 from horsies.lifecycle.create_workflow import create_workflow
 from horsies.run.events import Events
 from horsies.run.loops import Wake
 from horsies.run.worker.advancer import Advancer
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from horsies.domain.plan import NodePlan
-    from horsies.store.dedicated_connection import DedicatedConnection
+from horsies.store.dedicated_connection import DedicatedConnection
 
 FAILURE = {"__task_error__": True, "error_code": "BROKE", "data": None, "message": "it broke"}
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import asyncpg
 from workflow_plans import node, plan
 
+from horsies.domain.plan import WorkflowPlan
 from horsies.lifecycle.advancing import advance, nodes_started, update_workflows
 from horsies.lifecycle.create_workflow import ParentNode, create_workflow
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from horsies.domain.plan import WorkflowPlan
 
 DIAMOND = plan(node(0), node(1, 0), node(2, 0), node(3, 1, 2))
 CHAIN = plan(node(0), node(1, 0), node(2, 1))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from horsies.findings.diagnose import diagnose
+import asyncpg
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import asyncpg
-
-    from horsies.findings import Finding, FindingKind
-    from horsies.findings.diagnose import Report
+from horsies.findings import Finding, FindingKind
+from horsies.findings.diagnose import Report, diagnose
 
 CRASH_POLICY = json.dumps(
     {"retry_policy": {"auto_retry_for": ["WORKER_CRASHED"], "max_retries": 3, "intervals": [60], "jitter": False}}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
+from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from horsies.lifecycle.claim_token import Token
 
 S, K = TaskStatus, OutcomeKind
 

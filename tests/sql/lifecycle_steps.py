@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterable
+from typing import Any
 
-from horsies.lifecycle.claiming import ClaimRequest, claim, release_expired
+import asyncpg
+
+from horsies.lifecycle.claim_token import Token
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim, release_expired
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
-from horsies.lifecycle.starting import Start, start
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
-
-    import asyncpg
-
-    from horsies.lifecycle.claim_token import Token
-    from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.lifecycle.starting import StartVerdicts
+from horsies.lifecycle.starting import Start, StartVerdicts, start
 
 ME, OTHER = "worker-a", "worker-b"
 LEASE_MS = 600_000

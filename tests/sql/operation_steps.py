@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
+import asyncpg
 from lifecycle_steps import ME, claim_some, ended, enqueue, running
 
+from horsies.domain.states import TargetKind
+from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import Actor, RowOutcome
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS, verbs_for
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    import asyncpg
-
-    from horsies.domain.states import TargetKind
-    from horsies.lifecycle.claim_token import Token
-    from horsies.operations.preview import OperationOutcome, Preview
 
 OPS = Actor("ops", "bastion")
 UNDO = VERBS["operation", "undo"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import asyncpg
 
 from horsies.operations.target import Actor
-
-if TYPE_CHECKING:
-    import asyncpg
 
 OPS = Actor("ops", "bastion")
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncpg
 
-if TYPE_CHECKING:
-    import asyncpg
-
-    from horsies.config.recovery import RecoveryConfig
+from horsies.config.recovery import RecoveryConfig
 
 # Threshold 6 s, beats every 2 s: a gap of 2 s is harmless, and 3.5 s are excused after a longer one.
 HARMLESS_S, SPARE_S = 2.0, 3.5

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
 
 from horsies import AppConfig, Horsies, IntervalSchedule, PostgresConfig, RetryPolicy, ScheduleConfig, TaskSchedule
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.scheduling import ScheduleAdvance, due, register
 from horsies.task.scheduled import Scheduled, ScheduledTask, schedules_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    import asyncpg
 
 SECOND = timedelta(seconds=1)
 

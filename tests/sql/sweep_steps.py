@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+import asyncpg
 from lifecycle_steps import ME, claim_tokens, enqueue, running
 
 from horsies.lifecycle.claim_token import Token
-
-if TYPE_CHECKING:
-    import asyncpg
 
 THRESHOLD_MS = 300_000
 BEAT_MS = 30_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import product
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -21,12 +21,7 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, ClaimRequest, claim, claim_capped, release_expired
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from horsies.lifecycle.claiming import ClaimedTask
+from horsies.lifecycle.claiming import LARGEST_CLAIM, ClaimedTask, ClaimRequest, claim, claim_capped, release_expired
 
 BACKLOG = 12_000
 KNOWN = ["demo.add", "demo.sum"]

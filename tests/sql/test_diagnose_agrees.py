@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from diagnose_steps import CRASH_POLICY, ago, of_kind, swept, worker
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.findings.diagnose import diagnose
+from horsies.findings.diagnose import Report, diagnose
 from horsies.findings.searches.in_flight import FINALIZING, STALE_CLAIM, STALE_RUN
 from horsies.lifecycle.recovering import count_due, recover
-
-if TYPE_CHECKING:
-    from horsies.findings.diagnose import Report
 
 OTHER_POLICY = json.dumps({"retry_policy": {"auto_retry_for": ["TIMEOUT"], "intervals": [60], "jitter": False}})
 

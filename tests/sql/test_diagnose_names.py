@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from diagnose_steps import insert, the_only
+from hypothesis import given, strategies as st
 
 from horsies import AppConfig, PostgresConfig, __version__
 from horsies.config.contexts import DatabaseChoice
+from horsies.config.recovery import RecoveryConfig
+from horsies.domain.quantities import clock, counted, span
+from horsies.findings.cluster import Cluster, Consumers, SweepState
 from horsies.findings.searches.waiting_tasks import UNKNOWN_NAME
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.worker.in_flight import InFlightTasks
 from horsies.run.worker.snapshots import Snapshots
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-
-from hypothesis import given, strategies as st
-
-from horsies.config.recovery import RecoveryConfig
-from horsies.domain.quantities import clock, counted, span
-from horsies.findings.cluster import Cluster, Consumers, SweepState
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -17,10 +17,6 @@ from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.searches.waiting_tasks import PAUSED_QUEUE, UNKNOWN_NAME
 from horsies.findings.why import ReasonKind, why_pending
 from horsies.views.reader_session import READER_SETTINGS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 FILL = """
 SET session_replication_role = replica; -- nobody listens to 80 000 notifications

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -15,9 +15,6 @@ from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.searches.waiting_tasks import DEADLINE_PASSED, QUEUE_WITHOUT_WORKER, RETRY_OVERDUE
 from horsies.findings.searches.workflows import KINDS
 from horsies.findings.why import ReasonKind, why_pending
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 

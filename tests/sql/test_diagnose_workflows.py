@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import asyncpg
 import pytest
 from control_steps import CHAIN, ends, planted, planted_below, runs, states, task_ends
@@ -12,7 +10,7 @@ from operation_steps import OPS
 from workflow_plans import node, plan
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.findings import Severity
+from horsies.findings import Finding, Severity
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.workflows import DAMAGED_WORKFLOW, KINDS, PAUSED_BY_ERROR
 from horsies.lifecycle.controlling import pause, resume
@@ -20,9 +18,6 @@ from horsies.lifecycle.reconciling import reconcile_all
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
-
-if TYPE_CHECKING:
-    from horsies.findings import Finding
 
 WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0), name="parent")
 

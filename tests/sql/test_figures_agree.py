@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -20,10 +21,12 @@ from view_steps import reader, wanted
 from horsies.cli.cluster.lists import _queue_lines, _status_lines, _worker_lines
 from horsies.display.terminal import Screen
 from horsies.findings import Severity
-from horsies.findings.diagnose import diagnose
+from horsies.findings.diagnose import Report, diagnose
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.views import (
+    ClusterStatus,
     Liveness,
+    TaskCounts,
     busy_share,
     cluster_series,
     cluster_status,
@@ -49,12 +52,6 @@ from horsies_tui.look.units import count
 from horsies_tui.overview.rows import QUEUE_COLUMNS, charts_of, queue_lines
 from horsies_tui.recovery.report_rows import headline
 from horsies_tui.workers.worker_texts import capacity, summary
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from horsies.findings.diagnose import Report
-    from horsies.views import ClusterStatus, TaskCounts
 
 QUEUES = ("mail", "paused", "drained", "unserved", "later")
 COUNTED = ("due", "later", "claimed", "running")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -27,14 +27,9 @@ from lifecycle_steps import (
 )
 
 import horsies
-from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.claiming import ClaimedTask, claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from horsies.lifecycle.claiming import ClaimedTask
 
 CLAIMERS = 8
 

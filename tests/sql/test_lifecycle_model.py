@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import hypothesis.strategies as st
@@ -42,9 +43,6 @@ from horsies.lifecycle.finishing import (
 )
 from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
 from horsies.lifecycle.starting import Start, start
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
 
 ENDS = [kind for kind in K if is_end(Outcome(None, kind))]  # type: ignore[arg-type]
 WORKERS = ("worker-a", "worker-b", "worker-c")

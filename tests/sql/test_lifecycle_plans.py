@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
-from database_server import uuid7
+from database_server import DatabaseServer, uuid7
 from lifecycle_steps import HOT_PATH, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
 from plan_steps import nodes
 from statements import statement
@@ -15,11 +15,6 @@ from statements import statement
 from horsies.lifecycle.claim_token import beat, renew
 from horsies.lifecycle.claiming import claim_capped, large_arguments, next_due, release, release_expired
 from horsies.lifecycle.finishing import OutcomeKind, finish, finish_and_claim_statement, mark_finalizing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from database_server import DatabaseServer
 
 FINISHED = 100_000
 FEWER = 40_000

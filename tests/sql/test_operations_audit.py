@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -17,12 +17,10 @@ from operation_steps import GIVEN, look_back
 from horsies.domain.states import TASK_TRANSITIONS, Mover
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS, verbs_for
-
-if TYPE_CHECKING:
-    from horsies.operations.preview import OperationOutcome, Preview
 
 # What the operators' sessions write, by transaction: an update that changes only updated_at counts as well.
 LOG = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import asyncpg
 import pytest
@@ -17,16 +17,12 @@ from statements import statement
 from horsies.lifecycle.claim_token import Verdict, beat
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verb import WorkerVerb
 from horsies.operations.verbs import VERBS
 from horsies.run.worker.orders import CHANNEL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from horsies.operations.preview import OperationOutcome, Preview
 
 RETRIES = {
     "max_retries": "1",

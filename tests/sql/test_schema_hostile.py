@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import psycopg
@@ -20,9 +20,6 @@ import horsies
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskNode, TaskResult
 from horsies.store.schema import SchemaError, create, upgrade
 from horsies.store.statements import qualified, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MAY_CREATE = "GRANT CREATE ON SCHEMA public TO PUBLIC"
 

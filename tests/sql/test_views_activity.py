@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -18,9 +19,6 @@ from horsies.query import ActivityFilter, FilterError, parse_activity
 from horsies.store.pulse import write_pulse
 from horsies.store.worker_states import UPKEEP, elect, write_report
 from horsies.views import Change, changes, newest_action, operation_page, schedule_rows
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 EVERYTHING = ActivityFilter()
 

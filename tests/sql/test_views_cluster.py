@@ -1,21 +1,38 @@
-"""Workers and queues: liveness by the database's clock, tasks in flight, tasks waiting."""
+"""Workers and queues: liveness by the database's clock, tasks in flight, tasks waiting, samples of queues."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import asyncpg
-from view_steps import insert
+import pytest
+from view_steps import every_id, insert
 
 from horsies.cli.cluster.lists import _queue_lines, _status_lines
 from horsies.display.terminal import Screen
 from horsies.findings.diagnose import diagnose
-from horsies.views import Count, Liveness, QueueRow, WorkerRow, cluster_status, queue_rows, worker_rows
-
-if TYPE_CHECKING:
-    pass
+from horsies.store.statements import statement
+from horsies.store.worker_states import MOST_SAMPLED, sample_queues
+from horsies.views import (
+    LATELY,
+    Buckets,
+    Count,
+    Liveness,
+    QueueRow,
+    WorkerRow,
+    cluster_status,
+    failures,
+    growing_since,
+    queue_rates,
+    queue_rows,
+    task_series,
+    worker_rows,
+)
+from horsies_tui.health.figure_filters import NUMBERS, rows_of_error, rows_of_number, rows_that_ended, rows_that_failed
 
 
 async def snapshot(conn: asyncpg.Connection, worker_id: str, ago_s: float, **columns: str) -> None:
@@ -195,3 +212,149 @@ async def test_a_queue_whose_count_stopped_says_what_the_plus_means(conn: asyncp
     assert "50,001+" in lines[1]
     assert lines[-1].startswith("+: at least so many; counting stops at about 50,000 tasks")
     assert len(_queue_lines([queue], now, Screen())) == 2
+
+
+QUEUE = 'odd name, "mail"'
+
+
+@pytest.fixture
+async def rows(conn: asyncpg.Connection) -> None:
+    """A task of each kind in one queue, and the same in another."""
+    for number, queue in enumerate((QUEUE, "other")):
+
+        async def add(task_id: str, **columns: str) -> None:
+            long_ago = dict.fromkeys(("created_at", "enqueued_at"), "now() - interval '1 h'")
+            given = {"queue_name": f"'{queue}'", **long_ago, **columns}  # noqa: B023
+            await insert(conn, f"{task_id}{number}", **given)  # noqa: B023
+
+        await add("due", enqueued_at="now() - interval '9 min'")
+        await add("new", enqueued_at="now() - interval '2 s'", created_at="now() - interval '2 s'")
+        await add("later", enqueued_at="now() + interval '9 min'")
+        await add("retry", enqueued_at="now() + interval '9 min'", next_retry_at="now() + interval '9 min'")
+        await add("claimed", status="'CLAIMED'", claimed="true")
+        await add("running", status="'RUNNING'", started_at="now()")
+        await add("done", status="'COMPLETED'", completed_at="now() - interval '30 s'")
+        await add("failed", status="'FAILED'", failed_at="now() - interval '2 min'", error_code="'TIMEOUT'")
+        await add("bare", status="'FAILED'", failed_at="now() - interval '2 min'")
+        await add("early", status="'FAILED'", failed_at="now() - interval '11 min'", error_code="'TIMEOUT'")
+        await add("old", status="'COMPLETED'", completed_at="now() - interval '40 min'")
+
+
+SHOWN = {
+    "pending": {"due", "new", "later", "retry"},
+    "due": {"due", "new"},
+    "later": {"later", "retry"},
+    "claimed": {"claimed"},
+    "running": {"running"},
+    "cap": {"running"},
+    "oldest": {"due", "new"},
+    "in": {"new"},
+    "out": {"done", "failed", "bare"},
+    "in1m": {"new"},
+    "out1m": {"done"},
+    "drains": {"due", "new"},
+}
+
+
+@pytest.mark.usefixtures("rows")
+async def test_each_number_of_a_queue_is_that_of_the_rows_that_it_opens(conn: asyncpg.Connection) -> None:
+    assert set(SHOWN) == set(NUMBERS)
+    now = await conn.fetchval("SELECT now()")
+    for column, names in SHOWN.items():
+        found = await every_id(conn, rows_of_number(column, QUEUE, now))
+        assert set(found) == {f"{name}0" for name in names}, column
+        everywhere = await every_id(conn, rows_of_number(column, "", now))
+        assert set(everywhere) == {f"{name}{number}" for name in names for number in (0, 1)}, column
+    row = next(row for row in await queue_rows(conn) if row.name == QUEUE)
+    rate = (await queue_rates(conn))[QUEUE]
+    assert (row.due.number, row.later.number, row.claimed, row.running) == (2, 2, 1, 1)
+    assert (round(rate.in_per_s * 300), round(rate.out_per_s * 300)) == (1, 3)
+
+
+@pytest.mark.usefixtures("rows")
+async def test_failures_are_those_of_the_rows_that_they_open(conn: asyncpg.Connection) -> None:
+    now = await conn.fetchval("SELECT now()")
+    for kind in await failures(conn):
+        found = await every_id(conn, rows_of_error(kind.error_code, now - LATELY))
+        assert len(found) == kind.lately == 2
+    assert set(await every_id(conn, rows_that_failed(now - LATELY))) == {"failed0", "bare0", "failed1", "bare1"}
+    assert len(await every_id(conn, rows_that_ended(now - timedelta(minutes=30), now))) == 8
+
+
+TASKS = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, created_at, status, enqueued_at)
+SELECT queue || n, 'x', queue, now() - interval '1 h',
+       CASE WHEN n % 10 = 0 THEN 'CLAIMED' WHEN n % 10 = 1 THEN 'RUNNING' ELSE 'PENDING' END,
+       CASE WHEN n % 10 = 2 THEN now() + interval '1 h' ELSE now() - interval '1 min' END
+  FROM unnest('{mail,pay}'::text[]) AS queue, generate_series(1, 30) n
+"""
+
+
+async def samples(conn: asyncpg.Connection) -> dict[str, int]:
+    return dict(await conn.fetch("SELECT queue_name, waiting FROM horsies_queue_samples"))
+
+
+async def put(conn: asyncpg.Connection, queue: str, *waiting: int) -> None:
+    """Samples ten seconds apart, the last one of now; the sum is that of this queue."""
+    for name in (queue, ""):
+        await conn.executemany(
+            "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
+            " VALUES (to_timestamp((floor(extract(epoch FROM now()) / 10) - $1::integer) * 10), $2, $3)",
+            [(ago, name, number) for ago, number in enumerate(reversed(waiting)) if number or not name],
+        )
+
+
+async def test_due_and_claimed_tasks_wait_in_their_queues_and_together(connection: asyncpg.Connection) -> None:
+    await sample_queues(connection)
+    assert await samples(connection) == {"": 0}
+    await connection.execute("DELETE FROM horsies_queue_samples")
+    await connection.execute(TASKS)
+    await sample_queues(connection)
+    assert await samples(connection) == {"mail": 24, "pay": 24, "": 48}
+
+
+async def test_of_many_workers_one_stores_and_the_others_read_no_task(
+    connection: asyncpg.Connection, database: str
+) -> None:
+    await connection.execute(TASKS)
+    workers = [await asyncpg.connect(database) for _ in range(6)]
+    await asyncio.gather(*(sample_queues(each) for each in workers))
+    for each in workers:
+        await each.close()
+    moments = await connection.fetchval("SELECT count(DISTINCT sampled_at) FROM horsies_queue_samples")
+    assert moments <= 2  # ten seconds may have ended between two of them
+    assert await connection.fetchval("SELECT count(*) FROM horsies_queue_samples") == 3 * moments
+    await connection.execute(
+        "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
+        " SELECT to_timestamp((floor(extract(epoch FROM now()) / 10) + n) * 10), '', 0 FROM generate_series(0, 6) n"
+        "     ON CONFLICT DO NOTHING"
+    )
+    text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement('horsies.store.worker_states', 'sample_queues')}"
+    plan = json.loads(await connection.fetchval(text.replace("$1", str(MOST_SAMPLED))))[0]["Plan"]
+    assert not [step for step in steps(plan) if step.get("Relation Name") == "horsies_tasks" and step["Actual Loops"]]
+
+
+def steps(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(step for child in plan.get("Plans", ()) for step in steps(child))]
+
+
+async def test_the_chart_of_waiting_tasks_stays_when_their_rows_change(connection: asyncpg.Connection) -> None:
+    await connection.execute(TASKS)
+    await put(connection, "mail", 0, 700, 1_377, 40)
+    newest = await connection.fetchval("SELECT max(sampled_at) FROM horsies_queue_samples")
+    buckets = Buckets.until(newest, timedelta(minutes=1), timedelta(seconds=10))
+    before = [point.waiting for point in await task_series(connection, buckets)]
+    assert [number for number in before if number is not None][-3:] == [700, 1_377, 40]
+    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now(), status = 'PENDING'")
+    assert [point.waiting for point in await task_series(connection, buckets)][-3:] == before[-3:]
+
+
+async def test_a_queue_grows_since_it_had_the_fewest_in_an_hour(connection: asyncpg.Connection) -> None:
+    await put(connection, "mail", 30, 9, 12, 9, 40, 90)
+    found = await growing_since(connection, ["mail", "pay"])
+    newest = await connection.fetchval("SELECT max(sampled_at) FROM horsies_queue_samples")
+    assert newest - found["mail"] == timedelta(seconds=20)
+    assert newest - found["pay"] == timedelta(0)
+    assert await growing_since(connection, []) == {}
+    await connection.execute("DELETE FROM horsies_queue_samples")
+    assert await growing_since(connection, ["mail"]) == {}

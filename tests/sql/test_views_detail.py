@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import asyncpg
@@ -10,9 +9,6 @@ from database_server import as_written
 from view_steps import insert
 
 from horsies.views import Ambiguous, AuditCursor, Stored, TaskDetail, audit_page, find_task, task_detail
-
-if TYPE_CHECKING:
-    pass
 
 ONE = "019a7c2e-0000-7000-8000-00001cd6ba9a"
 TWO = "019a7c2e-1111-7000-8000-00002222beef"

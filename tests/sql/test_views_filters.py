@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -10,9 +10,6 @@ from view_steps import every_id, insert, reader, wanted
 
 from horsies.views import GROUPINGS, Count, Sort, matching, task_counts, task_groups
 from horsies.views.tasks import ExpectedState
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ROWS: dict[str, dict[str, str]] = {
     "019a7c2e-0000-7000-8000-00001cd6ba9a": {

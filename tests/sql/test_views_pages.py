@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from view_steps import every_id, every_row, insert, wanted
 
 from horsies.views import Cursor, Sort, cursor_of, task_page
-
-if TYPE_CHECKING:
-    pass
 
 # Times and priorities come from few values, so that there are many ties.
 ANY_OF_3, ANY_OF_9 = "ceil(3 * random())::integer", "ceil(9 * random())::integer"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -40,10 +41,6 @@ from horsies.views.cluster import exported
 from horsies.views.searching import Source, Stretch, over
 from horsies.views.statistics import _NEWEST_OF_EACH, _TASKS, MOST_OF_A_NAME
 from horsies.views.tasks import TASKS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 # One in fifty failed, one in twenty has a random id as upstream makes them; a tenth of the waiting ones is new.
 FILL = f"""

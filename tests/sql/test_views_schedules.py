@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer
 from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_scheduler, definition
 from view_steps import cost, reader
 
-from horsies.views import Standing, next_runs, schedule_rows, schedule_story
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from database_server import DatabaseServer
-
-    from horsies.views import ScheduleRow, ScheduleStory
+from horsies.views import ScheduleRow, ScheduleStory, Standing, next_runs, schedule_rows, schedule_story
 
 MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,9 +14,6 @@ from horsies.query import parse
 from horsies.views import statistics
 from horsies.views.counts import Count
 from horsies.views.statistics import StatisticsSort, TaskStatistics, task_statistics
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 HOUR = timedelta(hours=1)
 FILL = """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -27,9 +27,6 @@ from horsies.views import (
     usual_durations,
     worker_rows,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import asyncpg
 from view_steps import insert
 
 from horsies.views import Usual, usual_durations
 from horsies.views.statistics import MOST_OF_A_NAME
-
-if TYPE_CHECKING:
-    pass
 
 RUNS = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, started_at, completed_at, failed_at)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer
 from view_steps import cost, reader
 
 from horsies.query import TaskConditions
 from horsies.views import Liveness, Sort, task_page, worker_rows
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-    from database_server import DatabaseServer
 
 # A week with a snapshot every 40 minutes, and for a few workers an hour with one every 5 s: 1 s to fill. The index is
 # as deep as with one every ten minutes; with all 60 million it is one level deeper. Each worker holds 8 tasks, each of

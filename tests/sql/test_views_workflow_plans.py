@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -28,11 +29,6 @@ from horsies.views import (
 from horsies.views.cluster import exported
 from horsies.views.searching import Source, Stretch, over
 from horsies.views.workflows import WORKFLOWS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from typing import Any
-
 
 # One in twenty failed, one in twenty has a random id as upstream makes them; the newest has 1,000 nodes.
 FILL = f"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import asyncpg
 from advance_steps import complete, fail, grow
@@ -13,9 +12,6 @@ from workflow_view_steps import insert_node, insert_workflow, node_of, told
 
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.views import Ambiguous, ParentLink, Stored, find_workflow, node_story, workflow_runs, workflow_story
-
-if TYPE_CHECKING:
-    pass
 
 ONE = "019a7c2e-0000-7000-8000-00001cd6ba9a"
 TWO = "019a7c2e-1111-7000-8000-00002222beef"

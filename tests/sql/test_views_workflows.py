@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -28,9 +27,6 @@ from horsies.views import (
     workflow_page,
     workflow_values,
 )
-
-if TYPE_CHECKING:
-    pass
 
 # Few values of each, so that there are many ties.
 FILL = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -12,22 +11,18 @@ from operation_steps import undo
 from view_steps import cost
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.findings import Severity
+from horsies.findings import Finding, FindingKind, Severity
 from horsies.findings.diagnose import diagnose
 from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
 from horsies.findings.searches.waiting_tasks import QUEUE_WITHOUT_WORKER
 from horsies.lifecycle.recovering import recover
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import Preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
-from horsies.views import Liveness, worker_rows
+from horsies.views import Liveness, WorkerRow, worker_rows
 from horsies.views.workers import worker_losses
-
-if TYPE_CHECKING:
-    from horsies.findings import Finding, FindingKind
-    from horsies.operations.preview import Preview
-    from horsies.views import WorkerRow
 
 OPS = Actor("ops", "bastion")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
+import asyncpg
 import pytest
 from advance_steps import (
+    advancer_alone,
     complete,
     end_task,
     everything,
@@ -19,28 +22,16 @@ from advance_steps import (
     task_of,
     workflow,
 )
-from workflow_plans import node
-
-from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
-from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_started, update_workflows
-
-if TYPE_CHECKING:
-    import asyncpg
-import asyncio
-
-from advance_steps import advancer_alone
 from lifecycle_steps import waits_for_a_lock
+from workflow_plans import node
 
 from horsies import PostgresConfig
 from horsies.config.contexts import DatabaseChoice
+from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_started, update_workflows
 from horsies.run.worker.advancer import Advancer
 from horsies.store.connect import open_database
 from horsies.store.dedicated_connection import DedicatedConnection
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
 
 
 async def test_a_chain_goes_from_node_to_node_and_ends_with_the_result_of_its_last(

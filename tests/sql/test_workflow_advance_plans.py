@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import asyncpg
 import pytest
@@ -15,10 +15,6 @@ from horsies.domain.plan import MAP_DEFINITION
 from horsies.lifecycle.advancing import advance, lock_families, nodes_started, update_workflows
 from horsies.lifecycle.children import read_child, ready_children, start_child
 from horsies.workflow.subworkflow_plan import child_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
 
 # All with the same node ids, as the runs of one definition have them; 50 of them wait in paused workflows.
 FILL = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -26,9 +26,6 @@ from horsies.lifecycle.advancing import (
 from horsies.lifecycle.children import fail_child, start_child
 from horsies.lifecycle.claiming import release_expired
 from horsies.lifecycle.create_workflow import create_workflow
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import json
 import threading
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import asyncpg
 import pytest
 from advance_steps import complete, fail, grow, nodes_of, ok, states, workflow
 from workflow_plans import node, plan
@@ -31,9 +32,6 @@ from horsies.lifecycle.children import start_child
 from horsies.run.worker import subworkflow_builder as subworkflow_builder
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.workflow.subworkflow_plan import BuildFailed, UnknownDefinition
-
-if TYPE_CHECKING:
-    import asyncpg
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 let_go = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -27,13 +27,11 @@ from workflow_plans import node, plan
 
 from horsies.lifecycle.controlling import cancel, pause
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import verbs_for
-
-if TYPE_CHECKING:
-    from horsies.operations.preview import OperationOutcome, Preview
 
 V = named("workflow", "node")
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import asyncpg
 
 from horsies.query import TaskConditions, parse, task_conditions
-from horsies.views import READER_SETTINGS, Sort, task_page
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from horsies.views import Cursor, TaskPage, TaskRow
+from horsies.views import READER_SETTINGS, Cursor, Sort, TaskPage, TaskRow, task_page
 
 READ = """
 SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncpg
 
 from horsies.query import WorkflowConditions, parse_workflows, workflow_conditions
-from horsies.views import WorkflowStory, workflow_page, workflow_story
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from horsies.views import Cursor, NodeView, WorkflowRow
+from horsies.views import Cursor, NodeView, WorkflowRow, WorkflowStory, workflow_page, workflow_story
 
 
 def wanted_workflows(text: str) -> WorkflowConditions:
